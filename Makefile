@@ -1,0 +1,48 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up .venv from requirements.lock first.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help setup demo test test-fast test-slow check format lock bench clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): requirements.lock pyproject.toml deploy/bootstrap.py
+	$(PYTHON) deploy/bootstrap.py $(VENV)
+	@touch $@
+
+setup: $(READY)  ## Create the virtual environment with the locked versions
+
+demo: $(READY)  ## Fifteen vehicles learn one model over MQTT while some are killed
+	$(BIN)/glassfleet demo $(ARGS)
+
+test: check  ## Checks and every test but the slow ones (under ten minutes)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-fast: $(READY)  ## Unit and property tests only
+	$(BIN)/python -m pytest tests/unit tests/property -m "not slow" $(ARGS)
+
+test-slow: $(READY)  ## The slow suite: all published tables, long chaos
+	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+check: $(READY)  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## Measure; prints the tables of docs/reference/benchmarks.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(READY)  ## Renew requirements.lock from pyproject.toml
+	$(BIN)/python deploy/lock.py
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,257 @@
+"""The scheme contract: a learning algorithm in three halves, client, server and model.
+
+Theory. A run is a sequence of tasks. The server half turns the answers to one task into the next task, or into the
+finished model; the client half turns a task and a vehicle's rows into an answer. Both are pure functions: neither reads
+a clock, a file or a socket. Three consequences are used everywhere:
+
+- an agent that was away answers the open task from the task alone (the client keeps no memory that matters);
+- a coordinator that was killed, or that lost a vehicle, learns the run again by reducing stored answers;
+- learning in one process, over MQTT and in a simulation is the same code.
+
+Adding a scheme is adding one folder under ``glassfleet/schemes/`` whose ``__init__`` defines ``SCHEME``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.codec import Value, digest_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from glassfleet.data import Dataset
+    from glassfleet.domain import Domain
+    from glassfleet.explain import Explanation, Rule
+
+Participation = Literal["cohort", "elastic"]
+Purpose = Literal["regression", "classification"]
+State = Mapping[str, Value]
+"""A server half's memory between rounds. Made of codec values only, so that it can be stored and compared."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a round asks of every agent; an agent needs nothing else to answer.
+
+    Attributes
+    ----------
+    scheme : str
+        Name of the scheme (or ``"domain"`` for domain discovery).
+    kind : str
+        Which of the scheme's questions this is, e.g. ``"level"``.
+    body : Mapping[str, Value]
+        Everything the client needs: parameters, domain, and the state of growth.
+    """
+
+    scheme: str
+    kind: str
+    body: Mapping[str, Value]
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the task as a codec value."""
+        return {"scheme": self.scheme, "kind": self.kind, "body": dict(self.body)}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Task:
+        """Rebuild a task from :meth:`to_value`."""
+        return cls(str(value["scheme"]), str(value["kind"]), value["body"])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the encoded task: its identity within a run."""
+        return digest_of(self.to_value())
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """An agent's answer to a task.
+
+    Attributes
+    ----------
+    kind : str
+        Repeats the task's kind.
+    rows : int
+        Number of training rows at the agent, >= 0.
+    sums : Mapping[str, ndarray of int64]
+        The additive part: exact fixed-point sums, added over agents modulo 2^64. Kept apart from `values` so that it
+        can be masked later.
+    values : Mapping[str, Value]
+        The part that is not a sum (rules, structures, votes). Empty for purely additive schemes.
+    nullified : int
+        How many statistics the agent set to zero to protect single rows.
+    """
+
+    kind: str
+    rows: int
+    sums: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    nullified: int = 0
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the contribution as a codec value."""
+        return {
+            "kind": self.kind,
+            "rows": self.rows,
+            "sums": dict(self.sums),
+            "values": dict(self.values),
+            "nullified": self.nullified,
+        }
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Contribution:
+        """Rebuild a contribution from :meth:`to_value`; raises ``ContributionError`` when it is malformed."""
+        try:
+            kind, rows, nullified = value["kind"], value["rows"], value["nullified"]
+            sums, values = value["sums"], value["values"]
+        except (KeyError, TypeError) as fault:
+            raise ContributionError(f"contribution lacks {fault}") from fault
+        if not isinstance(kind, str) or not isinstance(sums, Mapping) or not isinstance(values, Mapping):
+            raise ContributionError("contribution fields have the wrong types")
+        for name, count in (("rows", rows), ("nullified", nullified)):
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
+                raise ContributionError(f"{name} must be an integer in [0, 2^31), got {count!r}")
+        for name, array in sums.items():
+            if not isinstance(array, np.ndarray) or array.dtype != np.int64:
+                raise ContributionError(f"sum {name!r} must be an int64 array")
+        return cls(kind, rows, sums, values, nullified)
+
+
+class ContributionError(ValueError):
+    """A contribution that cannot be true or does not fit its task. The text is the reason sent to the agent."""
+
+
+class TaskError(ValueError):
+    """A task that this client cannot answer, e.g. it asks for a column that the vehicle lacks."""
+
+
+@dataclass(frozen=True)
+class Next:
+    """The run goes on: the server half's new state, and the task of the next round."""
+
+    state: State
+    task: Task
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run is finished.
+
+    Attributes
+    ----------
+    model : Any
+        The finished :class:`Model` (for domain discovery: a ``Domain``).
+    summary : Mapping[str, Value]
+        What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``.
+    """
+
+    model: Any
+    summary: Mapping[str, Value] = field(default_factory=dict)
+
+
+class Client(Protocol):
+    """The half that runs on a vehicle."""
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:
+        """Answer `task` from the rows in `data`.
+
+        The answer depends on `task`, `data` and `rng` alone. `rng` is for privacy noise only; it is seeded from a
+        secret of the agent and the task. `data` may have no rows. Raises :class:`TaskError` when it cannot answer.
+        """
+        ...
+
+
+class Server(Protocol):
+    """The half that runs at the coordinator."""
+
+    def start(self, parameters: Any, domain: Domain, seed: int) -> Next:
+        """Return the first state and task."""
+        ...
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError`, with the reason, unless `contribution` can be a true answer to `task`."""
+        ...
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task, in the order of agent id, into the next task or the model. Pure."""
+        ...
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Say in a few numbers and words what has grown so far, for displays: e.g. ``{"nodes": 7, "leaves": 22}``.
+
+        The optional entry ``"lines"`` is a list of texts, at most 200, that draws the model as it stands.
+        """
+        ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A finished model: it predicts, explains itself, and is a document.
+
+    Inputs and outputs are in the data's own units; the model holds its domain and scales by itself.
+    """
+
+    @property
+    def scheme(self) -> str:
+        """Name of the scheme that learned the model."""
+        ...
+
+    @property
+    def domain(self) -> Domain:
+        """Features, target and their limits."""
+        ...
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        """Predict rows `X`, shape (n, F), raw units; returns shape (n,)."""
+        ...
+
+    def explain(self, x: NDArray[np.float64]) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,)."""
+        ...
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules in a fixed order."""
+        ...
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return size measures by name."""
+        ...
+
+    def to_document(self) -> dict[str, Any]:
+        """Return ``{scheme, format, parameters, domain, model}`` as JSON values; its digest is the model's identity."""
+        ...
+
+
+class Scheme(Protocol):
+    """One learning algorithm, as the catalogue knows it."""
+
+    name: str
+    title: str
+    purpose: frozenset[Purpose]
+    participation: frozenset[Participation]
+    equals_central: bool
+    """Whether promise 1 (FL = CL, bit for bit, with nullification off) holds for some setting of the parameters."""
+    Parameters: type[BaseModel]
+
+    @property
+    def client(self) -> Client:
+        """The client half."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The server half."""
+        ...
+
+    def exact(self, parameters: Any) -> Any:
+        """Return `parameters` with all nullification off, the setting in which promise 1 holds."""
+        ...
+
+    def from_document(self, document: Mapping[str, Any]) -> Model:
+        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+        ...

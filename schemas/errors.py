@@ -1,0 +1,75 @@
+"""Faults by name. A peer's fault is data (it becomes a receipt); only local misuse is raised to the caller."""
+
+from __future__ import annotations
+
+
+class GlassfleetError(Exception):
+    """Base of every error that a user can meet. ``exit_code`` is what the command line returns.
+
+    The codes are documented in docs/reference/exit-codes.md.
+    """
+
+    exit_code = 1
+
+
+class UsageError(GlassfleetError):
+    """The command or configuration cannot be meant as written."""
+
+    exit_code = 2
+
+
+class DataError(GlassfleetError):
+    """The vehicle's data cannot be used: missing target, text column, NaN, no rows."""
+
+    exit_code = 3
+
+
+class BrokerError(GlassfleetError):
+    """The broker is not there, refuses us, or cannot carry what must be sent."""
+
+    exit_code = 4
+
+
+class StorageError(GlassfleetError):
+    """Journal, snapshot or outbox cannot be read or written (full disk, permissions, a second process)."""
+
+    exit_code = 5
+
+
+class RunFailedError(GlassfleetError):
+    """The run reached a named end that is not a model."""
+
+    exit_code = 6
+
+
+class IdentityError(GlassfleetError):
+    """Another process uses this agent id."""
+
+    exit_code = 7
+
+
+class VerificationError(GlassfleetError):
+    """A digest differs from the one that was promised."""
+
+    exit_code = 8
+
+
+class NotFoundError(GlassfleetError):
+    """No such run, model, version or scheme."""
+
+    exit_code = 9
+
+
+class DocumentError(GlassfleetError):
+    """A model document that cannot be read."""
+
+    exit_code = 10
+
+
+class WireError(ValueError):
+    """A message that cannot be accepted; the text is the reason. Counted and, where possible, answered; never a crash."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail

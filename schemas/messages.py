@@ -1,0 +1,235 @@
+"""The bodies of all messages, by kind. Each is checked on arrival; a fault is a WireError with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.codec import Value
+from schemas.errors import WireError
+from schemas.limits import ID_PATTERN, MAX_FEATURES
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
+Text = Annotated[str, Field(max_length=500)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+Outcome = Literal["accepted", "duplicate", "late", "rejected", "unknown-run"]
+"""What became of a contribution. Every outcome ends the send."""
+
+
+class Body(BaseModel):
+    """Base of all bodies: frozen, nothing extra, nothing coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    kind: ClassVar[str]
+
+
+class CoordinatorState(Body):
+    """Whether the coordinator is up (birth) or down (last will)."""
+
+    kind: ClassVar[str] = "coordinator-state"
+    status: Literal["up", "down"]
+    incarnation: Name
+    software: Text
+
+
+class AgentState(Body):
+    """Birth certificate and last will of an agent.
+
+    Attributes
+    ----------
+    status : "up" or "down"
+    incarnation : str
+        Random per process start; a foreign incarnation under the same id means that two processes share it.
+    software : str
+        Version.
+    schemes : list of str
+        Schemes that this agent can run.
+    features : list of str
+        Columns it can offer as inputs.
+    target : str
+        Column it offers as target.
+    """
+
+    kind: ClassVar[str] = "agent-state"
+    status: Literal["up", "down"]
+    incarnation: Name
+    software: Text = ""
+    schemes: list[Name] = Field(default_factory=list, max_length=256)
+    features: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES)
+    target: Annotated[str, Field(max_length=200)] = ""
+
+
+class Request(Body):
+    """The open round of a run: all that an agent needs to answer.
+
+    Attributes
+    ----------
+    task : map
+        ``glassfleet.scheme.Task.to_value()``.
+    task_digest : str
+        SHA-256 of the encoded task; the answer repeats it.
+    remaining : float
+        Seconds left when this was sent. Informative: only the coordinator decides what is late.
+    asked : list of str or None
+        Who is asked; None: every agent that can.
+    """
+
+    kind: ClassVar[str] = "request"
+    task: dict[str, Any]
+    task_digest: Digest
+    remaining: Annotated[float, Field(ge=0)]
+    asked: list[Id] | None = None
+
+
+class ContributionBody(Body):
+    """An agent's answer.
+
+    Attributes
+    ----------
+    task_digest : str
+        Which task this answers; with run and agent, the key under which it is counted once.
+    rows : int
+        Rows frozen for this run.
+    data_digest : str
+        Keyed digest of the frozen rows; a change within the run is rejected as ``data-changed``.
+    contribution : map
+        ``glassfleet.scheme.Contribution.to_value()``.
+    """
+
+    kind: ClassVar[str] = "contribution"
+    task_digest: Digest
+    rows: Count
+    data_digest: Digest
+    contribution: dict[str, Any]
+
+
+class Refusal(Body):
+    """An agent says that it cannot answer (a column is missing, too many rows), so that nobody waits for it."""
+
+    kind: ClassVar[str] = "refusal"
+    task_digest: Digest
+    reason: Text
+
+
+class Part(Body):
+    """One numbered part of a contribution that is too large for one message.
+
+    The parts, joined, are an encoded envelope whose SHA-256 is `digest`.
+    """
+
+    kind: ClassVar[str] = "part"
+    digest: Digest
+    index: Count
+    count: Annotated[int, Field(ge=1, le=4096)]
+    data: bytes
+
+
+class Manifest(Body):
+    """Stands in for a request or model that is too large: its bytes are the blobs ``blob/{digest}/0..count-1``."""
+
+    kind: ClassVar[str] = "manifest"
+    digest: Digest
+    count: Annotated[int, Field(ge=1, le=4096)]
+    size: Count
+    what: Literal["request", "model"]
+
+
+class Receipt(Body):
+    """What became of a contribution.
+
+    Attributes
+    ----------
+    run : str
+    task_digest : str
+    outcome : str
+        See `Outcome`.
+    reason : str
+        Why, when rejected: ``conflict``, ``data-changed``, ``not-asked``, ``malformed: ...`` and so on.
+    """
+
+    kind: ClassVar[str] = "receipt"
+    run: Id
+    task_digest: Digest
+    outcome: Outcome
+    reason: Text = ""
+
+
+class ModelPointer(Body):
+    """Which version of a named model is current. Published last: blobs, then version, then this."""
+
+    kind: ClassVar[str] = "model-pointer"
+    name: Id
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    digest: Digest
+
+
+class Evaluation(Body):
+    """Local test scores of a model version at one agent, in the target's own unit.
+
+    Attributes
+    ----------
+    metric : "rmse" or "f1"
+    federated, local : float
+        Score of the model named here, and of a model learned from the agent's own rows alone.
+    rows : int
+        Test rows.
+    """
+
+    kind: ClassVar[str] = "evaluation"
+    name: Id
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    digest: Digest
+    metric: Literal["rmse", "f1"]
+    federated: float
+    local: float
+    rows: Count
+
+
+class Forecast(Body):
+    """A live forecast and why it was made (optional)."""
+
+    kind: ClassVar[str] = "forecast"
+    name: Id
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    digest: Digest
+    prediction: float | Text
+    rule: Annotated[str, Field(max_length=4000)]
+    strength: Annotated[float, Field(ge=0, le=1)]
+
+
+BODIES: dict[str, type[Body]] = {
+    body.kind: body
+    for body in (
+        CoordinatorState,
+        AgentState,
+        Request,
+        ContributionBody,
+        Refusal,
+        Part,
+        Manifest,
+        Receipt,
+        ModelPointer,
+        Evaluation,
+        Forecast,
+    )
+}
+
+B = TypeVar("B", bound=Body)
+
+
+def parse_body(kind: str, value: Mapping[str, Value]) -> Body:
+    """Check the body of a message of `kind`; raises WireError (``unknown-kind`` or ``malformed``)."""
+    body = BODIES.get(kind)
+    if body is None:
+        raise WireError("unknown-kind", f"this protocol version has no message kind {kind[:40]!r}")
+    try:
+        return body.model_validate(value)
+    except ValidationError as fault:
+        first = fault.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise WireError("malformed", f"{kind}.{where}: {first['msg']}"[:400]) from fault

@@ -1,0 +1,149 @@
+"""Every topic, built and parsed in one place; access rules are rendered from here too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from schemas.errors import UsageError, WireError
+from schemas.limits import ID_PATTERN
+
+PROTOCOL = 1
+_ID = re.compile(ID_PATTERN)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def check_id(what: str, text: str) -> str:
+    """Return `text` if it can be an id; raises UsageError (for our own users) otherwise."""
+    if _ID.fullmatch(text) is None:
+        raise UsageError(
+            f"{what} {text!r} is not a valid id: use 1 to 64 letters, digits, '.', '_' or '-', "
+            "starting with a letter or digit"
+        )
+    return text
+
+
+@dataclass(frozen=True)
+class Address:
+    """A parsed topic.
+
+    Attributes
+    ----------
+    kind : str
+        ``coordinator-state``, ``agent-state``, ``request``, ``contribution``, ``receipt``, ``blob``,
+        ``model-current``, ``model-version``, ``evaluation`` or ``forecast``.
+    agent, run, name, digest : str
+        Parts of the topic; empty where the kind has none.
+    number : int
+        Blob index or model version; 0 where the kind has none.
+    """
+
+    kind: str
+    agent: str = ""
+    run: str = ""
+    name: str = ""
+    digest: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics of one fleet.
+
+    Parameters
+    ----------
+    fleet : str
+        Fleet id; all its topics start with ``gf/1/{fleet}/``.
+    """
+
+    fleet: str
+
+    def __post_init__(self) -> None:
+        check_id("fleet", self.fleet)
+
+    @property
+    def prefix(self) -> str:
+        """The common start of all topics, with its slash."""
+        return f"gf/{PROTOCOL}/{self.fleet}/"
+
+    def coordinator_state(self) -> str:
+        """Retained by the coordinator; its last will."""
+        return f"{self.prefix}coordinator/state"
+
+    def agent_state(self, agent: str) -> str:
+        """Retained by the agent; its birth certificate and last will."""
+        return f"{self.prefix}agent/{agent}/state"
+
+    def request(self, run: str) -> str:
+        """Retained by the coordinator: the open round of `run`."""
+        return f"{self.prefix}run/{run}/request"
+
+    def contribution(self, agent: str, run: str) -> str:
+        """Written by the agent: its answer, a part of it, or a refusal."""
+        return f"{self.prefix}agent/{agent}/run/{run}/contribution"
+
+    def receipt(self, agent: str) -> str:
+        """Written by the coordinator: what became of a contribution."""
+        return f"{self.prefix}agent/{agent}/receipt"
+
+    def blob(self, digest: str, index: int) -> str:
+        """Retained by the coordinator: one part of a large request or model."""
+        return f"{self.prefix}blob/{digest}/{index}"
+
+    def model_current(self, name: str) -> str:
+        """Retained by the coordinator: which version is current."""
+        return f"{self.prefix}model/{name}/current"
+
+    def model_version(self, name: str, version: int) -> str:
+        """Retained by the coordinator: the model record."""
+        return f"{self.prefix}model/{name}/v/{version}"
+
+    def evaluation(self, agent: str) -> str:
+        """Written by the agent: local test scores of a model version."""
+        return f"{self.prefix}agent/{agent}/evaluation"
+
+    def forecast(self, agent: str) -> str:
+        """Written by the agent: live forecasts with their explanation."""
+        return f"{self.prefix}agent/{agent}/forecast"
+
+    def parse(self, topic: str) -> Address:
+        """Parse a topic; raises WireError (``foreign-fleet`` or ``unknown-topic``) when it is not one of ours."""
+        if not topic.startswith(self.prefix):
+            raise WireError("foreign-fleet", "the topic is outside this fleet")
+        match topic[len(self.prefix) :].split("/"):
+            case ["coordinator", "state"]:
+                return Address("coordinator-state")
+            case ["agent", agent, "state"] if _is_id(agent):
+                return Address("agent-state", agent=agent)
+            case ["run", run, "request"] if _is_id(run):
+                return Address("request", run=run)
+            case ["agent", agent, "run", run, "contribution"] if _is_id(agent) and _is_id(run):
+                return Address("contribution", agent=agent, run=run)
+            case ["agent", agent, ("receipt" | "evaluation" | "forecast") as kind] if _is_id(agent):
+                return Address(kind, agent=agent)
+            case ["blob", digest, index] if _DIGEST.fullmatch(digest) and _is_number(index):
+                return Address("blob", digest=digest, number=int(index))
+            case ["model", name, "current"] if _is_id(name):
+                return Address("model-current", name=name)
+            case ["model", name, "v", version] if _is_id(name) and _is_number(version):
+                return Address("model-version", name=name, number=int(version))
+        raise WireError("unknown-topic", "no such topic in this protocol")
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Whether an MQTT topic filter with ``+`` and ``#`` matches `topic`."""
+    wanted, levels = pattern.split("/"), topic.split("/")
+    for index, part in enumerate(wanted):
+        if part == "#":
+            return True
+        if index >= len(levels) or part not in ("+", levels[index]):
+            return False
+    return len(wanted) == len(levels)
+
+
+def _is_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
