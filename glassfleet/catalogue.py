@@ -1,0 +1,73 @@
+"""Finds the schemes: folders under ``glassfleet/schemes`` and the entry points of other packages.
+
+A scheme is a module that defines ``SCHEME``. A scheme that needs more packages than a vehicle has says so in
+``REQUIRES``, a tuple of import names, and imports them only when it works; where one is missing the scheme is
+*unavailable*, which is told with the reason instead of failing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from functools import cache
+from importlib.metadata import entry_points
+from typing import cast
+
+import glassfleet.schemes
+from glassfleet.scheme import Scheme
+from schemas.errors import NotFoundError
+
+GROUP = "glassfleet.schemes"
+"""Entry point group by which other packages offer schemes."""
+
+
+def names() -> list[str]:
+    """Return the names of the schemes that can be used here, sorted."""
+    return sorted(name for name in _modules() if not _reason(name))
+
+
+def unavailable() -> dict[str, str]:
+    """Return the schemes that cannot be used here, by name, each with the reason."""
+    return {name: reason for name in sorted(_modules()) if (reason := _reason(name))}
+
+
+def load(name: str) -> Scheme:
+    """Return a scheme by name.
+
+    Raises
+    ------
+    NotFoundError
+        No such scheme, or it cannot be used here; the text names the reason and the schemes that can.
+    """
+    if name not in _modules():
+        raise NotFoundError(f"no scheme {name!r}; known: {', '.join(names()) or 'none'}")
+    if reason := _reason(name):
+        raise NotFoundError(f"scheme {name!r} cannot be used here: {reason}")
+    return cast("Scheme", importlib.import_module(_modules()[name]).SCHEME)
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Return the module of each scheme; ours win over others' of the same name."""
+    others = {point.name: point.module for point in entry_points(group=GROUP)}
+    package = glassfleet.schemes
+    ours = {
+        found.name: f"{package.__name__}.{found.name}"
+        for found in pkgutil.iter_modules(package.__path__)
+        if found.ispkg and not found.name.startswith("_")
+    }
+    return others | ours
+
+
+@cache
+def _reason(name: str) -> str:
+    """Return why the scheme cannot be used, or an empty text."""
+    try:
+        module = importlib.import_module(_modules()[name])
+    except ImportError as fault:
+        return f"needs {fault.name or fault}, which is not installed"
+    missing = [need for need in getattr(module, "REQUIRES", ()) if importlib.util.find_spec(need) is None]
+    if missing:
+        return f"needs {', '.join(missing)}, which is not installed"
+    return "" if hasattr(module, "SCHEME") else "its module defines no SCHEME"

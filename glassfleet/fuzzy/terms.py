@@ -1,0 +1,40 @@
+"""Linguistic terms: what the sets of a partition are called."""
+
+from __future__ import annotations
+
+from glassfleet.domain import Variable
+from glassfleet.explain import Condition
+
+_STANDARD: dict[int, tuple[str, ...]] = {
+    2: ("Low", "High"),
+    3: ("Low", "Medium", "High"),
+    4: ("VeryLow", "Low", "High", "VeryHigh"),
+    5: ("VeryLow", "Low", "Medium", "High", "VeryHigh"),
+    7: ("ExtremelyLow", "VeryLow", "Low", "Medium", "High", "VeryHigh", "ExtremelyHigh"),
+}
+
+
+def linguistic_terms(n_sets: int, variable: Variable | None = None) -> tuple[str, ...]:
+    """Return `n_sets` terms, lowest first: the variable's own if it names as many, else the standard ones.
+
+    >>> linguistic_terms(3)
+    ('Low', 'Medium', 'High')
+    >>> linguistic_terms(6)[0]
+    'Level1of6'
+    """
+    if variable is not None and len(variable.terms) == n_sets:
+        return variable.terms
+    return _STANDARD.get(n_sets) or tuple(f"Level{j + 1}of{n_sets}" for j in range(n_sets))
+
+
+def condition(variable: Variable, fuzzy_set: int, n_sets: int) -> Condition:
+    """Return ``variable is term`` with the set's support and peak in the variable's own unit."""
+    width = (variable.high - variable.low) / (n_sets - 1)
+    return Condition(
+        feature=variable.name,
+        term=linguistic_terms(n_sets, variable)[fuzzy_set],
+        low=variable.low + max(fuzzy_set - 1, 0) * width,
+        high=variable.low + min(fuzzy_set + 1, n_sets - 1) * width,
+        peak=variable.low + fuzzy_set * width,
+        unit=variable.unit,
+    )

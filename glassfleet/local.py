@@ -1,0 +1,108 @@
+"""Learning in one process, with the very halves that vehicles and coordinator run: LL, CL and FL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.scheme import Done, Model, Next, Scheme
+from schemas.codec import Value, encode
+
+MAX_ROUNDS = 10_000
+"""A scheme that has not finished by then never will."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run in this process came to.
+
+    Attributes
+    ----------
+    model : Model
+        The finished model.
+    rounds : int
+        Questions asked.
+    summary : Mapping[str, Value]
+        What the scheme reports beside the model.
+    nullified : int
+        Statistics that agents set to zero to protect single rows, over all rounds.
+    bytes_down, bytes_up : int
+        Size of the encoded tasks (once each, not per agent) and of all encoded contributions.
+    """
+
+    model: Any
+    rounds: int
+    summary: Mapping[str, Value] = field(default_factory=dict)
+    nullified: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+
+def federated(
+    scheme: Scheme, parameters: Any, domain: Domain, datasets: Mapping[str, Dataset], seed: int = 0
+) -> Outcome:
+    """Learn from several agents' datasets as a fleet would (FL): cohort, no faults.
+
+    Parameters
+    ----------
+    scheme : Scheme
+        From :mod:`glassfleet.catalogue`.
+    parameters : scheme.Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    datasets : Mapping of str to Dataset
+        By agent id.
+    seed : int
+        For the server half and, in place of agents' secrets, for privacy noise.
+    """
+    if not datasets:
+        raise ValueError("a fleet needs at least one agent")
+    agents = sorted(datasets)
+    step: Next | Done = scheme.server.start(parameters, domain, seed)
+    rounds = nullified = down = up = 0
+    while isinstance(step, Next):
+        if rounds == MAX_ROUNDS:
+            raise RuntimeError(f"scheme {scheme.name!r} did not finish in {MAX_ROUNDS} rounds")
+        task = step.task
+        rounds += 1
+        written = encode(task.to_value())
+        down += len(written)
+        digest = hashlib.sha256(written).hexdigest()
+        contributions = []
+        for agent in agents:
+            contribution = scheme.client.contribute(task, datasets[agent], _noise(seed, agent, digest))
+            scheme.server.check(task, contribution)
+            nullified += contribution.nullified
+            up += len(encode(contribution.to_value()))
+            contributions.append(contribution)
+        step = scheme.server.reduce(step.state, contributions)
+    return Outcome(step.model, rounds, step.summary, nullified, down, up)
+
+
+def central(scheme: Scheme, parameters: Any, domain: Domain, dataset: Dataset, seed: int = 0) -> Outcome:
+    """Learn from pooled rows on one machine, nothing nullified (CL)."""
+    return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed)
+
+
+def learn_local(
+    scheme: Scheme, parameters: Any, domain: Domain, datasets: Mapping[str, Dataset], seed: int = 0
+) -> dict[str, Outcome]:
+    """Learn one model per agent from its own rows, nothing nullified (LL); by agent id."""
+    exact = scheme.exact(parameters)
+    return {agent: federated(scheme, exact, domain, {agent: datasets[agent]}, seed) for agent in sorted(datasets)}
+
+
+def _noise(seed: int, agent: str, digest: str) -> np.random.Generator:
+    """Return the generator for an agent's privacy noise: repeatable here, where there are no secrets."""
+    text = f"{seed}/{agent}/{digest}"
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))
+
+
+__all__ = ["Model", "Outcome", "central", "federated", "learn_local"]

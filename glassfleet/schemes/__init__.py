@@ -1,0 +1,1 @@
+"""The schemes, one folder each; :mod:`glassfleet.catalogue` finds them. A folder's ``__init__`` defines ``SCHEME``."""

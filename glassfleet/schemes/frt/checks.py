@@ -1,0 +1,93 @@
+"""Can an answer be true? What sums of rows in [0, 1] always obey, checked before they are added to others'.
+
+The bounds are exact where rounding is monotone (a smaller term is never rounded to a larger integer) and have a small
+tolerance elsewhere. They find broken agents and crude lies; they cannot find a plausible lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
+from glassfleet.statistics import gram_value, limb_bits, unpack_symmetric
+
+
+def check_sums(question: Question, contribution: Contribution) -> None:
+    """Raise :class:`ContributionError` unless the sums can answer `question`."""
+    m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
+    k = question.gram_columns
+    shapes: dict[str, tuple[int, ...]] = {}
+    if question.kind == "level":
+        shapes |= {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
+    elif question.kind == "leaves":
+        shapes |= {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
+    else:
+        shapes |= {"ws": (m,), "wq": (m,)}
+    sums = contribution.sums
+    if set(sums) != set(shapes):
+        raise ContributionError(f"expected the sums {sorted(shapes)}, got {sorted(map(str, sums))[:12]}")
+    for name, shape in shapes.items():
+        if sums[name].shape != shape:
+            raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
+        if sums[name].size and int(sums[name].min()) < 0:
+            raise ContributionError(f"{name} is negative")
+    {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](
+        question, sums, contribution.rows
+    )
+
+
+def _at_most(left: NDArray[np.int64], right: NDArray[np.int64] | int, what: str) -> None:
+    if (left > right).any():
+        raise ContributionError(what)
+
+
+def _check_level(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+    bits = question.parameters.fraction_bits
+    for kind in ("cell", "node"):
+        count, ws, wls, wss = (sums[f"{kind}_{name}"] for name in NODE_SUMS)
+        _at_most(count, rows, f"a {kind}'s count exceeds the agent's rows")
+        _at_most(ws, count << bits, f"a {kind}'s WS exceeds its count")
+        _at_most(wls, ws, f"a {kind}'s WLS exceeds its WS")
+        _at_most(wss, wls, f"a {kind}'s WSS exceeds its WLS")
+        # Cauchy and Schwarz: WLS^2 <= WS WSS, up to half a grid unit per row.
+        slack = count.astype(np.float64)
+        low = np.maximum(wls - slack, 0.0)
+        if (low * low > (ws + slack) * (wss + slack) * (1.0 + 1e-9)).any():
+            raise ContributionError(f"a {kind}'s WLS, WS and WSS contradict each other")
+    _at_most(sums["cell_strong"], sums["cell_count"], "a cell's strong count exceeds its count")
+    for name in NODE_SUMS:
+        _at_most(sums[f"cell_{name}"], sums[f"node_{name}"][:, None, None], f"a cell's {name} exceeds its node's")
+    if sums["cell_count"][~question.free].any() or sums["cell_ws"][~question.free].any():
+        raise ContributionError("statistics of a feature that the path uses already")
+
+
+def _check_leaves(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+    bits, gram_bits = question.parameters.fraction_bits, question.parameters.gram_bits
+    count, ws = sums["count"], sums["ws"]
+    _at_most(count, rows, "a leaf's count exceeds the agent's rows")
+    _at_most(ws, count << bits, "a leaf's WS exceeds its count")
+    if (sums["gram_low"] >> limb_bits(gram_bits)).any():
+        raise ContributionError("a low limb of a Gram matrix is too large")
+    value = gram_value(sums["gram_high"], sums["gram_low"], bits=gram_bits)
+    gram = unpack_symmetric(value, question.gram_columns)
+    diagonal = np.diagonal(gram, axis1=1, axis2=2)
+    ones = diagonal[:, -2]  # the intercept's column: sqrt(w), the largest entry of each row
+    if (gram > ones[:, None, None]).any():
+        raise ContributionError("a Gram entry exceeds the intercept's")
+    # The sum of rounded sqrt(w) squared is WS up to (sqrt(w) + 1 / 4) grid units per row, and WS up to half a unit.
+    expected = ws.astype(np.float64) * 2.0 ** (2 * gram_bits - bits)
+    tolerance = count.astype(np.float64) * (2.0**gram_bits + 1.0 + 2.0 ** (2 * gram_bits - bits)) + 1e-9 * expected
+    if (np.abs(ones - expected) > tolerance).any():
+        raise ContributionError("a leaf's Gram matrix contradicts its WS")
+    trace = diagonal.sum(axis=1)
+    if (np.linalg.eigvalsh(gram)[:, 0] < -1e-9 * trace).any():
+        raise ContributionError("a leaf's Gram matrix is not positive semi-definite")
+
+
+def _check_weights(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+    _at_most(sums["ws"], rows << question.parameters.fraction_bits, "a leaf's WS exceeds the agent's rows")
+    _at_most(sums["wq"], sums["ws"], "a leaf's quality sum exceeds its WS")

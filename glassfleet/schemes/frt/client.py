@@ -1,0 +1,288 @@
+"""The vehicle's half: answers a task from its rows with exact sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.fuzzy.partition import Memberships, fuzzify
+from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
+from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
+from glassfleet.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
+
+ROW_BLOCK = 1 << 12
+"""Rows handled together: few enough for the processor's cache, and for exact products."""
+
+CACHED_ENTRIES = 1 << 18
+"""Most (row, node) entries remembered between tasks, 24 bytes each; beyond it they are computed again."""
+
+_CHUNK = 1 << 15
+_STRONG = float(1 << 26)  # counts and strong counts share one float: each is below 2^26 in a block
+
+
+class FrtClient:
+    """Computes the sums of a question over one vehicle's rows."""
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
+        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
+        question = read_task(task)
+        rows = _prepare(question, data)
+        if rows.count > question.parameters.max_rows:
+            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
+        if question.kind == "level":
+            return _level(question, rows)
+        if question.kind == "leaves":
+            return _leaves(question, rows)
+        return _weights(question, rows)
+
+
+@dataclass
+class _Block:
+    """Some rows, scaled and fuzzified, and the entries of the last questions (a cache)."""
+
+    members: Memberships
+    columns: NDArray[np.float64]  # (F + 2, n): scaled inputs, ones, scaled target
+    frontier: tuple[Tree, NDArray[np.intp], Reached] | None = None
+    leaves: tuple[Tree, Reached] | None = None
+
+    @property
+    def target(self) -> NDArray[np.float64]:
+        target: NDArray[np.float64] = self.columns[-1]
+        return target
+
+
+@dataclass
+class _Rows:
+    """A vehicle's rows in blocks, for one domain and partition."""
+
+    domain: Domain
+    n_sets: int
+    count: int
+    blocks: list[_Block] = field(default_factory=list)
+
+
+def _prepare(question: Question, data: Dataset) -> _Rows:
+    """Scale and fuzzify the rows once per domain; kept in the dataset's memo."""
+    domain, n_sets = question.domain, question.parameters.n_sets
+    known = data.memo.get(NAME)
+    if isinstance(known, _Rows) and known.n_sets == n_sets and known.domain == domain:
+        return known
+    if data.target != domain.target_name:
+        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
+    if data.y.dtype.kind != "f":
+        raise TaskError("the target here is not numeric")
+    try:
+        chosen = data.select(domain.names)
+    except KeyError as fault:
+        raise TaskError(f"there is no column {fault} here") from fault
+    rows = _Rows(domain, n_sets, data.rows)
+    for block in blocks(data.rows, ROW_BLOCK):
+        scaled = domain.scale_inputs(chosen.X[block])
+        columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
+        columns[:-2] = scaled.T
+        columns[-1] = domain.scale_target(chosen.y[block])
+        rows.blocks.append(_Block(fuzzify(scaled, n_sets), columns))
+    data.memo[NAME] = rows
+    return rows
+
+
+# --- which rows reach which nodes -----------------------------------------------------------------------------------
+
+
+def _same_start(old: Tree, new: Tree) -> bool:
+    """Whether `new` is `old` with nodes added at the end."""
+    n = old.size
+    return n <= new.size and all(
+        np.array_equal(getattr(old, name), getattr(new, name)[:n]) for name in ("parent", "feature", "fuzzy_set")
+    )
+
+
+def _reach_frontier(question: Question, block: _Block, budget: int) -> Reached:
+    """Return the entries of the frontier, from those of the level above when they are remembered."""
+    tree = question.tree
+    reached, steps = None, int(tree.depth[question.nodes[0]])
+    if block.frontier is not None:
+        old, nodes, known = block.frontier
+        between = steps - int(old.depth[nodes[0]])
+        if between >= 0 and _same_start(old, tree) and np.isin(_ancestors(tree, question.nodes, between), nodes).all():
+            reached, steps = known, between
+    if reached is None:
+        reached = Reached.root(block.members.rows)
+    for _ in range(steps):
+        reached = reached.descend(tree, block.members)
+    reached = reached.only_at(question.position)
+    block.frontier = (tree, question.nodes, reached) if reached.size <= budget else None
+    return reached
+
+
+def _ancestors(tree: Tree, nodes: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
+    for _ in range(steps):
+        nodes = tree.parent[nodes].astype(np.intp)
+    return nodes
+
+
+def _reach_leaves(question: Question, block: _Block, budget: int) -> Reached:
+    """Return the entries of the leaves asked about, in the order of leaves."""
+    if block.leaves is not None and block.leaves[0].size == question.tree.size:
+        old, reached = block.leaves
+        if _same_start(old, question.tree):
+            return reached.only_at(question.position)
+    reached = reach_leaves(question.tree, block.members)
+    order = np.argsort(reached.node, kind="stable")
+    reached = Reached(reached.row[order], reached.node[order], reached.strength[order])
+    block.frontier = None
+    block.leaves = (question.tree, reached) if reached.size <= budget else None
+    return reached.only_at(question.position)
+
+
+# --- the three answers ----------------------------------------------------------------------------------------------
+
+
+def _level(question: Question, rows: _Rows) -> Contribution:
+    m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
+    cells = np.zeros((len(CELL_SUMS), f, m * t), dtype=np.int64)
+    nodes = np.zeros((len(NODE_SUMS), m), dtype=np.int64)
+    for block in rows.blocks:
+        reached = _reach_frontier(question, block, CACHED_ENTRIES // len(rows.blocks))
+        _add_level(question, block, reached, cells, nodes)
+    parts = np.ascontiguousarray(cells.reshape(len(CELL_SUMS), f, m, t).transpose(0, 2, 1, 3))
+    parts *= question.free[:, :, None]
+    nullified = 0
+    if question.parameters.nullify:
+        few = (nodes[0] >= 1) & (nodes[0] < question.parameters.min_cell_rows)
+        nodes *= ~few
+        nullified = int(few.sum()) + _check_and_nullify(question, parts)
+    sums = {f"cell_{name}": part for name, part in zip(CELL_SUMS, parts, strict=True)}
+    sums |= {f"node_{name}": part for name, part in zip(NODE_SUMS, nodes, strict=True)}
+    return Contribution("level", rows.count, sums, nullified=nullified)
+
+
+def _add_level(
+    question: Question, block: _Block, reached: Reached, cells: NDArray[np.int64], nodes: NDArray[np.int64]
+) -> None:
+    """Add one block's sums to `cells`, shape (5, F, m T), and `nodes`, shape (4, m)."""
+    bits, t = question.parameters.fraction_bits, question.parameters.n_sets
+    m, f = len(question.nodes), question.n_features
+    grid = float(1 << bits)
+    # Half the strength per level; 2^bits is a power of two, so scaling first rounds no differently from scaling last.
+    strong = 0.5 ** (int(question.tree.depth[question.nodes[0]]) + 1) * grid
+    position = question.position[reached.node]
+    strength = reached.strength * grid
+    y = block.target[reached.row]
+    nodes[0] += np.bincount(position, minlength=m)
+    for k, terms in enumerate(_powers(strength, y)):
+        nodes[k + 1] += sum_by_cell(position, np.rint(terms), m, bits=bits)
+    base = position * t
+    for start in range(0, reached.size, _CHUNK):
+        part = slice(start, min(start + _CHUNK, reached.size))
+        row, w, target, first = reached.row[part], strength[part], y[part], base[part]
+        together = max(1, _CHUNK // len(row))  # features at once: few calls for few rows, small temporaries for many
+        for features in blocks(f, together):
+            upper = block.members.upper[features].take(row, axis=1)
+            at = block.members.lower[features].take(row, axis=1) + first
+            at += np.arange(len(at))[:, None] * (m * t)
+            total = cells[:, features].reshape(len(CELL_SUMS), -1)
+            size = total.shape[1]
+            for cell, degree in ((at.ravel(), 1.0 - upper), (at.ravel() + 1, upper)):
+                child = w * degree
+                counted = (child > 0.0) + (child >= strong) * _STRONG
+                counts = np.bincount(cell, weights=counted.ravel(), minlength=size).astype(np.int64)
+                total[0] += counts & (int(_STRONG) - 1)
+                total[1] += counts >> 26
+                for k, terms in enumerate(_powers(child, target)):
+                    total[k + 2] += sum_by_cell(cell, np.rint(terms).ravel(), size, bits=bits)
+            cells[:, features] = total.reshape(len(CELL_SUMS), -1, m * t)
+
+
+def _powers(
+    strength: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return w, w y and w y^2, multiplied in this order (so that the second is never above the first)."""
+    linear = strength * y
+    return strength, linear, linear * y
+
+
+def _check_and_nullify(question: Question, parts: NDArray[np.int64]) -> int:
+    """Zero, in the order of sets, the cells that could give a row away; return how many held something.
+
+    `parts` has shape (5, m, F, T), changed in place. A cell is zeroed when it rests on 1 or 2 rows; when its node is
+    the root and every row in it is in it fully; when it has strength and neither neighbour has (a set beyond the
+    partition has none, and a neighbour that was zeroed before counts as zero).
+    """
+    count, _, ws, _, _ = parts
+    bits, t = question.parameters.fraction_bits, question.parameters.n_sets
+    root = (question.nodes == 0)[:, None]
+    nothing = np.zeros(count.shape[:2], dtype=bool)
+    nullified = 0
+    for j in range(t):
+        few = (count[..., j] >= 1) & (count[..., j] < question.parameters.min_cell_rows)
+        crisp = root & (count[..., j] > 0) & (ws[..., j] == count[..., j] << bits)
+        left = ws[..., j - 1] > 0 if j > 0 else nothing
+        right = ws[..., j + 1] > 0 if j + 1 < t else nothing
+        alone = (ws[..., j] > 0) & ~left & ~right
+        zeroed = few | crisp | alone
+        nullified += int(zeroed.sum())
+        parts[..., j] *= ~zeroed
+    return nullified
+
+
+def _leaves(question: Question, rows: _Rows) -> Contribution:
+    m, k, bits = len(question.nodes), question.gram_columns, question.parameters.gram_bits
+    high, low = (np.zeros((m, k, k), dtype=np.int64) for _ in range(2))
+    ws = np.zeros(m, dtype=np.int64)
+    count = np.zeros(m, dtype=np.int64)
+    for block in rows.blocks:
+        reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
+        position = question.position[reached.node]
+        here = np.bincount(position, minlength=m)
+        count += here
+        ws += _strengths(question, reached, position)
+        columns = block.columns[-k:]
+        root = np.sqrt(reached.strength)
+        ends = np.cumsum(here)
+        for leaf in np.flatnonzero(here):
+            part = slice(ends[leaf] - here[leaf], ends[leaf])
+            scaled = to_grid(columns[:, reached.row[part]] * root[part], bits)
+            limbs = gram_sums(scaled, bits=bits)
+            high[leaf] += limbs[0]
+            low[leaf] += limbs[1]
+    # Carry, so that the low limb is as small as one agent's can be, however the rows were blocked.
+    high, low = carry(high, low, bits=bits)
+    few = _few(question, count)
+    sums = {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
+    for array in sums.values():
+        array[few] = 0
+    return Contribution("leaves", rows.count, sums, nullified=int(few.sum()))
+
+
+def _weights(question: Question, rows: _Rows) -> Contribution:
+    m, bits = len(question.nodes), question.parameters.fraction_bits
+    assert question.coefficients is not None
+    ws, wq, count = (np.zeros(m, dtype=np.int64) for _ in range(3))
+    for block in rows.blocks:
+        reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
+        position = question.position[reached.node]
+        count += np.bincount(position, minlength=m)
+        ws += _strengths(question, reached, position)
+        output = question.coefficients[position, -1]
+        for feature in range(question.n_features):
+            output = output + question.coefficients[position, feature] * block.columns[feature, reached.row]
+        quality = 1.0 - np.minimum(np.abs(output - block.target[reached.row]), 1.0)
+        wq += sum_by_cell(position, to_grid(reached.strength * quality, bits), m, bits=bits)
+    few = _few(question, count)
+    ws[few] = wq[few] = 0
+    return Contribution("weights", rows.count, {"ws": ws, "wq": wq}, nullified=int(few.sum()))
+
+
+def _strengths(question: Question, reached: Reached, position: NDArray[np.intp]) -> NDArray[np.int64]:
+    bits = question.parameters.fraction_bits
+    return sum_by_cell(position, to_grid(reached.strength, bits), len(question.nodes), bits=bits)
+
+
+def _few(question: Question, count: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return (count >= 1) & (count < question.parameters.min_rows)

@@ -1,0 +1,163 @@
+"""The model as a document: JSON values, complete and readable without this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.schemes.frt.params import Parameters
+from glassfleet.schemes.frt.rules import Rules
+from glassfleet.schemes.frt.tree import MAX_NODES, Tree
+from schemas.errors import DocumentError
+
+SCHEME = "frt"
+FORMAT = 1
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Node(_Strict):
+    """A split (feature and one child per set, null where there is none) or a leaf (its rule)."""
+
+    feature: int | None = Field(default=None, ge=0)
+    children: tuple[int | None, ...] = ()
+    rule: int | None = Field(default=None, ge=0)
+
+
+class _Rule(_Strict):
+    coefficients: tuple[float, ...]
+    intercept: float
+    mean_strength: float = Field(gt=0.0, le=1.0)
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
+class _Body(_Strict):
+    nodes: tuple[_Node, ...] = Field(min_length=1, max_length=MAX_NODES)
+    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_NODES)
+
+
+def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> dict[str, Any]:
+    """Return ``{scheme, format, parameters, domain, model}``.
+
+    ``model.nodes`` is in depth-first order: ``{feature, children}`` for a split, ``{rule}`` for a leaf; numbers refer
+    to positions in ``domain.features``, ``nodes`` and ``rules``. A rule's polynomial is over the scaled inputs and
+    gives the scaled target; a constant consequent has no coefficients.
+    """
+    rule_of = {int(node): line for line, node in enumerate(rules.node)}
+    nodes: list[dict[str, Any]] = []
+    for node in range(tree.size):
+        if node in rule_of:
+            nodes.append({"rule": rule_of[node]})
+        else:
+            children = [int(c) if c >= 0 else None for c in tree.child[node]]
+            nodes.append({"feature": int(tree.split[node]), "children": children})
+    lines = [
+        {
+            "coefficients": rules.coefficients[line, :-1].tolist() if parameters.order else [],
+            "intercept": float(rules.coefficients[line, -1]),
+            "mean_strength": float(rules.mean_strength[line]),
+            "weight": float(rules.weight[line]),
+            "support": float(rules.support[line]),
+            "confidence": float(rules.confidence[line]),
+        }
+        for line in range(len(rules.node))
+    ]
+    return {
+        "scheme": SCHEME,
+        "format": FORMAT,
+        "parameters": parameters.model_dump(mode="json"),
+        "domain": domain.to_document(),
+        "model": {"nodes": nodes, "rules": lines},
+    }
+
+
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, Rules]:
+    """Read what :func:`write_document` wrote.
+
+    Raises
+    ------
+    DocumentError
+        Anything is missing, unknown, out of range, or does not fit together.
+    """
+    if not isinstance(document, Mapping):
+        raise DocumentError("a model document is a JSON object")
+    keys = {"scheme", "format", "parameters", "domain", "model"}
+    if set(document) != keys:
+        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
+    scheme, number = document["scheme"], document["format"]
+    if not isinstance(scheme, str) or scheme != SCHEME:
+        raise DocumentError(f"this is a document of scheme {scheme!r}, not {SCHEME!r}")
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != FORMAT:
+        raise DocumentError(f"format {number!r} is not known; this version reads format {FORMAT}")
+    try:
+        parameters = Parameters.model_validate(document["parameters"])
+        domain = Domain.model_validate(document["domain"])
+        body = _Body.model_validate(document["model"])
+        if domain.target is None:
+            raise DocumentError("a regression tree needs a numeric target")
+        tree, leaf_of = _read_tree(body, parameters.n_sets, len(domain.features))
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
+    except (ValueError, OverflowError) as fault:
+        raise DocumentError(str(fault)) from fault
+    return parameters, domain, tree, _read_rules(body, leaf_of, parameters, len(domain.features))
+
+
+def _read_tree(body: _Body, n_sets: int, n_features: int) -> tuple[Tree, NDArray[np.intp]]:
+    """Return the tree and each rule's leaf; raises ValueError."""
+    size = len(body.nodes)
+    table = np.full((3, size), -1, dtype=np.int32)
+    leaf_of = np.full(len(body.rules), -1, dtype=np.intp)
+    for number, node in enumerate(body.nodes):
+        if node.rule is not None:
+            if node.feature is not None or node.children:
+                raise ValueError(f"node {number} is both a split and a leaf")
+            if node.rule >= len(leaf_of) or leaf_of[node.rule] >= 0:
+                raise ValueError(f"node {number}: rule {node.rule} is unknown or used twice")
+            leaf_of[node.rule] = number
+        else:
+            _add_children(number, node, table, n_sets)
+    if (table[0, 1:] < 0).any():
+        raise ValueError("a node has no parent")
+    if (leaf_of < 0).any():
+        raise ValueError("a rule has no leaf")
+    columns = dict(zip(("parent", "feature", "set"), table, strict=True))
+    return Tree.from_value(columns, n_sets, n_features), leaf_of
+
+
+def _add_children(number: int, node: _Node, table: NDArray[np.int32], n_sets: int) -> None:
+    """Write a split's children into the table (parent, feature, set)."""
+    if node.feature is None or len(node.children) != n_sets or all(child is None for child in node.children):
+        raise ValueError(f"node {number} is neither a leaf nor a split into {n_sets} sets")
+    for fuzzy_set, child in enumerate(node.children):
+        if child is None:
+            continue
+        if not number < child < table.shape[1] or table[0, child] >= 0:
+            raise ValueError(f"node {number}: child {child} is unknown, comes first, or has two parents")
+        table[:, child] = number, node.feature, fuzzy_set
+
+
+def _read_rules(body: _Body, leaf_of: NDArray[np.intp], parameters: Parameters, n_features: int) -> Rules:
+    width = n_features if parameters.order else 0
+    coefficients = np.zeros((len(body.rules), n_features + 1))
+    for line, rule in enumerate(body.rules):
+        if len(rule.coefficients) != width:
+            raise DocumentError(f"rule {line} has {len(rule.coefficients)} coefficients, expected {width}")
+        coefficients[line, :width] = rule.coefficients
+        coefficients[line, -1] = rule.intercept
+    numbers = {
+        name: np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64)
+        for name in ("mean_strength", "weight", "support", "confidence")
+    }
+    return Rules(node=leaf_of, coefficients=coefficients, **numbers)

@@ -1,0 +1,156 @@
+"""What travels: the three questions of FRT, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Task, TaskError
+from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
+from glassfleet.schemes.frt.tree import Tree
+from schemas.codec import Value
+
+NAME = "frt"
+Kind = Literal["level", "leaves", "weights"]
+KINDS: tuple[Kind, ...] = ("level", "leaves", "weights")
+
+CELL_SUMS = ("count", "strong", "ws", "wls", "wss")
+"""Sums per node, feature and set: rows with strength > 0, rows with strength >= 0.5^depth, and the three of Eq. 14."""
+
+NODE_SUMS = ("count", "ws", "wls", "wss")
+"""Sums per node of the frontier, before the split."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"level", "leaves", "weights"}
+        Split statistics of the frontier; Gram sums of the leaves; quality sums of the leaves.
+    parameters : Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    tree : Tree
+        The tree as far as it has grown.
+    nodes : ndarray of intp, shape (m,)
+        The nodes asked about, increasing: the frontier, or all leaves.
+    coefficients : ndarray of float64, shape (m, F + 1)
+        Only for ``"weights"``: each leaf's polynomial over the scaled inputs, intercept last.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    tree: Tree
+    nodes: NDArray[np.intp]
+    coefficients: NDArray[np.float64] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def gram_columns(self) -> int:
+        """Columns of the leaf regressions: the inputs (first order only), the intercept and the target."""
+        return (self.n_features if self.parameters.order else 0) + 2
+
+    @cached_property
+    def position(self) -> NDArray[np.intp]:
+        """Where each node of the tree stands in `nodes`, shape (tree.size,); -1 for the others."""
+        position = np.full(self.tree.size, -1, dtype=np.intp)
+        position[self.nodes] = np.arange(len(self.nodes))
+        return position
+
+    @cached_property
+    def free(self) -> NDArray[np.bool_]:
+        """Which features each node may split on, shape (m, F)."""
+        return ~self.tree.used(self.nodes, self.n_features)
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "max_rows": self.parameters.max_rows,
+            "tree": self.tree.to_value(),
+            "nodes": self.nodes.astype(np.int32),
+        }
+        if self.coefficients is not None:
+            body["coefficients"] = self.coefficients
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        if task.scheme != NAME or task.kind not in KINDS:
+            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        body = task.body
+        try:
+            parameters = Parameters.model_validate(body["parameters"])
+            domain = Domain.from_document(body["domain"])
+            tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
+            nodes, coefficients = body["nodes"], body.get("coefficients")
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        except ValueError as fault:
+            raise TaskError(str(fault)) from fault
+        if domain.target is None:
+            raise TaskError("a regression tree needs a numeric target")
+        if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
+            raise TaskError(f"{len(domain.features)} inputs; first-order leaves take at most {MAX_LINEAR_FEATURES}")
+        _check_nodes(nodes, tree)
+        if task.kind == "level" and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
+            raise TaskError("the nodes of a level have different depths")
+        if (task.kind == "weights") != (coefficients is not None):
+            raise TaskError("coefficients belong to the question for weights, and only there")
+        if coefficients is not None:
+            _check_coefficients(coefficients, (len(nodes), len(domain.features) + 1))
+        return cls(task.kind, parameters, domain, tree, nodes.astype(np.intp), coefficients)
+
+
+_recent: list[tuple[Mapping[str, Value], Question]] = []
+_REMEMBERED = 4
+
+
+def read_task(task: Task) -> Question:
+    """Return ``Question.from_task(task)``, read only once per task body.
+
+    A coordinator checks a thousand answers against one task. Bodies are compared by identity and held, so that a body
+    can neither be taken for another nor be collected while it is remembered.
+    """
+    for body, question in _recent:
+        if body is task.body and question.kind == task.kind and task.scheme == NAME:
+            return question
+    question = Question.from_task(task)
+    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
+    return question
+
+
+def _check_nodes(nodes: object, tree: Tree) -> None:
+    if not isinstance(nodes, np.ndarray) or nodes.ndim != 1 or nodes.dtype.kind not in "iu" or nodes.size == 0:
+        raise TaskError("the nodes asked about are not a list of integers")
+    if nodes[0] < 0 or nodes[-1] >= tree.size or (nodes[1:] <= nodes[:-1]).any():
+        raise TaskError("the nodes asked about are not increasing node numbers of the tree")
+    if (tree.split[nodes] >= 0).any():
+        raise TaskError("a node asked about is split already")
+
+
+def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:
+    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.shape != shape:
+        raise TaskError(f"coefficients must be float64 of shape {shape}")
+    if not np.isfinite(coefficients).all():
+        raise TaskError("coefficients must be finite")

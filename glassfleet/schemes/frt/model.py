@@ -1,0 +1,229 @@
+"""The finished tree: it predicts, explains itself, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Condition, Explanation, Rule
+from glassfleet.fuzzy import condition, fuzzify
+from glassfleet.schemes.frt.document import read_document, write_document
+from glassfleet.schemes.frt.params import Parameters
+from glassfleet.schemes.frt.rules import Rules
+from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
+from glassfleet.statistics import blocks
+
+RUNNERS_UP = 3
+"""Rules named beside the one that decided, in an explanation."""
+
+_ROW_BLOCK = 1 << 13
+
+
+class FuzzyRegressionTree:
+    """A multi-way fuzzy regression tree with linear leaves.
+
+    Made by :meth:`build` (from a run) or :meth:`from_document`; not changed afterwards.
+    """
+
+    scheme = "frt"
+
+    def __init__(self, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> None:
+        self.parameters = parameters
+        self.domain = domain
+        self.tree = tree
+        self._rules = rules
+        self._rule_of = np.full(tree.size, -1, dtype=np.intp)
+        self._rule_of[rules.node] = np.arange(len(rules.node))
+        # Ties go to the highest rule weight, then to the first rule; the first in this order is also the default.
+        order = np.lexsort((np.arange(len(rules.node)), -rules.weight))
+        self._rank = np.empty(len(order), dtype=np.intp)
+        self._rank[order] = np.arange(len(order))
+        self._order = order
+
+    @classmethod
+    def build(cls, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> FuzzyRegressionTree:
+        """Put the nodes in depth-first order and leave out leaves that nothing is known about.
+
+        If nothing is known about any leaf (every vehicle's sums were nullified), the tree is one rule that answers the
+        middle of the target's range with weight 0.
+        """
+        known = {int(node): line for line, node in enumerate(rules.node) if rules.mean_strength[line] > 0}
+        keep: set[int] = set()
+        for node in known:
+            step = node
+            while step >= 0 and step not in keep:
+                keep.add(step)
+                step = int(tree.parent[step])
+        if not known:
+            width = len(domain.features) + 1
+            middle = np.zeros((1, width))
+            middle[0, -1] = 0.5
+            zero = np.zeros(1)
+            lone = Rules(np.zeros(1, dtype=np.intp), middle, np.ones(1), zero, zero, zero)
+            return cls(parameters, domain, Tree.root(tree.n_sets), lone)
+        order = [node for node in tree.depth_first() if node in keep]
+        new = {node: index for index, node in enumerate(order)}
+        parent = [new[int(tree.parent[node])] if node else -1 for node in order]
+        shape = Tree(
+            tree.n_sets, np.array(parent, dtype=np.int32), tree.feature[order].copy(), tree.fuzzy_set[order].copy()
+        )
+        chosen = rules.take([known[node] for node in order if node in known])
+        at = np.array([new[node] for node in order if node in known], dtype=np.intp)
+        lines = Rules(at, chosen.coefficients, chosen.mean_strength, chosen.weight, chosen.support, chosen.confidence)
+        return cls(parameters, domain, shape, lines)
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit."""
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
+            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
+        if not np.isfinite(X).all():
+            raise ValueError("X must be finite")
+        result = np.empty(X.shape[0])
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            result[block] = self._predict_scaled(self.domain.scale_inputs(X[block]))
+        return self.domain.unscale_target(result)
+
+    def _predict_scaled(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+        reached = reach_leaves(self.tree, fuzzify(scaled, self.parameters.n_sets))
+        rule = self._rule_of[reached.node]
+        n = scaled.shape[0]
+        default = self._order[0]
+        if self.parameters.inference == "maximum_matching":
+            return self._outputs(scaled, self._winners(reached, rule, n))
+        terms = reached.strength * self._outputs(scaled[reached.row], rule)
+        strength = np.bincount(reached.row, weights=reached.strength, minlength=n)
+        fired = strength > 0
+        mean = np.bincount(reached.row, weights=terms, minlength=n) / np.where(fired, strength, 1.0)
+        return np.where(fired, mean, self._outputs(scaled, np.full(n, default)))
+
+    def _winners(self, reached: Reached, rule: NDArray[np.intp], n: int) -> NDArray[np.intp]:
+        """Return the rule that answers each row: highest normalised strength (Eq. 22), ties by rule weight."""
+        normal = reached.strength / self._rules.mean_strength[rule]
+        best = np.zeros(n)
+        np.maximum.at(best, reached.row, normal)
+        top = normal == best[reached.row]
+        rank = np.full(n, len(self._order), dtype=np.intp)
+        np.minimum.at(rank, reached.row[top], self._rank[rule[top]])
+        return self._order[np.where(rank == len(self._order), 0, rank)]
+
+    def _outputs(self, scaled: NDArray[np.float64], rule: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the polynomial of `rule`, shape (n,), at `scaled`, shape (n, F); element-wise, so batch-free."""
+        coefficients = self._rules.coefficients
+        output: NDArray[np.float64] = coefficients[rule, -1]
+        for feature in range(scaled.shape[1]):
+            output = output + coefficients[rule, feature] * scaled[:, feature]
+        return output
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: NDArray[np.float64]) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,)."""
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        prediction = float(self.predict(row)[0])
+        scaled = self.domain.scale_inputs(row)
+        members = fuzzify(scaled, self.parameters.n_sets)
+        reached = reach_leaves(self.tree, members)
+        fired = self._rule_of[reached.node]
+        averaged = self.parameters.inference == "weighted_average" and reached.size > 0
+        measure = reached.strength if averaged else reached.strength / self._rules.mean_strength[fired]
+        order = np.lexsort((self._rank[fired], -measure))
+        ranked = [(int(fired[i]), float(reached.strength[i])) for i in order] or [(int(self._order[0]), 0.0)]
+        total = sum(strength for _, strength in ranked)
+        parts = [(rule, strength / total) for rule, strength in ranked] if averaged else [(ranked[0][0], 1.0)]
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        shares, base = np.zeros(scaled.shape[1]), 0.0
+        for rule, part in parts:
+            shares += part * width * self._rules.coefficients[rule, :-1] * scaled[0]
+            base += part * width * float(self._rules.coefficients[rule, -1])
+        activations = [
+            Activation(
+                self.rules()[rule],
+                strength,
+                tuple(members.degree(feature, 0, j) for feature, j in self._paths[rule]),
+            )
+            for rule, strength in ranked[: RUNNERS_UP + 1]
+        ]
+        return Explanation(
+            prediction=prediction,
+            fired=activations[0],
+            runners_up=tuple(activations[1:]),
+            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            base=target.low + base,
+            fallback=reached.size == 0,
+        )
+
+    @cached_property
+    def _paths(self) -> list[list[tuple[int, int]]]:
+        return [self.tree.path(int(node)) for node in self._rules.node]
+
+    @cached_property
+    def _readable(self) -> tuple[Rule, ...]:
+        rules = self._rules
+        return tuple(
+            Rule(
+                index=index,
+                conditions=tuple(self._condition(feature, j) for feature, j in path),
+                output=self._consequent(rules.coefficients[index]),
+                weight=float(rules.weight[index]),
+                support=float(rules.support[index]),
+                confidence=float(rules.confidence[index]),
+            )
+            for index, path in enumerate(self._paths)
+        )
+
+    def _condition(self, feature: int, fuzzy_set: int) -> Condition:
+        return condition(self.domain.features[feature], fuzzy_set, self.parameters.n_sets)
+
+    def _consequent(self, coefficients: NDArray[np.float64]) -> str:
+        """Write a polynomial in the variables' own units (inputs limited to their domain)."""
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        constant, words = target.low + width * float(coefficients[-1]), ""
+        for variable, coefficient in zip(self.domain.features, coefficients[:-1], strict=True):
+            span = variable.high - variable.low
+            if coefficient == 0.0 or span == 0.0:
+                continue
+            slope = width * float(coefficient) / span
+            constant -= slope * variable.low
+            words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {variable.name}"
+        unit = f" {target.unit}" if target.unit else ""
+        return f"{target.name} = {constant:.4g}{words}{unit}"
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules, depth first in the order of sets."""
+        return self._readable
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return nodes (the root not counted), leaves, depth, and parameters (C_FRT, Eq. 31)."""
+        leaves = len(self._rules.node)
+        nodes = self.tree.size - 1
+        inner = nodes - leaves if nodes else 0
+        width = len(self.domain.features) + 1 if self.parameters.order else 1
+        return {
+            "nodes": nodes,
+            "leaves": leaves,
+            "depth": int(self.tree.depth.max()),
+            "parameters": inner + leaves * width,
+        }
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values; its digest is the model's identity."""
+        return write_document(self.parameters, self.domain, self.tree, self._rules)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> FuzzyRegressionTree:
+        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+        return cls(*read_document(document))

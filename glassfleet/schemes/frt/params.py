@@ -1,0 +1,68 @@
+"""Parameters of the fuzzy regression tree, with the names the field uses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from glassfleet.fuzzy.partition import MAX_SETS
+from glassfleet.statistics import capacity, gram_capacity
+
+CELL_ROWS = 3
+"""A cell of the level statistics that rests on 1 or 2 rows of an agent is nullified (Check & nullify)."""
+
+
+MAX_LINEAR_FEATURES = 256
+"""Most inputs of first-order leaves: a leaf's Gram sums grow with their square, its solution with their cube."""
+
+
+class Parameters(BaseModel):
+    """What a run of FRT can be told.
+
+    Attributes
+    ----------
+    n_sets : int
+        Fuzzy sets per input, T.
+    min_samples_fraction : float
+        A node with fewer strong rows (strength >= 0.5^depth) than this fraction of all rows is a leaf.
+    min_gain : float
+        Smallest fuzzy variance reduction that justifies a split, in units of the scaled target squared.
+    max_depth : int or None
+        Deepest level of a leaf; None: the number of features is the only bound.
+    order : {0, 1}
+        Consequents: constants (Eq. 2) or first-order polynomials (Eq. 4).
+    inference : {"maximum_matching", "weighted_average"}
+        One rule answers, or all that fire are averaged by strength.
+    nullify : bool
+        Agents apply Check & nullify to the statistics of splits.
+    min_rows : int
+        Agents nullify the sums of a leaf in which they have fewer rows than this (but at least one). 1: never.
+    fraction_bits : int
+        Grid of the terms of sums: multiples of 2^-bits.
+    gram_bits : int
+        Grid of the entries of leaf regressions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    n_sets: int = Field(default=5, ge=2, le=MAX_SETS)
+    min_samples_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
+    min_gain: float = Field(default=1e-4, ge=0.0)
+    max_depth: int | None = Field(default=None, ge=0)
+    order: Literal[0, 1] = 1
+    inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
+    nullify: bool = True
+    min_rows: int = Field(default=3, ge=1, le=1_000_000)
+    fraction_bits: int = Field(default=32, ge=16, le=40)
+    gram_bits: int = Field(default=30, ge=16, le=32)
+
+    @property
+    def max_rows(self) -> int:
+        """Largest total number of rows of a run for which no sum can overflow."""
+        return min(capacity(self.fraction_bits), gram_capacity(self.gram_bits))
+
+    @property
+    def min_cell_rows(self) -> int:
+        """Rows below which a cell of the level statistics is nullified, when `nullify` is on."""
+        return max(CELL_ROWS, self.min_rows)

@@ -1,0 +1,188 @@
+"""The coordinator's half: grows the tree from sums (Algorithm 1), fits the leaves (Algorithm 2), weighs the rules."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.linear import minimum_norm
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.schemes.frt.checks import check_sums
+from glassfleet.schemes.frt.messages import NAME, Question, read_task
+from glassfleet.schemes.frt.model import FuzzyRegressionTree
+from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
+from glassfleet.schemes.frt.progress import progress_of
+from glassfleet.schemes.frt.rules import Rules
+from glassfleet.schemes.frt.tree import Tree
+from glassfleet.statistics import carry, gram_value, unpack_symmetric
+from schemas.codec import Value, encode
+from schemas.errors import RunFailedError, UsageError
+
+Sums = dict[str, NDArray[np.int64]]
+
+
+class FrtServer:
+    """Turns summed answers into the next question, or into the model."""
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
+        """Ask for the root's statistics."""
+        if domain.target is None:
+            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
+        if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
+            raise UsageError(
+                f"first-order leaves take at most {MAX_LINEAR_FEATURES} inputs; use order=0 or fewer inputs"
+            )
+        question = Question("level", parameters, domain, Tree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))
+        if parameters.max_depth == 0:
+            question = Question("leaves", parameters, domain, question.tree, question.nodes)
+        return _ask(question, {"leaves": [], "sums_digest": ""})
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = read_task(task)
+        if contribution.kind != task.kind:
+            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        if contribution.rows > question.parameters.max_rows:
+            raise ContributionError(f"{contribution.rows} rows, the grid is good for {question.parameters.max_rows}")
+        if contribution.values:
+            raise ContributionError("this scheme sends sums only")
+        check_sums(question, contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        rows = sum(contribution.rows for contribution in contributions)
+        if rows == 0:
+            raise RunFailedError("no agent that answered has any rows")
+        if rows > question.parameters.max_rows:
+            raise RunFailedError(
+                f"{rows} rows in all, the grid of {question.parameters.fraction_bits} and "
+                f"{question.parameters.gram_bits} bits is good for {question.parameters.max_rows}; use fewer bits"
+            )
+        sums = _add(contributions)
+        if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
+            limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
+            sums["gram_high"], sums["gram_low"] = limbs
+        memory = {"leaves": state["leaves"], "sums_digest": _chain(state["sums_digest"], rows, sums)}
+        if question.kind == "level":
+            return _grow(question, memory, rows, sums)
+        if question.kind == "leaves":
+            return _fit(question, memory, sums)
+        return _finish(question, state, memory, rows, sums)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Return stage, nodes, leaves, open nodes, depth, and the tree drawn in lines."""
+        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+
+
+def _ask(question: Question, memory: dict[str, Any]) -> Next:
+    task = question.to_task()
+    return Next({"kind": task.kind, "body": task.body, **memory}, task)
+
+
+def _add(contributions: Sequence[Contribution]) -> Sums:
+    total = {name: array.copy() for name, array in contributions[0].sums.items()}
+    for contribution in contributions[1:]:
+        for name, array in contribution.sums.items():
+            total[name] += array
+    return total
+
+
+def _chain(before: str, rows: int, sums: Sums) -> str:
+    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
+    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": sums})).hexdigest()
+
+
+# --- growing --------------------------------------------------------------------------------------------------------
+
+
+def variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Fuzzy variance from sums (Eq. 8, 14, 23, 24): WSS / WS - (WLS / WS)^2; zero where there is no strength."""
+    some = ws > 0
+    weight = np.where(some, ws, 1).astype(np.float64)
+    mean = wls.astype(np.float64) / weight
+    return np.where(some, wss.astype(np.float64) / weight - mean * mean, 0.0)
+
+
+def gains(node: Sums, cell: Sums, free: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Fuzzy variance reduction of each split (Eq. 18, 25), shape (m, F); minus infinity for what is no candidate.
+
+    A feature all of whose sets were nullified would explain everything, as the children have no variance: it is none.
+    """
+    total = variance(node["ws"], node["wls"], node["wss"])[:, None]
+    within = variance(cell["ws"], cell["wls"], cell["wss"])
+    ws = cell["ws"].astype(np.float64)
+    whole = ws[..., 0]
+    for j in range(1, ws.shape[-1]):
+        whole = whole + ws[..., j]
+    whole = np.where(whole > 0, whole, 1.0)
+    gain = total
+    for j in range(ws.shape[-1]):
+        gain = gain - ws[..., j] / whole * within[..., j]
+    return np.where(free & (gain != total), gain, -np.inf)
+
+
+def _grow(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next:
+    """Split the frontier's nodes, or make them leaves; ask for the next level, or for the leaves' sums."""
+    parameters, tree, f = question.parameters, question.tree, question.n_features
+    cell = {name.removeprefix("cell_"): array for name, array in sums.items() if name.startswith("cell_")}
+    node = {name.removeprefix("node_"): array for name, array in sums.items() if name.startswith("node_")}
+    gain = gains(node, cell, question.free)
+    best = np.argmax(gain, axis=1)  # the first of equals: the lowest feature index
+    line = np.arange(len(question.nodes))
+    children = cell["count"][line, best] >= f + 1
+    children &= (gain[line, best] >= parameters.min_gain)[:, None]
+    leaves = [*memory["leaves"], *(int(n) for n in question.nodes[~children.any(axis=1)])]
+    at, fuzzy_set = np.nonzero(children)
+    new = tree.size + np.arange(at.size)
+    tree = tree.grown(question.nodes[at], best[at], fuzzy_set)
+    # A child that cannot be split needs no statistics. Its strong rows and all rows come from the same answers.
+    depth = int(question.tree.depth[question.nodes[0]]) + 1
+    strong = cell["strong"][at, best[at], fuzzy_set] >= math.floor(parameters.min_samples_fraction * rows)
+    if depth in (f, parameters.max_depth):
+        strong[:] = False
+    leaves += [int(n) for n in new[~strong]]
+    memory = {**memory, "leaves": leaves}
+    frontier = new[strong]
+    if frontier.size:
+        return _ask(Question("level", parameters, question.domain, tree, frontier), memory)
+    nodes = np.array(sorted(leaves), dtype=np.intp)
+    return _ask(Question("leaves", parameters, question.domain, tree, nodes), memory)
+
+
+# --- leaves and rules -----------------------------------------------------------------------------------------------
+
+
+def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Fit each leaf's polynomial by weighted least squares; ask how good the rules are."""
+    k, f = question.gram_columns, question.n_features
+    value = gram_value(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
+    gram = unpack_symmetric(value, k)
+    solved = minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
+    coefficients = np.zeros((len(question.nodes), f + 1))
+    coefficients[:, f + 2 - k :] = solved
+    # Eq. 22's mean strength. A leaf that nothing is known about (all nullified) keeps 0 and becomes no rule.
+    count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
+    mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
+    asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
+    return _ask(asked, {**memory, "mean_strength": mean})
+
+
+def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
+    """Weigh the rules (harmonic mean of confidence and support) and build the model."""
+    assert question.coefficients is not None
+    ws, wq = sums["ws"].astype(np.float64), sums["wq"].astype(np.float64)
+    confidence = np.where(ws > 0, wq / np.where(ws > 0, ws, 1.0), 0.0)
+    support = wq / (float(rows) * float(1 << question.parameters.fraction_bits))
+    both = confidence + support
+    weight = np.where(both > 0, 2.0 * confidence * support / np.where(both > 0, both, 1.0), 0.0)
+    rules = Rules(question.nodes, question.coefficients, state["mean_strength"], weight, support, confidence)
+    model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
+    summary = {"sums_digest": memory["sums_digest"], "rows": rows, **model.complexity()}
+    return Done(model, summary)

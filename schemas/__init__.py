@@ -1,0 +1,1 @@
+"""What travels: topics, envelope, messages, model documents, codec, limits and errors."""
