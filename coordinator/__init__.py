@@ -1,0 +1,1 @@
+"""The cloud service: pure round engine, journal, registry, HTTP API."""

@@ -1,0 +1,176 @@
+"""The operators' HTTP API: loopback unless told otherwise; actions need the token. See docs/reference/http-api.md."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import uvicorn
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.responses import JSONResponse, Response
+
+from coordinator.spec import RunSpec
+from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from coordinator.runner import Service
+
+TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
+URL_FILE = "api-url"
+_STATUS: dict[type[GlassfleetError], int] = {NotFoundError: 404, UsageError: 422, StorageError: 507}
+
+
+def read_or_make_token(state_dir: Path) -> str:
+    """Return the API token of a state directory, made at the first call, readable by its owner only."""
+    path = state_dir / TOKEN_FILE
+    try:
+        if path.exists():
+            return path.read_text(encoding="ascii").strip()
+        token = secrets.token_urlsafe(32)
+        path.touch(mode=0o600)
+        path.write_text(token + "\n", encoding="ascii")
+    except OSError as fault:
+        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
+    return token
+
+
+def make_app(service: Service, token: str) -> FastAPI:  # noqa: C901  one short function per address
+    """Return the application over a running service."""
+    app = FastAPI(title="Glassfleet coordinator", docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
+    coordinator = service.coordinator
+    registry = coordinator.registry
+
+    def authorized(authorization: Annotated[str, Header()] = "") -> None:
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+            raise HTTPException(
+                401, f"needs 'Authorization: Bearer TOKEN'; the token is in the state directory, file {TOKEN_FILE}"
+            )
+
+    @app.exception_handler(GlassfleetError)
+    async def _told(_request: Request, fault: GlassfleetError) -> JSONResponse:
+        return JSONResponse({"detail": str(fault)}, _STATUS.get(type(fault), 500))
+
+    @app.exception_handler(TimeoutError)
+    async def _busy(_request: Request, _fault: TimeoutError) -> JSONResponse:
+        return JSONResponse({"detail": "the coordinator is busy; look again before repeating this"}, 503)
+
+    @app.get("/api/health")
+    def _health() -> dict[str, Any]:
+        return {
+            "status": "ok" if service.is_connected else "no-broker",
+            "connected": service.is_connected,
+            "fleet": coordinator.topics.fleet,
+            "software": coordinator.software,
+            "incarnation": coordinator.incarnation,
+        }
+
+    @app.get("/api/agents")
+    def _agents() -> list[dict[str, Any]]:
+        return coordinator.fleet.document()
+
+    @app.get("/api/runs")
+    def _runs() -> list[dict[str, Any]]:
+        shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
+        documents = (coordinator.run(run) for run in coordinator.run_ids())
+        return [{name: document[name] for name in shown} for document in documents]
+
+    @app.get("/api/runs/{run}")
+    def _run(run: str) -> dict[str, Any]:
+        return coordinator.run(run)
+
+    @app.post("/api/runs", dependencies=[Depends(authorized)], status_code=201)
+    def _start(spec: dict[str, Any]) -> dict[str, str]:
+        wanted = RunSpec.from_document(spec)
+        return {"run": service.call(lambda core: core.start_run(wanted))}
+
+    @app.post("/api/runs/{run}/cancel", dependencies=[Depends(authorized)])
+    def _cancel(run: str) -> dict[str, str]:
+        service.call(lambda core: core.cancel(run))
+        return {"run": run}
+
+    @app.get("/api/models")
+    def _models() -> list[dict[str, Any]]:
+        return [_row(registry.versions(name)[-1]) for name in registry.names()]
+
+    @app.get("/api/models/{name}")
+    def _versions(name: str) -> list[dict[str, Any]]:
+        return [_row(model) for model in registry.versions(name)]
+
+    @app.get("/api/models/{name}/{version}")
+    def _record(name: str, version: int) -> Response:
+        return Response(registry.get(name, version).record, media_type="application/json")
+
+    @app.get("/api/models/{name}/{version}/evaluations")
+    def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:
+        return coordinator.fleet.evaluations(name, version)
+
+    @app.get("/api/metrics")
+    def _metrics() -> dict[str, Any]:
+        return service.metrics()
+
+    return app
+
+
+def _row(model: Any) -> dict[str, Any]:
+    return {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
+
+
+class ApiServer:
+    """Uvicorn in a thread of its own.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._config = service.config
+        self._token = read_or_make_token(service.config.state_dir)
+        self._server = uvicorn.Server(
+            uvicorn.Config(make_app(service, self._token), log_config=None, access_log=False, lifespan="off")
+        )
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Bind and serve; returns the URL, which is also written to ``{state_dir}/api-url``.
+
+        Raises
+        ------
+        UsageError
+            The port is taken, or the address is not one of this machine's.
+        """
+        host, port = self._config.api_host, self._config.api_port
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+        except OSError as fault:
+            listener.close()
+            raise UsageError(
+                f"the API cannot listen on {host}:{port} ({fault.strerror}): choose another "
+                "--api-port, or 0 for a free one"
+            ) from fault
+        listener.listen(128)
+        chosen = listener.getsockname()[1]
+        url = f"http://[{host}]:{chosen}" if ":" in host else f"http://{host}:{chosen}"
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="glassfleet-api", daemon=True
+        )
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.005)
+        (self._config.state_dir / URL_FILE).write_text(url + "\n", encoding="ascii")
+        return url
+
+    def stop(self) -> None:
+        """End the server; the URL file goes with it. Idempotent."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(5.0)
+            (self._config.state_dir / URL_FILE).unlink(missing_ok=True)

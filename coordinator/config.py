@@ -1,0 +1,204 @@
+"""The coordinator's configuration: one frozen, validated object.
+
+Precedence: flags, then environment (``GLASSFLEET_COORDINATOR_`` or ``GLASSFLEET_`` and the setting's name in capitals),
+then the TOML file, then the defaults here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.sources import InitSettingsSource
+
+from schemas import limits
+from schemas.errors import UsageError
+from schemas.topics import check_id
+
+
+def _state_home() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "glassfleet"
+
+
+class CoordinatorConfig(BaseSettings):
+    """Everything that can be set.
+
+    Attributes
+    ----------
+    broker : str
+        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``.
+    ca_file : Path or None
+        Certificate authority for ``mqtts``.
+    protocol : str
+        ``auto`` (MQTT 5, then 3.1.1), ``5`` or ``3.1.1``.
+    keepalive : int
+        Seconds between signs of life to the broker.
+    session_expiry : int
+        Seconds for which the broker keeps subscriptions and messages while the coordinator is away.
+    connect_timeout : float
+        Seconds that a connection attempt may take.
+    broker_wait : float
+        Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever.
+    fleet : str
+        Fleet id: all topics start with ``gf/1/{fleet}/``.
+    state_dir : Path
+        Where journal, ``api-token`` and ``api-url`` are. Default: ``$XDG_STATE_HOME/glassfleet``, or
+        ``~/.local/state/glassfleet``.
+    journal : str
+        SQLAlchemy URL; empty: ``sqlite:///{state_dir}/journal.sqlite``.
+    keep_records : bool
+        Keep the events of ended runs in the journal; False bounds its size.
+    api : bool
+        Whether to serve the HTTP API.
+    api_host : str
+        Address to bind; anything but loopback needs `api_expose`.
+    api_port : int
+        0: any free port. The address is written to ``{state_dir}/api-url``.
+    api_expose : bool
+        Allow an address that other machines can reach.
+    log_level : str
+        ``debug``, ``info``, ``warning`` or ``error``.
+    log_format : str
+        ``console`` or ``json``.
+    max_message_bytes : int
+        Larger messages travel in parts.
+    retained_versions : int
+        So many versions of each model stay on retained topics.
+    queue_messages : int
+        Most messages from the broker that wait to be handled; more are dropped, counted, and sent again by the agents.
+    queue_bytes : int
+        The same in bytes.
+    batch_messages : int
+        Most messages that share one journal transaction.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="GLASSFLEET_", frozen=True, extra="forbid")
+
+    broker: str = "mqtt://127.0.0.1:1883"
+    ca_file: Path | None = None
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    keepalive: Annotated[int, Field(ge=2, le=3600)] = 30
+    session_expiry: Annotated[int, Field(ge=0, le=7 * 24 * 3600)] = 3600
+    connect_timeout: Annotated[float, Field(gt=0, le=300)] = 5.0
+    broker_wait: Annotated[float, Field(ge=0, le=7 * 24 * 3600)] = 10.0
+    fleet: str = "fleet"
+    state_dir: Path = Field(default_factory=_state_home)
+    journal: str = ""
+    keep_records: bool = True
+    api: bool = True
+    api_host: str = "127.0.0.1"
+    api_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    api_expose: bool = False
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+    max_message_bytes: Annotated[int, Field(ge=limits.MIN_MESSAGE_BYTES, le=256 * 1024 * 1024)] = (
+        limits.MAX_MESSAGE_BYTES
+    )
+    retained_versions: Annotated[int, Field(ge=1, le=1000)] = 10
+    queue_messages: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
+    queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 512 * 1024 * 1024
+    batch_messages: Annotated[int, Field(ge=1, le=100_000)] = 500
+
+    @field_validator("fleet")
+    @classmethod
+    def _fleet_is_id(cls, fleet: str) -> str:
+        try:
+            return check_id("fleet", fleet)
+        except UsageError as fault:
+            raise ValueError(str(fault)) from fault
+
+    @field_validator("broker")
+    @classmethod
+    def _broker_is_url(cls, broker: str) -> str:
+        if not broker.startswith(("mqtt://", "mqtts://")):
+            raise ValueError(f"{broker!r} is not a broker address: use mqtt://host:port or mqtts://host:port")
+        return broker
+
+    @model_validator(mode="after")
+    def _api_is_private(self) -> CoordinatorConfig:
+        if self.api and not self.api_expose and not _is_loopback(self.api_host):
+            raise ValueError(
+                f"api_host {self.api_host} can be reached from other machines, and the API shows every run to whoever "
+                "asks: use 127.0.0.1, or set api_expose if a firewall or proxy guards it"
+            )
+        return self
+
+    @property
+    def journal_url(self) -> str:
+        """The journal's URL, with the default filled in."""
+        return self.journal or f"sqlite:///{self.state_dir / 'journal.sqlite'}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Look in the flags, ``GLASSFLEET_COORDINATOR_*``, ``GLASSFLEET_*`` and the file's settings, in this order."""
+        del dotenv_settings, file_secret_settings
+        own = EnvSettingsSource(settings_cls, env_prefix="GLASSFLEET_COORDINATOR_")
+        return init_settings, own, env_settings, InitSettingsSource(settings_cls, init_kwargs=_FILE.get())
+
+
+_FILE: ContextVar[dict[str, Any]] = ContextVar("file settings", default={})  # noqa: B039  never changed, only replaced
+
+
+def load_config(file: Path | str | None = None, **flags: Any) -> CoordinatorConfig:
+    """Return the configuration from flags, environment, `file` and defaults, the former stronger than the latter.
+
+    Parameters
+    ----------
+    file : Path or None
+        TOML; its keys are the settings' names, at the top level or in a table ``[coordinator]``.
+    flags
+        Settings by name; None means not given.
+
+    Raises
+    ------
+    UsageError
+        A setting is unknown or out of range, or the file cannot be read; the text names it.
+    """
+    token = _FILE.set({} if file is None else _read(Path(file)))
+    try:
+        return CoordinatorConfig(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as fault:
+        error = fault.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in error["loc"])
+        text = error["msg"].removeprefix("Value error, ")
+        raise UsageError(f"configuration: {where}: {text}" if where else f"configuration: {text}") from fault
+    finally:
+        _FILE.reset(token)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise UsageError(f"cannot read {file}: {fault.strerror}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{file} is not valid TOML: {fault}") from fault
+    own = content.get("coordinator", {})
+    if not isinstance(own, dict):
+        raise UsageError(f"{file}: [coordinator] must be a table")
+    settings = {**{name: value for name, value in content.items() if not isinstance(value, dict)}, **own}
+    unknown = sorted(set(settings) - set(CoordinatorConfig.model_fields))
+    if unknown:
+        known = ", ".join(CoordinatorConfig.model_fields)
+        raise UsageError(f"{file}: there is no setting {unknown[0]!r}; the settings are: {known}")
+    return settings
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

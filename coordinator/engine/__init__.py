@@ -1,0 +1,53 @@
+"""The pure round engine. Start reading at `machine`; `table` lists every move that a run can make."""
+
+from coordinator.engine.effects import (
+    ClearRequest,
+    Effect,
+    Ended,
+    OpenRound,
+    Publish,
+    Restarted,
+    RoundClosed,
+    SendReceipt,
+)
+from coordinator.engine.events import (
+    AgentDown,
+    AgentUp,
+    Answer,
+    Cancel,
+    Event,
+    Malformed,
+    Refused,
+    Start,
+    Tick,
+    TurnedAway,
+)
+from coordinator.engine.machine import Engine, standing, wakes_at
+from coordinator.engine.state import Offer, RoundSummary, RunState
+
+__all__ = [
+    "AgentDown",
+    "AgentUp",
+    "Answer",
+    "Cancel",
+    "ClearRequest",
+    "Effect",
+    "Ended",
+    "Engine",
+    "Event",
+    "Malformed",
+    "Offer",
+    "OpenRound",
+    "Publish",
+    "Refused",
+    "Restarted",
+    "RoundClosed",
+    "RoundSummary",
+    "RunState",
+    "SendReceipt",
+    "Start",
+    "Tick",
+    "TurnedAway",
+    "standing",
+    "wakes_at",
+]

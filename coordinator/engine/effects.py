@@ -1,0 +1,159 @@
+"""What the shell shall do.
+
+An effect may be performed again (after a crash, on a reconnect): its `key` names it, and performing it twice is the
+same as once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from coordinator.engine.state import RoundSummary
+from glassfleet.scheme import Task
+from schemas.codec import Value
+from schemas.messages import Outcome
+
+
+@dataclass(frozen=True)
+class OpenRound:
+    """Publish the request, retained.
+
+    Attributes
+    ----------
+    run : str
+    phase : "domain" or "statistics"
+    number : int
+        Round within its phase, from 1.
+    attempt : int
+        Try at this round, from 1.
+    task : Task
+    task_digest : str
+    asked : tuple of str or None
+        None: every agent that can.
+    closes_at : float
+        Deadline on the coordinator's time line; the request carries the seconds that remain.
+    deadline : float
+        The seconds that the attempt had when it was opened.
+    ordinal : int
+        Counts the requests of the run, from 1.
+    """
+
+    run: str
+    phase: Literal["domain", "statistics"]
+    number: int
+    attempt: int
+    task: Task
+    task_digest: str
+    asked: tuple[str, ...] | None
+    closes_at: float
+    deadline: float
+    ordinal: int
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/open/{self.phase}/{self.number}/{self.attempt}/{self.task_digest}"
+
+
+@dataclass(frozen=True)
+class ClearRequest:
+    """Publish an empty retained request: nothing is open."""
+
+    run: str
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/clear"
+
+
+@dataclass(frozen=True)
+class SendReceipt:
+    """Tell an agent what became of its message."""
+
+    run: str
+    agent: str
+    task_digest: str
+    outcome: Outcome
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/receipt/{self.agent}/{self.task_digest}/{self.outcome}"
+
+
+@dataclass(frozen=True)
+class RoundClosed:
+    """A round was counted: for logs and displays."""
+
+    run: str
+    summary: RoundSummary
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/closed/{self.summary.task_digest}/{self.summary.attempt}"
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A member was lost and the levels came out differently: growth went back to round `number`."""
+
+    run: str
+    number: int
+    lost: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/restart/{self.number}/{','.join(self.lost)}"
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Register the model and publish it.
+
+    Attributes
+    ----------
+    run : str
+        The registry gives one version per run, however often this is performed.
+    name : str
+    model : Model
+    cohort : tuple of str
+        Agents whose contributions the model rests on.
+    domain_contributors : tuple of str
+    summary : Mapping[str, Value]
+        The scheme's own, beside the model.
+    """
+
+    run: str
+    name: str
+    model: Any
+    cohort: tuple[str, ...]
+    domain_contributors: tuple[str, ...]
+    summary: Mapping[str, Value]
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/publish"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The run reached its named end."""
+
+    run: str
+    outcome: Literal["finished", "failed", "cancelled"]
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"{self.run}/ended"
+
+
+Effect: TypeAlias = OpenRound | ClearRequest | SendReceipt | RoundClosed | Restarted | Publish | Ended

@@ -1,0 +1,186 @@
+"""What can happen to a run. Every event carries the time and can be written to the journal and read back.
+
+``at`` is seconds on the coordinator's own time line, which only goes forward, and stands still while no coordinator
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from coordinator.engine.state import Offer
+from coordinator.spec import RunSpec
+from schemas.codec import Value, digest_of
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run is wanted.
+
+    Attributes
+    ----------
+    at : float
+    spec : RunSpec
+    agents : Mapping[str, Offer]
+        The agents that are up now, and what they offer.
+    """
+
+    kind: ClassVar[str] = "start"
+    at: float
+    spec: RunSpec
+    agents: Mapping[str, Offer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AgentUp:
+    """An agent's birth certificate."""
+
+    kind: ClassVar[str] = "agent-up"
+    at: float
+    agent: str
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class AgentDown:
+    """An agent's last will. It may come back within the deadline: nobody is dropped for it."""
+
+    kind: ClassVar[str] = "agent-down"
+    at: float
+    agent: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A contribution, decoded but not believed.
+
+    Attributes
+    ----------
+    at : float
+    agent : str
+        From the topic.
+    task_digest : str
+    rows : int
+    data_digest : str
+        Keyed digest of the agent's frozen rows.
+    contribution : Mapping
+        ``Contribution.to_value()``.
+    answer_digest : str
+        SHA-256 of what the agent says (rows, data digest, contribution): equal for a resend.
+    attempt : int
+        Informative.
+    size : int
+        Encoded bytes, for the books.
+    """
+
+    kind: ClassVar[str] = "answer"
+    at: float
+    agent: str
+    task_digest: str
+    rows: int
+    data_digest: str
+    contribution: Mapping[str, Value]
+    answer_digest: str
+    attempt: int = 0
+    size: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        at: float,
+        agent: str,
+        task_digest: str,
+        *,
+        rows: int,
+        data_digest: str,
+        contribution: Mapping[str, Value],
+        attempt: int = 0,
+        size: int = 0,
+    ) -> Answer:
+        """Build an answer with its digest."""
+        said = digest_of({"rows": rows, "data": data_digest, "contribution": contribution})
+        return cls(at, agent, task_digest, rows, data_digest, contribution, said, attempt, size)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An agent says that it cannot answer a task."""
+
+    kind: ClassVar[str] = "refused"
+    at: float
+    agent: str
+    task_digest: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A message on a contribution topic that is not a contribution. `task_digest` may be empty: unknown."""
+
+    kind: ClassVar[str] = "malformed"
+    at: float
+    agent: str
+    task_digest: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TurnedAway:
+    """The journal's short form of an `Answer` that was not accepted: the same change, without the payload."""
+
+    kind: ClassVar[str] = "turned-away"
+    at: float
+    agent: str
+    task_digest: str
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+    kind: ClassVar[str] = "tick"
+    at: float
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """An operator ends the run."""
+
+    kind: ClassVar[str] = "cancel"
+    at: float
+    reason: str = "cancelled by an operator"
+
+
+Event: TypeAlias = Start | AgentUp | AgentDown | Answer | Refused | Malformed | TurnedAway | Tick | Cancel
+
+_KINDS: dict[str, type[Any]] = {
+    event.kind: event for event in (Start, AgentUp, AgentDown, Answer, Refused, Malformed, TurnedAway, Tick, Cancel)
+}
+
+
+def to_value(event: Event) -> dict[str, Value]:
+    """Return an event as a codec value, for the journal."""
+    value: dict[str, Value] = {"kind": event.kind, **vars(event)}
+    if isinstance(event, Start):
+        value["spec"] = event.spec.to_document()
+        value["agents"] = {agent: offer.to_value() for agent, offer in event.agents.items()}
+    elif isinstance(event, AgentUp):
+        value["offer"] = event.offer.to_value()
+    return value
+
+
+def from_value(value: Mapping[str, Any]) -> Event:
+    """Rebuild an event from `to_value`; raises KeyError or TypeError when it is not one."""
+    fields = dict(value)
+    kind = _KINDS[fields.pop("kind")]
+    if kind is Start:
+        fields["spec"] = RunSpec.from_document(fields["spec"])
+        fields["agents"] = {agent: Offer.from_value(offer) for agent, offer in fields["agents"].items()}
+    elif kind is AgentUp:
+        fields["offer"] = Offer.from_value(fields["offer"])
+    event: Event = kind(**fields)
+    return event

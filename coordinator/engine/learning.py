@@ -1,0 +1,131 @@
+"""Learning as a function of who counts and what they answered.
+
+`grow` is the heart of the coordinator: start the server half, and as long as every member has a stored answer to the
+current task, reduce, in the order of agent id; the first task that is not answered by all is the open round. Replay
+after a loss, resumption after a crash and the central reference are this function with other arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from coordinator.engine.state import Level, Store
+from glassfleet.domain import Domain
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, Server, Task
+
+
+class SchemeFaultError(Exception):
+    """The scheme's server half raised, or asked the same task twice. The text becomes the run's reason."""
+
+
+class Learner(Protocol):
+    """What the engine needs of a scheme (a `glassfleet.scheme.Scheme` is one)."""
+
+    @property
+    def participation(self) -> frozenset[Any]:
+        """Modes that it can run in."""
+        ...
+
+    @property
+    def Parameters(self) -> Any:  # noqa: N802  (the scheme contract's name)
+        """Pydantic model of its parameters."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The server half."""
+        ...
+
+
+Lookup = Callable[[str], Learner]
+"""Finds a scheme by name; raises NotFoundError."""
+
+Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float]], Learner], tuple[Server, Any]]
+"""Gives discovery's server half and its parameters for (features, target, bounds, scheme)."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What came of growing: the trail, whose last level is open, and the end if it was reached."""
+
+    trail: tuple[Level, ...]
+    done: Done | None = None
+
+
+def plant(server: Server, parameters: Any, domain: Domain | None, seed: int) -> Level:
+    """Return the first level."""
+    try:
+        first = server.start(parameters, domain, seed)  # type: ignore[arg-type]  # discovery starts without a domain
+    except Exception as fault:
+        raise _fault("start", fault) from fault
+    return Level(1, first.state, first.task, first.task.digest)
+
+
+def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
+    """Reduce the open level over exactly `members`, who have all answered."""
+    level = trail[-1]
+    answers = store[level.digest]
+    ordered = sorted(members)
+    contributions = [answers[member].contribution for member in ordered]
+    assert all(contribution is not None for contribution in contributions)
+    try:
+        outcome = server.reduce(level.state, contributions)  # type: ignore[arg-type]  # asserted above
+    except Exception as fault:
+        raise _fault("reduce", fault) from fault
+    closed = replace(level, members=tuple(ordered), nullified=sum(answers[member].nullified for member in ordered))
+    if isinstance(outcome, Done):
+        return Growth((*trail[:-1], closed), outcome)
+    assert isinstance(outcome, Next)
+    digest = outcome.task.digest
+    if any(digest == earlier.digest for earlier in trail):
+        raise SchemeFaultError(f"the scheme asked the task of round {level.number} again; a task must name its round")
+    return Growth((*trail[:-1], closed, Level(level.number + 1, outcome.state, outcome.task, digest)))
+
+
+def grow(server: Server, trail: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
+    """Reduce from the open level of `trail` until a level is not answered by all `members`, or the model is done.
+
+    Passing the first level alone evaluates the whole run; passing a trail that was grown for the same members continues
+    it (ordinary progress reduces each round once).
+    """
+    growth = Growth(trail)
+    while growth.done is None:
+        answers = store.get(growth.trail[-1].digest, {})
+        if not members or not all(member in answers for member in members):
+            break
+        growth = advance(server, growth.trail, members, store)
+    return growth
+
+
+def root(trail: tuple[Level, ...]) -> tuple[Level, ...]:
+    """Return the first level alone, open again."""
+    return (replace(trail[0], members=(), nullified=0),)
+
+
+def weigh(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:
+    """Check an answer; raises ContributionError with the reason, whatever the peer sent."""
+    contribution = Contribution.from_value(value)
+    if contribution.kind != task.kind:
+        raise ContributionError(f"answers {contribution.kind[:40]!r}, the task is {task.kind!r}")
+    if contribution.rows != rows:
+        raise ContributionError(f"states {contribution.rows} rows, its envelope {rows}")
+    try:
+        server.check(task, contribution)
+    except ContributionError:
+        raise
+    except Exception as fault:  # a check that trips over hostile values must not take the coordinator down
+        raise ContributionError(f"cannot be checked ({type(fault).__name__}: {fault})") from fault
+    return contribution
+
+
+def share(number: float, of: int) -> int:
+    """Resolve a number of agents or a fraction of them; at least 1."""
+    wanted = number if isinstance(number, int) else math.ceil(number * of - 1e-9)
+    return max(1, wanted)
+
+
+def _fault(what: str, fault: Exception) -> SchemeFaultError:
+    return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])

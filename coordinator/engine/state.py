@@ -1,0 +1,250 @@
+"""A run as plain frozen data. Nothing here decides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from coordinator.spec import RunSpec
+from glassfleet.domain import Domain
+from glassfleet.scheme import Contribution, State, Task
+from schemas.codec import Value
+
+Phase = Literal["gathering", "domain", "recruiting", "learning", "finished", "failed", "cancelled"]
+ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What an agent says it can do, from its birth certificate."""
+
+    schemes: frozenset[str] = frozenset()
+    features: tuple[str, ...] = ()
+    target: str = ""
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the offer as a codec value."""
+        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Offer:
+        """Rebuild an offer."""
+        return cls(frozenset(value["schemes"]), tuple(value["features"]), value["target"])
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An accepted answer.
+
+    Attributes
+    ----------
+    answer_digest : str
+    rows : int
+    nullified : int
+    contribution : Contribution or None
+        None once it can no longer be needed (its round was reduced and will never be replayed).
+    """
+
+    answer_digest: str
+    rows: int
+    nullified: int
+    contribution: Contribution | None
+
+
+Store = Mapping[str, Mapping[str, Stored]]
+"""Accepted answers by task digest, then agent."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One step of growth: the server half's state and the task that it asks.
+
+    Attributes
+    ----------
+    number : int
+        Round within its phase, from 1.
+    state : State
+    task : Task
+    digest : str
+    members : tuple of str
+        Whose answers were reduced; empty while open.
+    nullified : int
+        Statistics that those members had nulled.
+    """
+
+    number: int
+    state: State
+    task: Task
+    digest: str
+    members: tuple[str, ...] = ()
+    nullified: int = 0
+
+
+@dataclass(frozen=True)
+class Round:
+    """The open round.
+
+    Attributes
+    ----------
+    kind : "domain" or "statistics"
+    number, attempt : int
+    digest : str
+        Of its task.
+    asked : tuple of str
+        Who is waited for, in the order of id; in a round that is open to all it grows as agents come up.
+    limited : bool
+        Whether only `asked` may answer.
+    opened_at, closes_at : float
+        `closes_at` is the deadline without the grace.
+    extensions : int
+        How many were used.
+    quorum : int
+        Answers that make it count.
+    dropped : Mapping[str, str]
+        Who will not answer, and why.
+    late, duplicate, rejected, size : int
+        Counters; `size` in bytes.
+    """
+
+    kind: Literal["domain", "statistics"]
+    number: int
+    attempt: int
+    digest: str
+    asked: tuple[str, ...]
+    limited: bool
+    opened_at: float
+    closes_at: float
+    extensions: int = 0
+    quorum: int = 1
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    late: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class RoundSummary:
+    """A closed round, for the books. `seconds` on the coordinator's time line; `bytes` of accepted answers."""
+
+    number: int
+    phase: Literal["domain", "statistics"]
+    kind: str
+    attempt: int
+    task_digest: str
+    asked_agents: tuple[str, ...]
+    accepted_agents: tuple[str, ...]
+    dropped_agents: Mapping[str, str]
+    late: int
+    duplicate: int
+    rejected: int
+    seconds: float
+    bytes: int
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the summary as the API shows it."""
+        return {
+            "number": self.number,
+            "phase": self.phase,
+            "kind": self.kind,
+            "attempt": self.attempt,
+            "asked": len(self.asked_agents),
+            "accepted": len(self.accepted_agents),
+            "late": self.late,
+            "duplicate": self.duplicate,
+            "rejected": self.rejected,
+            "dropped": len(self.dropped_agents),
+            "seconds": round(self.seconds, 6),
+            "bytes": self.bytes,
+            "asked_agents": list(self.asked_agents),
+            "accepted_agents": list(self.accepted_agents),
+            "dropped_agents": dict(self.dropped_agents),
+        }
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Everything about one run.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    parameters : Any
+        ``spec.parameters``, checked by the scheme.
+    phase : Phase
+    at : float
+        When it last changed.
+    started_at : float
+    reason : str
+        Why it ended as it did.
+    agents : Mapping[str, Offer]
+        Who is up.
+    features, target
+        Columns of the run, once settled.
+    domain : Domain or None
+    domain_contributors : tuple of str
+    frozen : Mapping[str, tuple of (int, str)]
+        Rows and data digest of each agent, fixed by its first accepted answer.
+    store : Store
+    trail : tuple of Level
+        Growth in the present phase; the last level is the open one.
+    cohort : tuple of str
+        Cohort participation: the members, once fixed. Elastic: who has been counted so far.
+    founders : int
+        Size of the cohort when it was fixed.
+    lost : Mapping[str, str]
+        Former members and why they were lost.
+    silent : frozenset of str
+        Agents that missed their last deadline and have not been heard since: rounds do not wait for them.
+    open : Round or None
+    attempts : Mapping[str, int]
+        Highest attempt by ``"{kind}/{number}"``.
+    rounds : tuple of RoundSummary
+    restarts : int
+    nullified : int
+        Statistics that were nulled at the vehicles, over all counted answers.
+    model : Model or None
+    summary : Mapping[str, Value]
+    """
+
+    spec: RunSpec
+    parameters: Any
+    phase: Phase
+    at: float
+    started_at: float
+    reason: str = ""
+    agents: Mapping[str, Offer] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    target: str = ""
+    domain: Domain | None = None
+    domain_contributors: tuple[str, ...] = ()
+    frozen: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    store: Store = field(default_factory=dict)
+    trail: tuple[Level, ...] = ()
+    cohort: tuple[str, ...] = ()
+    founders: int = 0
+    lost: Mapping[str, str] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    open: Round | None = None
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    rounds: tuple[RoundSummary, ...] = ()
+    restarts: int = 0
+    nullified: int = 0
+    model: Any = None
+    summary: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the run has reached its named end."""
+        return self.phase in ENDED
+
+    @property
+    def run(self) -> str:
+        """Its id."""
+        return self.spec.run
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Agents with an accepted answer to the open round, in the order of id."""
+        return () if self.open is None else tuple(sorted(self.store.get(self.open.digest, {})))

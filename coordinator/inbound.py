@@ -1,0 +1,176 @@
+"""From bytes on a topic to events: everything a peer can get wrong ends here as a reason, never as a traceback."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from broker.port import Message
+from coordinator.engine import Answer, Malformed, Refused
+from schemas import codec, limits
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.messages import AgentState, ContributionBody, Evaluation, Part, Refusal
+from schemas.parts import Assembler
+from schemas.topics import Address, Topics
+
+UNKNOWN_TASK = "0" * 64
+"""Stands for the task in a receipt for a message whose task could not be read."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """An agent is up."""
+
+    agent: str
+    body: AgentState
+
+
+@dataclass(frozen=True)
+class Death:
+    """An agent is down; the incarnation is None when the retained state was cleared."""
+
+    agent: str
+    incarnation: str | None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """An agent's local test scores."""
+
+    agent: str
+    body: Evaluation
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A retained request (of ours): it may have outlived its run."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class ForRun:
+    """An event of one run."""
+
+    run: str
+    event: Answer | Refused | Malformed
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Not for us, or beyond repair and without anybody to answer. `code` is counted."""
+
+    code: str
+    detail: str
+
+
+Inbound: TypeAlias = Birth | Death | Scores | Leftover | ForRun | Ignored
+
+
+class Decoder:
+    """Reads messages; keeps nothing but unfinished parts.
+
+    Parameters
+    ----------
+    topics : Topics
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._assembler = Assembler()
+        self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def read(self, message: Message, at: float) -> Inbound | None:
+        """Return what a message says; None when it is one part of several. Raises nothing, whatever the bytes."""
+        try:
+            address = self._topics.parse(message.topic)
+        except WireError as fault:
+            return Ignored(fault.code, fault.detail)
+        if address.kind == "contribution":
+            return self._contribution(address, message.payload, at)
+        if address.kind == "request":
+            return Leftover(address.run) if message.payload else None
+        if address.kind not in ("agent-state", "evaluation"):
+            return None
+        if not message.payload:
+            return Death(address.agent, None) if address.kind == "agent-state" else None
+        try:
+            envelope = Envelope.from_bytes(message.payload, fleet=self._topics.fleet)
+            _same_agent(envelope, address)
+        except WireError as fault:
+            return Ignored(fault.code, fault.detail)
+        match envelope.body:
+            case AgentState(status="up") as body if address.kind == "agent-state":
+                return Birth(address.agent, body)
+            case AgentState() as body if address.kind == "agent-state":
+                return Death(address.agent, body.incarnation)
+            case Evaluation() as body if address.kind == "evaluation":
+                return Scores(address.agent, body)
+        return Ignored("malformed", f"a {envelope.body.kind} does not belong on a topic for {address.kind}")
+
+    def forget(self, agent: str) -> None:
+        """Drop the unfinished parts of an agent that has left."""
+        self._assembler.forget(agent)
+
+    def _contribution(self, address: Address, payload: bytes, at: float) -> Inbound | None:
+        agent, run = address.agent, address.run
+        try:
+            if not payload:
+                raise WireError("malformed", "an empty message")  # noqa: TRY301  all faults take one way
+            envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+            _same_agent(envelope, address)
+            size = len(payload)
+            if isinstance(envelope.body, Part):
+                key = (agent, envelope.body.digest)
+                size += self._sizes.pop(key, 0)
+                whole = self._assembler.add(envelope)
+                if whole is None:
+                    self._sizes[key] = size
+                    if len(self._sizes) > 4096:
+                        self._sizes.popitem(last=False)
+                    return None
+                envelope = whole
+            match envelope.body:
+                case ContributionBody() as body:
+                    return ForRun(
+                        run,
+                        Answer.of(
+                            at,
+                            agent,
+                            body.task_digest,
+                            rows=body.rows,
+                            data_digest=body.data_digest,
+                            contribution=body.contribution,
+                            attempt=envelope.attempt,
+                            size=size,
+                        ),
+                    )
+                case Refusal() as body:
+                    return ForRun(run, Refused(at, agent, body.task_digest, body.reason))
+            raise WireError(  # noqa: TRY301  all faults take one way
+                "malformed", f"a {envelope.body.kind} is not a contribution"
+            )
+        except WireError as fault:
+            return ForRun(run, Malformed(at, agent, _task_digest(payload), f"{fault.code}: {fault.detail}"[:480]))
+        except (TypeError, ValueError) as fault:  # values that decode but cannot be encoded again, e.g. 2^64 in a list
+            return ForRun(run, Malformed(at, agent, _task_digest(payload), f"malformed: {fault}"[:480]))
+
+
+def _same_agent(envelope: Envelope, address: Address) -> None:
+    if envelope.agent != address.agent:
+        raise WireError("wrong-agent", "the agent in the message is not the agent of the topic")
+    if address.run and envelope.run != address.run:
+        raise WireError("wrong-run", "the run in the message is not the run of the topic")
+
+
+def _task_digest(payload: bytes) -> str:
+    """Read the task of a message that is otherwise malformed, so that its receipt can end the send."""
+    try:
+        value = codec.decode(payload, max_bytes=limits.MAX_DECODED_BYTES)
+        digest = value["body"]["task_digest"]
+    except (WireError, KeyError, TypeError):
+        return UNKNOWN_TASK
+    is_digest = isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
+    return digest if is_digest else UNKNOWN_TASK

@@ -1,0 +1,109 @@
+"""The bounded queue between the transport's thread, the API's threads and the coordinator's own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.port import Message
+
+
+@dataclass
+class Batch:
+    """What was waiting."""
+
+    messages: list[Message] = field(default_factory=list)
+    calls: list[Callable[[], None]] = field(default_factory=list)
+    connected: bool = False
+
+
+class Inbox:
+    """Takes from many threads without ever blocking them; gives to one.
+
+    States (births, wills) are few and must not be lost: only the latest of each topic is kept, however full the
+    queue is. Contributions above the bounds are dropped and counted; the agent gets no receipt and sends again.
+
+    Parameters
+    ----------
+    max_messages, max_bytes : int
+    """
+
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._states: dict[str, Message] = {}
+        self._messages: deque[Message] = deque()
+        self._bytes = 0
+        self._calls: deque[Callable[[], None]] = deque()
+        self._connected = False
+        self._ready = threading.Condition()
+        self.dropped = 0
+
+    def put(self, message: Message) -> None:
+        """Take a message; returns at once."""
+        with self._ready:
+            if message.topic.endswith("/state"):
+                self._states[message.topic] = message
+            elif len(self._messages) >= self._max_messages or self._bytes + len(message.payload) > self._max_bytes:
+                self.dropped += 1
+                return
+            else:
+                self._messages.append(message)
+                self._bytes += len(message.payload)
+            self._ready.notify()
+
+    def put_connected(self) -> None:
+        """Note that a connection stands."""
+        with self._ready:
+            self._connected = True
+            self._ready.notify()
+
+    def call(self, function: Callable[[], Any]) -> Future[Any]:
+        """Have `function` run on the coordinator's thread."""
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(function())
+            except BaseException as fault:  # noqa: BLE001  it is raised again where the result is asked for
+                future.set_exception(fault)
+
+        with self._ready:
+            self._calls.append(run)
+            self._ready.notify()
+        return future
+
+    def wake(self) -> None:
+        """Let `take` return."""
+        with self._ready:
+            self._calls.append(lambda: None)
+            self._ready.notify()
+
+    def take(self, most: int, timeout: float) -> Batch:
+        """Wait up to `timeout` seconds for something, and take at most `most` messages (and all states) of it."""
+        with self._ready:
+            if not self._has_something():
+                self._ready.wait(timeout)
+            batch = Batch(list(self._states.values()), list(self._calls), self._connected)
+            self._states.clear()
+            self._calls.clear()
+            self._connected = False
+            while self._messages and len(batch.messages) < most:
+                message = self._messages.popleft()
+                self._bytes -= len(message.payload)
+                batch.messages.append(message)
+            return batch
+
+    def depth(self) -> tuple[int, int]:
+        """Return how many messages and bytes wait."""
+        with self._ready:
+            return len(self._messages), self._bytes
+
+    def _has_something(self) -> bool:
+        return bool(self._states or self._messages or self._calls or self._connected)

@@ -1,0 +1,114 @@
+"""A journal that lasts as long as its process: for simulations, and for trying things out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.journal.port import Entry, StoredModel
+from schemas.errors import StorageError
+
+
+@dataclass
+class _Content:
+    """What outlives one opening."""
+
+    entries: list[Entry] = field(default_factory=list)
+    documents: dict[str, str] = field(default_factory=dict)
+    models: list[StoredModel] = field(default_factory=list)
+    latest: float | None = None
+    is_open: bool = False
+
+
+class MemoryJournal:
+    """The `Journal` protocol over lists.
+
+    Parameters
+    ----------
+    before : MemoryJournal or None
+        A closed journal whose content is opened again, as a restarted coordinator would.
+
+    Raises
+    ------
+    StorageError
+        `before` is still open.
+    """
+
+    def __init__(self, before: MemoryJournal | None = None) -> None:
+        self.content: _Content = _Content() if before is None else before.content
+        if self.content.is_open:
+            raise StorageError("the journal is in use by another coordinator: close that one first")
+        self.content.is_open = True
+        self._is_mine = True
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """Memory does not tear."""
+        return ()
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append all entries."""
+        self._check()
+        self.content.entries.extend(entries)
+        self.content.latest = max([self.content.latest or 0.0, *(entry.at for entry in entries)])
+
+    def unfinished(self) -> list[str]:
+        """Return the runs with records that have not been closed, in the order of their start."""
+        return [
+            run
+            for run in dict.fromkeys(entry.run for entry in self.content.entries)
+            if run not in self.content.documents
+        ]
+
+    def records(self, run: str) -> Iterator[Entry]:
+        """Yield the records of one run, in order."""
+        return iter([entry for entry in self.content.entries if entry.run == run])
+
+    def last_time(self) -> float | None:
+        """Return the latest ``at`` ever appended."""
+        return self.content.latest
+
+    def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
+        """Store the document of an ended run."""
+        self._check()
+        self.content.documents.setdefault(run, json.dumps(document))
+        self.content.latest = max(self.content.latest or 0.0, at)
+        if not keep_records:
+            self.content.entries[:] = [entry for entry in self.content.entries if entry.run != run]
+
+    def ended(self) -> list[str]:
+        """Ids of closed runs, in the order of closing."""
+        return list(self.content.documents)
+
+    def document(self, run: str) -> dict[str, Any] | None:
+        """Return the document of a closed run."""
+        text = self.content.documents.get(run)
+        return None if text is None else dict(json.loads(text))
+
+    def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
+        """Register the model of a run under the next version of `name`."""
+        self._check()
+        for model in self.content.models:
+            if model.run == run:
+                return model
+        version = 1 + max((model.version for model in self.content.models if model.name == name), default=0)
+        digest, record = make(version)
+        model = StoredModel(name, version, digest, run, record)
+        self.content.models.append(model)
+        return model
+
+    def models(self, name: str | None = None) -> list[StoredModel]:
+        """Return the registered models, by name and version."""
+        chosen = [model for model in self.content.models if name in (None, model.name)]
+        return sorted(chosen, key=lambda model: (model.name, model.version))
+
+    def close(self) -> None:
+        """Release the content."""
+        if self._is_mine:
+            self.content.is_open = self._is_mine = False
+
+    def _check(self) -> None:
+        if not self._is_mine:
+            raise StorageError("the journal is closed")

@@ -1,0 +1,110 @@
+"""What the coordinator needs of a journal; every journal passes ``tests/conformance/test_journal.py``.
+
+Rules:
+
+1. ``append`` is all or nothing, and what it returned from survives SIGKILL and, with ``synchronous=FULL``, a power cut.
+2. Records come back in the order in which they were appended.
+3. One coordinator at a time: opening a journal that another process holds raises StorageError.
+4. A record whose checksum does not fit is never handed out. At the very end of the journal it is a torn write: it is
+   removed and reported in ``damage``. Anywhere else it raises StorageError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event, to be appended.
+
+    Attributes
+    ----------
+    run : str
+    kind : str
+        Of the event; for people who look into the database.
+    at : float
+        The event's time on the coordinator's time line, seconds.
+    wall : float
+        Wall clock, seconds since the epoch; for displays only.
+    body : bytes
+        The encoded event.
+    """
+
+    run: str
+    kind: str
+    at: float
+    wall: float
+    body: bytes
+
+    @property
+    def checksum(self) -> str:
+        """BLAKE2b-128 (hex) over everything but the wall clock."""
+        head = f"{self.run}\n{self.kind}\n{self.at!r}\n".encode()
+        return hashlib.blake2b(head + self.body, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A row of the model registry. `record` is ``ModelRecord.to_bytes()``."""
+
+    name: str
+    version: int
+    digest: str
+    run: str
+    record: bytes
+
+
+class Journal(Protocol):
+    """Append-only events, the documents of ended runs, and the model registry, in one place with one lock."""
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was found torn when the journal was opened, in words."""
+        ...
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append all entries in one transaction; raises StorageError and changes nothing when that cannot be done."""
+        ...
+
+    def unfinished(self) -> list[str]:
+        """Return the runs with records that have not been closed, in the order of their start."""
+        ...
+
+    def records(self, run: str) -> Iterator[Entry]:
+        """Yield the records of one run, in order; raises StorageError on a damaged one."""
+        ...
+
+    def last_time(self) -> float | None:
+        """Return the latest ``at`` ever appended; None for a new journal."""
+        ...
+
+    def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
+        """Store the document of an ended run (idempotent); its records are no longer needed to resume."""
+        ...
+
+    def ended(self) -> list[str]:
+        """Ids of closed runs, in the order of closing."""
+        ...
+
+    def document(self, run: str) -> dict[str, Any] | None:
+        """Return the document of a closed run."""
+        ...
+
+    def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
+        """Register the model of a run under the next version of `name`; a run that has one gets that one back.
+
+        `make` returns digest and record for a version number.
+        """
+        ...
+
+    def models(self, name: str | None = None) -> list[StoredModel]:
+        """Return the registered models, of one name or all, by name and version."""
+        ...
+
+    def close(self) -> None:
+        """Release the lock. Idempotent."""
+        ...

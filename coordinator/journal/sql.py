@@ -1,0 +1,238 @@
+"""The journal in a database: SQLite in WAL mode by default, PostgreSQL by another URL, through SQLAlchemy Core."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+
+from coordinator.journal.lock import AdvisoryLock, FileLock
+from coordinator.journal.port import Entry, StoredModel
+from coordinator.journal.tables import MODELS, RECORDS, RUNS
+from schemas.errors import StorageError
+
+HEAD = "0001"
+"""The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
+
+_FULL = (
+    "no room to write the journal {what}: free some space and start the coordinator again; it goes on where it was, "
+    "and agents send again what was not acknowledged"
+)
+
+
+class SqlJournal:
+    """The `Journal` protocol over a database.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///path/to/file`` or ``postgresql+psycopg://...``.
+    busy_timeout : float
+        Seconds to wait for another connection's write (SQLite).
+
+    Raises
+    ------
+    StorageError
+        The database cannot be opened, is in use by another coordinator, was written by a newer version, or is damaged.
+    """
+
+    def __init__(self, url: str, *, busy_timeout: float = 5.0) -> None:
+        try:
+            parsed = sa.make_url(url)
+            self._what = parsed.database if parsed.drivername.startswith("sqlite") else parsed.render_as_string()
+            self._lock: FileLock | AdvisoryLock
+            if parsed.get_backend_name() == "sqlite":
+                if not parsed.database or parsed.database == ":memory:":
+                    raise StorageError("an SQLite journal needs a file: sqlite:///path/to/journal.db")
+                path = Path(parsed.database)
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                except OSError as fault:
+                    raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
+                self._lock = FileLock(path)
+                self._engine = _sqlite(parsed, busy_timeout)
+            else:
+                self._engine = sa.create_engine(parsed, pool_pre_ping=True)
+                with self._translated():
+                    self._lock = AdvisoryLock(self._engine)
+        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
+            raise StorageError(f"cannot use {url!r} as a journal: {fault}") from fault
+        try:
+            with self._translated():
+                self._migrate()
+                self.damage = self._mend()
+        except BaseException:
+            self.close()
+            raise
+
+    damage: tuple[str, ...] = ()
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append all entries in one transaction."""
+        if not entries:
+            return
+        rows = [{**vars(entry), "checksum": entry.checksum} for entry in entries]
+        with self._begin() as connection:
+            connection.execute(sa.insert(RECORDS), rows)
+
+    def unfinished(self) -> list[str]:
+        """Return the runs with records that have not been closed, in the order of their start."""
+        query = (
+            sa.select(RECORDS.c.run)
+            .where(RECORDS.c.run.not_in(sa.select(RUNS.c.run)))
+            .group_by(RECORDS.c.run)
+            .order_by(sa.func.min(RECORDS.c.seq))
+        )
+        with self._begin() as connection:
+            return list(connection.execute(query).scalars())
+
+    def records(self, run: str) -> Iterator[Entry]:
+        """Yield the records of one run, in order."""
+        query = sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq)
+        with self._begin() as connection:
+            for row in connection.execute(query):
+                entry = _entry(row)
+                if entry.checksum != row.checksum:
+                    raise StorageError(
+                        f"record {row.seq} of the journal {self._what} is damaged (run {run!r}): restore the file "
+                        "from a backup, or move it away to begin anew"
+                    )
+                yield entry
+
+    def last_time(self) -> float | None:
+        """Return the latest ``at`` ever appended."""
+        with self._begin() as connection:
+            times = [connection.execute(sa.select(sa.func.max(table.c.at))).scalar() for table in (RECORDS, RUNS)]
+        return max((time for time in times if time is not None), default=None)
+
+    def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
+        """Store the document of an ended run."""
+        with self._begin() as connection:
+            if connection.execute(sa.select(RUNS.c.run).where(RUNS.c.run == run)).first() is None:
+                connection.execute(sa.insert(RUNS).values(run=run, at=at, document=json.dumps(document)))
+            if not keep_records:
+                connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
+
+    def ended(self) -> list[str]:
+        """Ids of closed runs, in the order of closing."""
+        with self._begin() as connection:
+            return list(connection.execute(sa.select(RUNS.c.run).order_by(RUNS.c.number)).scalars())
+
+    def document(self, run: str) -> dict[str, Any] | None:
+        """Return the document of a closed run."""
+        with self._begin() as connection:
+            text = connection.execute(sa.select(RUNS.c.document).where(RUNS.c.run == run)).scalar()
+        return None if text is None else dict(json.loads(text))
+
+    def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
+        """Register the model of a run under the next version of `name`."""
+        with self._begin() as connection:
+            row = connection.execute(sa.select(MODELS).where(MODELS.c.run == run)).first()
+            if row is not None:
+                return _model(row)
+            last = connection.execute(sa.select(sa.func.max(MODELS.c.version)).where(MODELS.c.name == name)).scalar()
+            version = 1 + (last or 0)
+            digest, record = make(version)
+            model = StoredModel(name, version, digest, run, record)
+            connection.execute(sa.insert(MODELS).values(**vars(model)))
+            return model
+
+    def models(self, name: str | None = None) -> list[StoredModel]:
+        """Return the registered models, by name and version."""
+        query = sa.select(MODELS).order_by(MODELS.c.name, MODELS.c.version)
+        if name is not None:
+            query = query.where(MODELS.c.name == name)
+        with self._begin() as connection:
+            return [_model(row) for row in connection.execute(query)]
+
+    def close(self) -> None:
+        """Close the database and release the lock. Idempotent."""
+        self._lock.release()
+        self._engine.dispose()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _begin(self) -> Iterator[sa.Connection]:
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the database's errors into ours."""
+        try:
+            yield
+        except IntegrityError as fault:
+            raise StorageError(f"the journal {self._what} has the same run or model already: {fault.orig}") from fault
+        except SQLAlchemyError as fault:
+            text = str(getattr(fault, "orig", None) or fault)
+            if "full" in text or "disk I/O error" in text or "No space left" in text:
+                raise StorageError(_FULL.format(what=self._what)) from fault
+            if "malformed" in text or "not a database" in text:
+                raise StorageError(
+                    f"the journal {self._what} is damaged ({text}): restore it from a backup, or move it away to begin "
+                    "anew"
+                ) from fault
+            raise StorageError(f"the journal {self._what} cannot be used: {text}") from fault
+
+    def _migrate(self) -> None:
+        with self._engine.begin() as connection:
+            found = None
+            if sa.inspect(connection).has_table("alembic_version"):
+                found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+            if found == HEAD:
+                return
+            if found is not None and found > HEAD:
+                raise StorageError(
+                    f"the journal {self._what} was written by a newer version ({found}; this software knows {HEAD}): "
+                    "update glassfleet"
+                )
+            from alembic import command  # noqa: PLC0415  slow to import, needed once in a database's life
+            from alembic.config import Config  # noqa: PLC0415
+
+            config = Config()
+            place = Path(__file__).parent / "migrations"
+            config.set_main_option("script_location", str(place).replace("%", "%%"))
+            config.set_main_option("path_separator", "os")
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def _mend(self) -> tuple[str, ...]:
+        """Remove a torn last record: its append never returned, so nothing was done because of it."""
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(RECORDS).order_by(RECORDS.c.seq.desc()).limit(1)).first()
+            if row is None or _entry(row).checksum == row.checksum:
+                return ()
+            connection.execute(sa.delete(RECORDS).where(RECORDS.c.seq == row.seq))
+            return (f"the last record ({row.seq}, run {row.run!r}, {row.kind}) was torn and has been removed",)
+
+
+def _sqlite(url: sa.URL, busy_timeout: float) -> sa.Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": busy_timeout})
+
+    @sa.event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # BEGIN is ours, see below
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def _start(connection: sa.Connection) -> None:
+        # Take the write lock at once: a read that turns into a write could otherwise fail half way.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(row.run, row.kind, float(row.at), float(row.wall), bytes(row.body))
+
+
+def _model(row: Any) -> StoredModel:
+    return StoredModel(row.name, row.version, row.digest, row.run, bytes(row.record))

@@ -1,0 +1,42 @@
+"""The tables, as SQLAlchemy Core sees them. Changing them means adding a migration beside ``0001``."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+METADATA = sa.MetaData()
+
+RECORDS = sa.Table(
+    "records",
+    METADATA,
+    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("run", sa.String(64), nullable=False, index=True),
+    sa.Column("kind", sa.String(40), nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("wall", sa.Double, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("checksum", sa.String(32), nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Events, append-only."""
+
+RUNS = sa.Table(
+    "runs",
+    METADATA,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run", sa.String(64), nullable=False, unique=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
+"""Documents of ended runs."""
+
+MODELS = sa.Table(
+    "models",
+    METADATA,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("run", sa.String(64), nullable=False, unique=True),
+    sa.Column("record", sa.LargeBinary, nullable=False),
+)
+"""The model registry: one version per run."""

@@ -1,0 +1,123 @@
+"""A run as the API shows it: JSON values, the same for a live run and for one of the past."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from coordinator.engine import Engine, RunState
+
+
+def run_document(
+    engine: Engine, state: RunState, *, started: float, ended: float | None, model: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return everything an operator may know about a run.
+
+    Parameters
+    ----------
+    engine : Engine
+    state : RunState
+    started, ended : float
+        Wall clock, seconds since the epoch.
+    model : dict or None
+        ``{name, version, digest}`` once published.
+    """
+    return {
+        "run": state.run,
+        "scheme": state.spec.scheme,
+        "participation": state.spec.participation,
+        "state": "ended" if state.is_ended else "running",
+        "outcome": state.phase if state.is_ended else None,
+        "reason": state.reason,
+        "phase": state.phase,
+        "spec": state.spec.to_document(),
+        "started": _iso(started),
+        "ended": None if ended is None else _iso(ended),
+        "features": list(state.features),
+        "target": state.target,
+        "domain": None if state.domain is None else state.domain.to_document(),
+        "cohort": list(state.cohort),
+        "domain_contributors": list(state.domain_contributors),
+        "nullified": state.nullified,
+        "restarts": state.restarts,
+        "rounds": [summary.to_document() for summary in state.rounds],
+        "open": _open(state),
+        "progress": _progress(engine, state),
+        "model": model,
+        "summary": plain(state.summary),
+        "agents": _agents(state),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a codec value as JSON values."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
+
+
+def _iso(time: float) -> str:
+    return datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="milliseconds")
+
+
+def _open(state: RunState) -> dict[str, Any] | None:
+    current = state.open
+    if current is None:
+        return None
+    return {
+        "number": current.number,
+        "phase": current.kind,
+        "kind": state.trail[-1].task.kind,
+        "attempt": current.attempt,
+        "asked": len(current.asked),
+        "accepted": len(state.accepted),
+        "late": current.late,
+        "duplicate": current.duplicate,
+        "rejected": current.rejected,
+        "dropped": len(current.dropped),
+        "asked_agents": list(current.asked),
+        "accepted_agents": list(state.accepted),
+        "dropped_agents": dict(current.dropped),
+        "opened_at": current.opened_at,
+        "closes_at": current.closes_at,
+    }
+
+
+def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
+    if not state.trail:
+        return {}
+    try:
+        server, _ = engine.server(state)
+        progress = getattr(server, "progress", None)
+        return {} if progress is None else dict(plain(dict(progress(state.trail[-1].state))))
+    except Exception as fault:  # noqa: BLE001  a display must not stop a run
+        return {"fault": f"{type(fault).__name__}: {fault}"[:200]}
+
+
+def _agents(state: RunState) -> dict[str, dict[str, str]]:
+    """Say how each agent stands: ``member``, ``lost``, ``answered``, ``dropped``, ``asked`` or ``idle``."""
+    agents: dict[str, dict[str, str]] = {agent: {"status": "idle", "reason": ""} for agent in sorted(state.agents)}
+    for summary in state.rounds:
+        for agent in summary.accepted_agents:
+            agents[agent] = {"status": "answered", "reason": ""}
+        for agent, reason in summary.dropped_agents.items():
+            agents[agent] = {"status": "dropped", "reason": reason}
+    for agent in state.cohort:
+        agents[agent] = {"status": "member", "reason": ""}
+    if state.open is not None:
+        for agent in state.open.asked:
+            status = "answered" if agent in state.accepted else "dropped" if agent in state.open.dropped else "asked"
+            agents[agent] = {"status": status, "reason": state.open.dropped.get(agent, "")}
+    for agent, reason in state.lost.items():
+        agents[agent] = {"status": "lost", "reason": reason}
+    return agents

@@ -1,0 +1,226 @@
+"""Every journal through one suite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.journal import Entry, Journal, MemoryJournal
+from coordinator.journal.sql import HEAD, SqlJournal
+from schemas.errors import StorageError
+
+Opener = Callable[[], Journal]
+
+
+def entry(run: str, number: int, *, at: float | None = None) -> Entry:
+    return Entry(run, "answer", float(number) if at is None else at, 1.7e9 + number, b"body %d" % number)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    """Opens the same journal each time it is called."""
+    if request.param == "sqlite":
+        return lambda: SqlJournal(f"sqlite:///{tmp_path / 'state' / 'journal.sqlite'}")
+    kept: list[MemoryJournal] = []
+
+    def open_memory() -> Journal:
+        kept.append(MemoryJournal(kept[-1] if kept else None))
+        return kept[-1]
+
+    return open_memory
+
+
+def test_journal_is_empty_when_new(opener: Opener) -> None:
+    journal = opener()
+    assert (journal.unfinished(), journal.ended(), journal.last_time(), journal.damage) == ([], [], None, ())
+    assert journal.models() == []
+    assert journal.document("r") is None
+
+
+def test_journal_gives_records_back_in_order_after_reopening(opener: Opener) -> None:
+    journal = opener()
+    journal.append([entry("b", 1), entry("a", 2), entry("b", 3)])
+    journal.append([])
+    journal.append([entry("a", 4)])
+    journal.close()
+    journal = opener()
+    assert list(journal.records("b")) == [entry("b", 1), entry("b", 3)]
+    assert list(journal.records("a")) == [entry("a", 2), entry("a", 4)]
+    assert journal.unfinished() == ["b", "a"]
+    assert journal.last_time() == 4.0
+
+
+def test_journal_refuses_a_second_coordinator_until_it_is_closed(opener: Opener) -> None:
+    journal = opener()
+    with pytest.raises(StorageError, match="in use by another coordinator"):
+        opener()
+    journal.close()
+    journal.close()
+    opener().close()
+
+
+def test_journal_closes_a_run_once_and_keeps_its_document(opener: Opener) -> None:
+    journal = opener()
+    journal.append([entry("r", 1), entry("s", 2)])
+    journal.close_run("r", {"outcome": "finished", "n": [1, 2.5]}, 9.0)
+    journal.close_run("r", {"outcome": "other"}, 9.5)
+    journal.close()
+    journal = opener()
+    assert journal.unfinished() == ["s"]
+    assert journal.ended() == ["r"]
+    assert journal.document("r") == {"outcome": "finished", "n": [1, 2.5]}
+    assert journal.last_time() is not None
+    assert list(journal.records("r")) == [entry("r", 1)]
+
+
+def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> None:
+    journal = opener()
+    journal.append([entry("r", 1), entry("s", 2)])
+    journal.close_run("r", {}, 9.0, keep_records=False)
+    assert list(journal.records("r")) == []
+    assert journal.last_time() == 9.0
+
+
+def test_journal_gives_one_version_per_run(opener: Opener) -> None:
+    journal = opener()
+
+    def make(version: int) -> tuple[str, bytes]:
+        return "d" * 64, b"record %d" % version
+
+    first = journal.add_model("m", "r1", make)
+    again = journal.add_model("m", "r1", make)
+    second = journal.add_model("m", "r2", make)
+    other = journal.add_model("n", "r3", make)
+    assert first == again
+    assert (first.version, second.version, other.version) == (1, 2, 1)
+    journal.close()
+    journal = opener()
+    assert journal.models("m") == [first, second]
+    assert journal.models() == [first, second, other]
+
+
+def test_journal_registers_nothing_when_the_record_cannot_be_made(opener: Opener) -> None:
+    journal = opener()
+
+    def broken(version: int) -> tuple[str, bytes]:
+        raise ValueError("no document")
+
+    with pytest.raises(ValueError, match="no document"):
+        journal.add_model("m", "r", broken)
+    assert journal.models() == []
+    journal.append([entry("r", 1)])
+
+
+# What only a file can suffer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.sqlite"
+
+
+def filled(path: Path) -> None:
+    journal = SqlJournal(f"sqlite:///{path}")
+    journal.append([entry("r", number) for number in range(1, 6)])
+    journal.close()
+
+
+def spoil(path: Path, statement: str, *values: Any) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def test_sqlite_journal_removes_and_reports_a_torn_last_record(path: Path) -> None:
+    filled(path)
+    spoil(path, "UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
+    journal = SqlJournal(f"sqlite:///{path}")
+    assert "(5, run 'r', answer) was torn" in journal.damage[0]
+    assert [record.at for record in journal.records("r")] == [1, 2, 3, 4]
+    journal.append([entry("r", 6)])
+    assert len(list(journal.records("r"))) == 5
+
+
+def test_sqlite_journal_refuses_a_damaged_record_in_the_middle(path: Path) -> None:
+    filled(path)
+    spoil(path, "UPDATE records SET at = 2.5 WHERE seq = 2")
+    journal = SqlJournal(f"sqlite:///{path}")
+    with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
+        list(journal.records("r"))
+
+
+def test_sqlite_journal_names_what_to_do_when_the_file_is_not_a_database(path: Path) -> None:
+    path.write_bytes(b"not a database at all, but long enough to be looked at" * 50)
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        SqlJournal(f"sqlite:///{path}")
+
+
+def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> None:
+    filled(path)
+    journal = SqlJournal(f"sqlite:///{path}")
+    with journal._engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    limit = f"PRAGMA max_page_count={pages}"
+
+    from sqlalchemy import event
+
+    @event.listens_for(journal._engine, "begin")
+    def _no_room(connection: Any) -> None:
+        connection.exec_driver_sql(limit)
+
+    big = Entry("r", "answer", 6.0, 0.0, b"x" * 1_000_000)
+    with pytest.raises(StorageError, match="no room to write the journal"):
+        journal.append([entry("r", 6), big])
+    event.remove(journal._engine, "begin", _no_room)
+    journal.close()
+    journal = SqlJournal(f"sqlite:///{path}")
+    assert [record.at for record in journal.records("r")] == [1, 2, 3, 4, 5]
+    journal.append([entry("r", 6), big])
+    assert len(list(journal.records("r"))) == 7
+
+
+def test_sqlite_journal_refuses_a_file_of_a_newer_version(path: Path) -> None:
+    filled(path)
+    spoil(path, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StorageError, match="newer version"):
+        SqlJournal(f"sqlite:///{path}")
+
+
+def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
+    journal = SqlJournal(f"sqlite:///{path}")
+    with journal._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_sqlite_journal_cannot_be_opened_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot create"):
+        SqlJournal(f"sqlite:///{tmp_path / 'file' / 'journal.sqlite'}")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite://", "sqlite:///:memory:", "nosuchdb://x"])
+def test_journal_refuses_a_url_that_cannot_be_one(url: str) -> None:
+    with pytest.raises(StorageError):
+        SqlJournal(url)
+
+
+def test_migrations_make_the_tables_that_the_code_expects(path: Path) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    from coordinator.journal import migrations
+    from coordinator.journal.tables import METADATA
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+    journal = SqlJournal(f"sqlite:///{path}")
+    with journal._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []

@@ -1,0 +1,260 @@
+"""The engine under any order, loss, duplication and repetition of events, and under restarts at any moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from coordinator.core import _short
+from coordinator.engine import (
+    AgentDown,
+    AgentUp,
+    Effect,
+    Event,
+    Malformed,
+    Refused,
+    RunState,
+    Tick,
+    standing,
+    wakes_at,
+)
+from coordinator.engine.events import from_value, to_value
+from coordinator.engine.table import MOVES
+from coordinator.view import run_document
+from glassfleet.scheme import Task
+from schemas import codec
+from tests.engine_bench import DOMAIN, OFFER, TOY_ENGINE, Play, answer_event, central, toy_answer, toy_spec
+
+AGENTS = tuple("abcde")
+AGENT = st.integers(0, len(AGENTS) - 1)
+ACTION = st.one_of(
+    st.tuples(st.just("answer"), AGENT),
+    st.tuples(st.just("answer-all"), AGENT),
+    st.tuples(st.just("answer-old"), AGENT),
+    st.tuples(st.just("contradict"), AGENT),
+    st.tuples(st.just("impossible"), AGENT),
+    st.tuples(st.just("change-rows"), AGENT),
+    st.tuples(st.just("refuse"), AGENT),
+    st.tuples(st.just("malformed"), AGENT),
+    st.tuples(st.just("down"), AGENT),
+    st.tuples(st.just("up"), AGENT),
+    st.tuples(st.just("wait"), st.integers(1, 12)),
+    st.tuples(st.just("restart"), st.just(0)),
+)
+SPECS = st.fixed_dictionaries(
+    {
+        "participation": st.sampled_from(["cohort", "elastic"]),
+        "domain": st.sampled_from([None, "given"]),
+        "levels": st.integers(1, 5),
+        "coarse": st.sampled_from([1, 2**22, 2**24, 2**40]),
+        "min_agents": st.sampled_from([1, 2, 0.5, 1.0]),
+        "target": st.sampled_from([None, 3]),
+        "sample": st.sampled_from([None, 3]),
+        "grace": st.sampled_from([0, 3]),
+        "on_missed_quorum": st.sampled_from(["extend", "fail"]),
+        "max_restarts": st.integers(0, 5),
+    }
+)
+
+
+class Stage:
+    """A play whose journal is kept as the shell keeps it, and that can be restarted from it."""
+
+    def __init__(self, choice: dict[str, Any]) -> None:
+        spec = toy_spec(
+            participation=choice["participation"],
+            parameters={"levels": choice["levels"], "coarse": choice["coarse"]},
+            policy={
+                "deadline": 10,
+                **{name: choice[name] for name in ("min_agents", "target", "sample", "grace", "on_missed_quorum")},
+                "max_restarts": choice["max_restarts"],
+            },
+            domain=None if choice["domain"] is None else DOMAIN,
+        )
+        self.play = Play(spec, agents=AGENTS[:4])
+        self.journal: list[bytes] = [_bytes(self.play.events[0])]
+        self.tasks: list[Task] = []
+        self.note()
+
+    def note(self) -> None:
+        if self.play.state.trail and (not self.tasks or self.tasks[-1] != self.play.task):
+            self.tasks.append(self.play.task)
+
+    def send(self, event: Event) -> None:
+        before = self.play.state
+        effects = self.play.send(event)
+        if self.play.state is not before:
+            self.journal.append(_bytes(_short(event, effects)))
+        assert _reachable(before.phase, self.play.state.phase)
+        self.note()
+
+    def act(self, what: str, number: int) -> None:
+        if what == "wait":
+            self.play.at += number
+            self.send(Tick(self.play.at))
+        elif what == "restart":
+            self.restart()
+        elif what == "answer-all":
+            for each in AGENTS[: number + 1]:
+                self.answer(each, self.tasks[-1])
+        else:
+            self.act_as(AGENTS[number], what, number)
+
+    def act_as(self, agent: str, what: str, number: int) -> None:
+        at, task = self.play.at, self.tasks[-1]
+        match what:
+            case "answer":
+                self.answer(agent, task)
+            case "answer-old":
+                self.answer(agent, self.tasks[number % len(self.tasks)])
+            case "contradict":
+                self.answer(agent, task, value=5, once=True)
+            case "impossible":
+                self.answer(agent, task, value=-1)
+            case "change-rows":
+                self.answer(agent, task, rows=9, once=True)
+            case _:
+                events: dict[str, Event] = {
+                    "refuse": Refused(at, agent, task.digest, "no disk"),
+                    "malformed": Malformed(at, agent, "0" * 64, "malformed: x"),
+                    "down": AgentDown(at, agent),
+                    "up": AgentUp(at, agent, OFFER),
+                }
+                self.send(events[what])
+
+    def answer(self, agent: str, task: Task, *, once: bool = False, **how: Any) -> None:
+        if once and agent not in self.play.state.store.get(task.digest, {}):
+            return  # a first answer defines what is true; only a second one can contradict it
+        self.send(answer_event(self.play.at, agent, task, **how))
+
+    def restart(self) -> None:
+        folded = fold(self.journal)
+        assert fingerprint(folded) == fingerprint(self.play.state)
+        assert keys(standing(folded)) == keys(standing(self.play.state))
+        self.play.state = folded
+
+
+def _bytes(event: Event) -> bytes:
+    return codec.encode(to_value(event))
+
+
+def _reachable(source: str, target: str) -> bool:
+    """Whether the table leads from one phase to another, in any number of moves (one step may make several)."""
+    reached = {source}
+    while True:
+        more = {end for start, _, end in MOVES if start in reached} - reached
+        if not more:
+            return target in reached
+        reached |= more
+
+
+def fold(journal: list[bytes]) -> RunState:
+    state: RunState | None = None
+    for body in journal:
+        state, _ = TOY_ENGINE.step(state, from_value(codec.decode(body)))
+    assert state is not None
+    return state
+
+
+def keys(effects: tuple[Effect, ...]) -> list[str]:
+    return [effect.key for effect in effects]
+
+
+def fingerprint(state: RunState) -> str:
+    """Everything in a state, as one digest."""
+    return codec.digest_of(
+        {
+            "document": run_document(TOY_ENGINE, state, started=0.0, ended=None, model=None),
+            "at": state.at,
+            "frozen": {agent: list(rows) for agent, rows in state.frozen.items()},
+            "store": {
+                task: {agent: stored.answer_digest for agent, stored in answers.items()}
+                for task, answers in state.store.items()
+            },
+            "trail": [[level.digest, list(level.members), level.nullified] for level in state.trail],
+            "attempts": dict(state.attempts),
+            "silent": sorted(state.silent),
+            "agents": {agent: offer.to_value() for agent, offer in state.agents.items()},
+            "model": None if state.model is None else list(state.model.history),
+        }
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(choice=SPECS, actions=st.lists(ACTION, max_size=60), helpful=st.sets(AGENT))
+@example(
+    choice={
+        "participation": "cohort",
+        "domain": "given",
+        "levels": 4,
+        "coarse": 1,
+        "min_agents": 1,
+        "target": None,
+        "sample": None,
+        "grace": 0,
+        "on_missed_quorum": "extend",
+        "max_restarts": 5,
+    },
+    actions=[("answer-all", 3), ("answer-all", 3), ("answer-all", 2), ("wait", 12), ("restart", 0)],
+    helpful={0, 1, 2},
+)
+def test_run_ends_by_name_and_counts_once_whatever_happens(
+    choice: dict[str, Any], actions: list[tuple[str, int]], helpful: set[int]
+) -> None:
+    stage = Stage(choice)
+    for what, number in actions:
+        stage.act(what, number)
+    # From here only some agents go on; time does the rest, within a bounded number of deadlines.
+    for _ in range(400):
+        if stage.play.state.is_ended:
+            break
+        for number in sorted(helpful):
+            stage.answer(AGENTS[number], stage.tasks[-1])
+        wake = wakes_at(stage.play.state)
+        if wake is not None:
+            stage.play.at = max(stage.play.at, wake)
+            stage.send(Tick(stage.play.at))
+    state = stage.play.state
+    assert state.is_ended, f"hung in {state.phase}"
+    assert wakes_at(state) is None
+    if state.phase != "finished":
+        assert state.reason
+    stage.restart()
+    if state.phase == "finished":
+        check_model(stage)
+
+
+def check_model(stage: Stage) -> None:
+    play, state = stage.play, stage.play.state
+    if play.spec.participation == "cohort":
+        assert play.model == central(play.spec, state.cohort)
+        return
+    # Elastic: every level is the sum over exactly those whom the books name.
+    rounds = [summary for summary in state.rounds if summary.phase == "statistics"]
+    by_digest = {task.digest: task for task in stage.tasks}
+    sums = [
+        sum(int(toy_answer(agent, by_digest[summary.task_digest]).sums["s"][0]) for agent in summary.accepted_agents)
+        for summary in rounds
+    ]
+    assert list(play.model.history) == sums
+
+
+@settings(max_examples=100, deadline=None)
+@given(order=st.permutations(AGENTS), lost=st.sets(st.tuples(AGENT, st.integers(1, 4)), max_size=3))
+def test_cohort_model_equals_the_central_model_in_any_order_of_arrival(
+    order: list[str], lost: set[tuple[int, int]]
+) -> None:
+    play = Play(toy_spec(parameters={"levels": 5}, policy={"deadline": 10}), agents=AGENTS)
+    while not play.is_over():
+        number, task = play.state.trail[-1].number, play.task
+        gone = {AGENTS[agent] for agent, when in lost if when <= number}
+        play.answer(*(agent for agent in order if agent not in gone), task=task)
+        if not play.is_over() and play.task is task:
+            play.pass_time(10)
+    if play.state.phase == "finished":
+        assert play.model == central(play.spec, play.state.cohort)
+        assert not {AGENTS[agent] for agent, _ in lost} & set(play.state.cohort)
+    else:
+        assert play.state.reason.startswith("quorum-not-met")
