@@ -4,8 +4,8 @@ Rules that every transport keeps, and ``tests/conformance/test_transport.py`` ho
 
 1. Delivery is at least once. Duplicates, reordering across topics and loss while a process is away are possible; the
    layers above count once.
-2. ``publish`` and ``subscribe`` never block and may be called before the first connection; they take effect when there is one.
-   Subscriptions are made again on every connect.
+2. ``publish`` and ``subscribe`` never block and may be called before the first connection; they take effect when there
+   is one. Subscriptions are made again on every connect.
 3. Handlers are called on the transport's own thread, one at a time; they must return at once (put it in a queue).
 4. After ``stop`` no handler is called any more. A clean stop does not trigger the last will.
 """
@@ -120,4 +120,9 @@ class Transport(Protocol):
     @property
     def is_connected(self) -> bool:
         """Whether a connection stands now."""
+        ...
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Largest payload that ``publish`` accepts now: the link's limit, or less when the broker says so (MQTT 5)."""
         ...

@@ -67,7 +67,7 @@ class DocumentError(GlassfleetError):
 
 
 class WireError(ValueError):
-    """A message that cannot be accepted; the text is the reason. Counted and, where possible, answered; never a crash."""
+    """A message that cannot be accepted; the text is the reason. Counted and, if possible, answered; never a crash."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")

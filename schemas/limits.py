@@ -15,7 +15,7 @@ MAX_PARTS = 4096
 """Most parts a message may have."""
 
 MAX_ITEMS = 1_000_000
-"""Most items in one list or map."""
+"""Most values in one message, all lists and maps together (an array counts as a few)."""
 
 MAX_DEPTH = 32
 """Deepest nesting of lists and maps."""

@@ -90,6 +90,10 @@ class Topics:
         """Retained by the coordinator: one part of a large request or model."""
         return f"{self.prefix}blob/{digest}/{index}"
 
+    def blobs(self, digest: str) -> str:
+        """Filter over all parts of one large request or model."""
+        return f"{self.prefix}blob/{digest}/+"
+
     def model_current(self, name: str) -> str:
         """Retained by the coordinator: which version is current."""
         return f"{self.prefix}model/{name}/current"
@@ -97,6 +101,10 @@ class Topics:
     def model_version(self, name: str, version: int) -> str:
         """Retained by the coordinator: the model record."""
         return f"{self.prefix}model/{name}/v/{version}"
+
+    def model_versions(self, name: str) -> str:
+        """Filter over all versions of a model."""
+        return f"{self.prefix}model/{name}/v/+"
 
     def evaluation(self, agent: str) -> str:
         """Written by the agent: local test scores of a model version."""
@@ -146,4 +154,5 @@ def _is_id(text: str) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9
+    # One spelling for each number: "07" would be a second topic for the same thing.
+    return text.isascii() and text.isdigit() and len(text) <= 9 and (text == "0" or text[0] != "0")

@@ -1,0 +1,399 @@
+"""The transport over a real broker: one thread, reconnecting for ever, on top of `Connection`.
+
+What outlives a connection is kept here: the subscriptions, and every published message until its PUBACK. After a
+reconnect all of them are sent again, in order; the broker may thus see one twice (rule 1 of the port). The queue is
+unbounded: a layer above that must not run ahead of the broker asks ``flush`` or keeps its own outbox.
+
+A transport owns one thread that waits with epoll, so several hundred in one process are possible; each costs a thread
+and three sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ParamSpec
+
+import structlog
+
+from broker.connection import HEADER_ROOM, ConnectError, Connection
+from broker.port import Handlers, Link, Message
+from broker.url import BrokerAddress, parse_url
+from schemas.errors import BrokerError, UsageError
+
+_log = structlog.get_logger("glassfleet.broker")
+_jitter = secrets.SystemRandom()
+P = ParamSpec("P")
+
+FIRST_DELAY, LONGEST_DELAY = 0.25, 10.0
+"""Seconds before the first and the later reconnects; each wait is drawn between half of it and all of it."""
+
+
+@dataclass
+class _Pending:
+    topic: str
+    payload: bytes
+    retain: bool
+    number: int | None = None
+    """Packet number on the current connection; None: not sent on it."""
+
+
+class PahoTransport:
+    """One client's connection to a broker, see `broker.port.Transport`.
+
+    Parameters
+    ----------
+    link : Link
+    ca_file : str or None
+        Certificates to trust for ``mqtts://`` (PEM); None: the system's.
+
+    Raises
+    ------
+    UsageError
+        The URL or the protocol of `link` cannot be meant as written.
+    """
+
+    def __init__(self, link: Link, *, ca_file: str | None = None) -> None:
+        if link.protocol not in ("auto", "5", "3.1.1"):
+            raise UsageError(f"protocol is {link.protocol!r}; choose 'auto', '5' or '3.1.1'")
+        if not 0 < len(link.client_id.encode()) <= 65535:
+            raise UsageError("a client id is needed, so that the broker can keep the session")
+        self._link = link
+        self._address = parse_url(link.url)
+        self._ca_file = ca_file
+        self._handlers: Handlers | None = None
+        self._lock = threading.Lock()
+        self._drained = threading.Condition(self._lock)
+        self._outbox: OrderedDict[int, _Pending] = OrderedDict()
+        self._unsent: OrderedDict[int, _Pending] = OrderedDict()
+        self._sequence = 0
+        self._numbers: dict[int, int] = {}
+        self._wanted: dict[str, None] = {}
+        self._changes: list[tuple[bool, str]] = []
+        self._limit = link.max_message_bytes
+        self._is_connected = False
+        self._connection: Connection | None = None
+        self._protocol = ""
+        self._complained: set[str] = set()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+
+    # The port, called from any thread
+
+    def start(self, handlers: Handlers) -> None:
+        """Begin connecting; returns at once."""
+        if self._thread is not None or self._stopping.is_set():
+            raise RuntimeError("a transport is started once")
+        self._handlers = handlers
+        self._thread = threading.Thread(target=self._run, name=f"mqtt-{self._link.client_id}", daemon=True)
+        self._thread.start()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Queue a message with QoS 1. Raises ValueError when the payload is above `max_message_bytes`."""
+        if len(payload) > self.max_message_bytes:
+            raise ValueError(
+                f"{len(payload)} bytes for {topic}, at most {self.max_message_bytes} can be sent: split them"
+            )
+        if not topic or "+" in topic or "#" in topic or "\0" in topic:
+            raise ValueError(f"{topic!r} is not a topic to publish on")
+        with self._lock:
+            self._sequence += 1
+            pending = _Pending(topic, payload, retain)
+            self._outbox[self._sequence] = pending
+            self._unsent[self._sequence] = pending
+        self._wake()
+
+    def subscribe(self, pattern: str) -> None:
+        """Subscribe with QoS 1, now and on every later connection."""
+        with self._lock:
+            self._wanted[pattern] = None
+            self._changes.append((True, pattern))
+        self._wake()
+
+    def unsubscribe(self, pattern: str) -> None:
+        """End a subscription."""
+        with self._lock:
+            self._wanted.pop(pattern, None)
+            self._changes.append((False, pattern))
+        self._wake()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until the broker has acknowledged all that was published; False when `timeout` seconds did not do."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("flush within a handler would wait for itself")
+        with self._drained:
+            return self._drained.wait_for(lambda: not self._outbox, timeout)
+
+    def stop(self) -> None:
+        """Disconnect cleanly (no last will) and end the thread. Idempotent."""
+        self._stopping.set()
+        self._wake()
+        thread = self._thread
+        if thread is None:
+            self._wake_reader.close()
+            self._wake_writer.close()
+        elif thread is not threading.current_thread():
+            thread.join(self._link.connect_timeout * 2 + 5)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection stands now."""
+        return self._is_connected
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Largest payload that `publish` accepts: the link's limit, or less when the broker says so (MQTT 5)."""
+        return self._limit
+
+    @property
+    def protocol(self) -> str:
+        """``"5"`` or ``"3.1.1"``: what the broker last agreed to; empty before the first connection."""
+        return self._protocol
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait to be sent or acknowledged."""
+        return len(self._outbox)
+
+    # The thread
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: stopped
+            self._wake_writer.send(b"\0")
+
+    def _run(self) -> None:
+        delay = FIRST_DELAY
+        try:
+            while not self._stopping.is_set():
+                try:
+                    connection = self._connect()
+                except ConnectError as fault:
+                    if fault.fault == "cancelled":
+                        break
+                    _log.warning("broker-unreachable", broker=self._address.public, reason=str(fault))
+                else:
+                    delay = FIRST_DELAY
+                    self._serve(connection)
+                self._stopping.wait(_jitter.uniform(delay / 2, delay))
+                delay = min(delay * 2, LONGEST_DELAY)
+        finally:
+            self._is_connected = False
+            self._wake_reader.close()
+            self._wake_writer.close()
+
+    def _connect(self) -> Connection:
+        order = versions_to_try(self._link.protocol, self._protocol)
+        for position, version in enumerate(order):
+            connection = Connection(
+                self._address,
+                self._link,
+                version,
+                on_message=self._arrived,
+                on_acknowledged=self._acknowledged,
+                on_refused=lambda why: _log.warning("subscription-refused", reason=why),
+                ca_file=self._ca_file,
+            )
+            try:
+                connection.open(self._stopping.is_set)
+            except ConnectError as fault:
+                # Only these two may be cured by another version of the protocol.
+                if fault.fault not in ("silent", "version") or position == len(order) - 1:
+                    raise
+            else:
+                self._protocol = version
+                return connection
+        raise AssertionError("unreachable: order is never empty")
+
+    def _serve(self, connection: Connection) -> None:
+        self._connection = connection
+        self._began(connection)
+        while connection.lost is None and not self._stopping.is_set():
+            self._work_off(connection)
+            connection.step(1.0, self._wake_reader)
+            with contextlib.suppress(BlockingIOError):
+                while self._wake_reader.recv(4096):
+                    pass
+        self._is_connected = False
+        self._numbers.clear()
+        if connection.lost is None:
+            connection.close()
+        elif not self._stopping.is_set():
+            _log.info("broker-lost", broker=self._address.public, reason=connection.lost)
+            if self._handlers is not None:
+                self._call(self._handlers.disconnected, connection.lost)
+        connection.drop()
+
+    def _began(self, connection: Connection) -> None:
+        limit = self._link.max_message_bytes
+        if connection.max_packet_bytes is not None:
+            limit = min(limit, max(0, connection.max_packet_bytes - HEADER_ROOM))
+        self._complained.clear()
+        with self._lock:
+            self._limit = limit
+            self._changes = [(True, pattern) for pattern in self._wanted]
+            for pending in self._outbox.values():
+                pending.number = None
+            self._unsent = OrderedDict(self._outbox)
+        # Subscriptions leave before anything else, so that nothing which the broker sends in answer is missed.
+        self._work_off_changes(connection)
+        self._is_connected = True
+        if self._handlers is not None:
+            self._call(self._handlers.connected)
+
+    def _work_off(self, connection: Connection) -> None:
+        self._work_off_changes(connection)
+        while len(self._numbers) < connection.max_inflight and connection.lost is None:
+            with self._lock:
+                if not self._unsent:
+                    return
+                sequence, pending = self._unsent.popitem(last=False)
+            if len(pending.payload) > self._limit:
+                # Queued before this broker told its limit: sending it would end the connection, again and again.
+                _log.error("message-too-large", topic=pending.topic, size=len(pending.payload), limit=self._limit)
+                self._settle(sequence)
+                continue
+            pending.number = connection.publish(pending.topic, pending.payload, retain=pending.retain)
+            self._numbers[pending.number] = sequence
+
+    def _work_off_changes(self, connection: Connection) -> None:
+        with self._lock:
+            changes, self._changes = self._changes, []
+        for wanted, pattern in changes:
+            if wanted:
+                connection.subscribe(pattern)
+            else:
+                connection.unsubscribe(pattern)
+
+    def _acknowledged(self, number: int, complaint: str) -> None:
+        sequence = self._numbers.pop(number, None)
+        if sequence is None:
+            return
+        topic = self._outbox[sequence].topic
+        if complaint and topic not in self._complained:
+            # Once for a topic and connection: an access rule that refuses one message refuses the next thousand.
+            self._complained.add(topic)
+            _log.warning("publish-refused", topic=topic, reason=complaint)
+        self._settle(sequence)
+
+    def _settle(self, sequence: int) -> None:
+        with self._drained:
+            self._outbox.pop(sequence, None)
+            if not self._outbox:
+                self._drained.notify_all()
+
+    def _arrived(self, message: Message) -> None:
+        if self._stopping.is_set() or self._handlers is None:
+            return
+        self._call(self._handlers.message, message)
+
+    def _call(self, handler: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
+        try:
+            handler(*args, **options)
+        except Exception:  # noqa: BLE001 - whatever a handler does, the connection must not die of it
+            _log.exception("handler-failed", client=self._link.client_id)
+
+
+def versions_to_try(wanted: str, last: str) -> tuple[str, ...]:
+    """Protocol versions in the order in which to try them; the one that worked last comes first."""
+    if wanted != "auto":
+        return (wanted,)
+    return ("3.1.1", "5") if last == "3.1.1" else ("5", "3.1.1")
+
+
+def connect_once(link: Link, timeout: float | None = None, *, ca_file: str | None = None) -> str:
+    """Find out whether the broker can be used, without touching the session of `link`'s client id.
+
+    Parameters
+    ----------
+    link : Link
+    timeout : float or None
+        Seconds for each step (TCP, answer of each protocol version); None: the link's connect timeout.
+
+    Returns
+    -------
+    str
+        The protocol version that the broker speaks: ``"5"`` or ``"3.1.1"``.
+
+    Raises
+    ------
+    BrokerError
+        It cannot: nothing listens there, no MQTT broker does, or it refuses us. The text says what to look at.
+    """
+    address = parse_url(link.url)
+    # Under the real id the broker would throw the real process out and keep a session for the probe.
+    probe = replace(
+        link,
+        client_id=f"gf-probe-{secrets.token_hex(6)}",
+        will=None,
+        session_expiry=0,
+        connect_timeout=link.connect_timeout if timeout is None else timeout,
+    )
+    order = versions_to_try(link.protocol, "")
+    faults: list[ConnectError] = []
+    for version in order:
+        connection = Connection(
+            address,
+            probe,
+            version,
+            on_message=lambda _message: None,
+            on_acknowledged=lambda _number, _complaint: None,
+            on_refused=lambda _why: None,
+            ca_file=ca_file,
+        )
+        try:
+            connection.open()
+        except ConnectError as fault:
+            faults.append(fault)
+            if fault.fault not in ("silent", "version"):
+                break
+        else:
+            connection.close()
+            return version
+    raise BrokerError(_in_words(faults, address, order)) from faults[-1]
+
+
+def _in_words(faults: list[ConnectError], address: BrokerAddress, order: tuple[str, ...]) -> str:
+    last = faults[-1]
+    match last.fault:
+        case "unreachable":
+            return f"{last}: is the broker running, and are host and port right? (`glassfleet broker` starts one)"
+        case "credentials":
+            return f"{last}: check user and password in the broker URL"
+        case "tls":
+            return f"{last}: does the broker speak TLS on this port, and is its certificate trusted?"
+        case "version":
+            return f"{address.place} speaks none of MQTT {' and '.join(order)}"
+        case "silent":
+            return (
+                f"{address.place} accepts connections but does not answer as an MQTT broker: is this the right port"
+                f"{'' if address.tls else ' (a TLS port needs mqtts://)'}?"
+            )
+        case _:
+            return str(last)
+
+
+def wait_until_ready(link: Link, timeout: float, *, is_alive: Callable[[], bool] = lambda: True) -> str:
+    """Probe with `connect_once` until the broker answers.
+
+    Raises
+    ------
+    BrokerError
+        The probe's last one: `timeout` seconds have passed, or `is_alive` says that the broker's process has ended.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return connect_once(link, min(1.0, timeout))
+        except BrokerError:
+            if time.monotonic() >= deadline or not is_alive():
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,37 @@
+"""Passwords of the brokers that Glassfleet starts: made at random, stored as hashes, in files for the owner only."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from schemas.errors import StorageError
+
+_ITERATIONS = 20_000
+"""PBKDF2 rounds. The passwords are 192 random bits, so no dictionary helps; many agents sign in at once."""
+
+
+def new_password() -> str:
+    """192 random bits as 32 characters that need no escaping in a URL."""
+    return secrets.token_urlsafe(24)
+
+
+def mosquitto_hash(password: str, *, salt: bytes | None = None, iterations: int = _ITERATIONS) -> str:
+    """Hash for a Mosquitto password file: ``$7$iterations$salt$hash``, PBKDF2-HMAC-SHA512 (Mosquitto 2)."""
+    salt = secrets.token_bytes(12) if salt is None else salt
+    derived = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, iterations, dklen=64)
+    return f"$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(derived).decode()}"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whatever the umask; raises StorageError."""
+    try:
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as fault:
+        raise StorageError(f"cannot write {path}: {fault.strerror}. Choose another state directory") from fault

@@ -1,0 +1,401 @@
+"""One suite for every transport and broker: in memory, embedded (amqtt), Mosquitto with MQTT 5 and with 3.1.1.
+
+What a broker does otherwise than the others is named in `DEVIATIONS`, and in docs/reference/brokers.md; nothing else
+differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.launch import EmbeddedProcess
+from broker.mosquitto import MosquittoProcess
+from broker.port import Message
+from tests.conformance.transports import NAMES, MemoryBench, RealBench, bench_on, make_ready, start_broker
+
+DEVIATIONS = {
+    "embedded": {
+        "forgets-on-restart": "sessions and retained messages are in memory only",
+        "marks-queued-as-retained": "what waited for an absent client arrives with the retained flag",
+        "reorders-after-loss": "what was in flight when a link broke may come after what followed it",
+    },
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.mosquitto] if "mosq" in name else []) for name in NAMES],
+)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, EmbeddedProcess | MosquittoProcess | None]]:
+    running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
+    yield request.param, running
+    if running is not None:
+        running.stop()
+
+
+@pytest.fixture
+def bench(broker: tuple[str, EmbeddedProcess | MosquittoProcess | None]) -> Iterator[MemoryBench | RealBench]:
+    name, running = broker
+    if running is not None and not running.is_running:
+        running.start()
+    with contextlib.closing(bench_on(name, running)) as made:
+        yield made
+
+
+@pytest.fixture
+def base() -> str:
+    """Topics of this test alone; the broker is shared."""
+    return f"gf/1/t{uuid.uuid4().hex[:12]}"
+
+
+def deviates(bench: MemoryBench | RealBench, how: str) -> bool:
+    return how in DEVIATIONS.get(bench.name, {})
+
+
+def ids(count: int) -> list[str]:
+    return [f"c-{uuid.uuid4().hex[:12]}" for _ in range(count)]
+
+
+def test_subscriber_gets_what_is_published(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/x/+")
+    make_ready(bench.settle, a, b)
+    a.transport.publish(f"{base}/x/1", b"one")
+    bench.settle(lambda: b.payloads() == [b"one"], "message arrived")
+    assert b.messages[0] == Message(f"{base}/x/1", b"one", retained=False)
+    assert a.messages == []
+    assert a.transport.is_connected
+
+
+def test_client_publishes_and_subscribes_before_it_is_started(bench, base):
+    a, b = (bench.client(i) for i in ids(2))
+    b.transport.subscribe(f"{base}/#")
+    b.start()
+    make_ready(bench.settle, b)
+    for n in range(50):
+        a.transport.publish(f"{base}/x", b"%d" % n)
+    assert not a.transport.is_connected
+    a.start()
+    bench.settle(lambda: len(b.payloads()) == 50, "all arrived")
+    assert b.payloads() == [b"%d" % n for n in range(50)]
+
+
+def test_subscriber_gets_nothing_of_other_topics(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/agent/+/state")
+    make_ready(bench.settle, a, b)
+    a.transport.publish(f"{base}/agent/v/receipt", b"no")
+    a.transport.publish(f"{base}/agent/v/w/state", b"no")
+    a.transport.publish(f"{base}/agent/v/state", b"yes")
+    bench.settle(lambda: b.messages, "message arrived")
+    assert b.payloads() == [b"yes"]
+
+
+def test_late_subscriber_gets_the_last_retained_message(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    for payload in (b"old", b"new"):
+        a.transport.publish(f"{base}/state", payload, retain=True)
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    b.transport.subscribe(f"{base}/+")
+    bench.settle(lambda: b.messages, "retained message arrived")
+    assert b.messages == [Message(f"{base}/state", b"new", retained=True)]
+
+
+def test_live_subscriber_gets_a_retained_message_as_live(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/state")
+    make_ready(bench.settle, a, b)
+    a.transport.publish(f"{base}/state", b"now", retain=True)
+    bench.settle(lambda: b.messages, "message arrived")
+    assert b.messages == [Message(f"{base}/state", b"now", retained=False)]
+
+
+def test_empty_retained_message_clears_the_topic(bench, base):
+    a, watcher, late = (bench.client(i).start() for i in ids(3))
+    watcher.transport.subscribe(f"{base}/#")
+    make_ready(bench.settle, watcher)
+    a.transport.publish(f"{base}/request", b"open", retain=True)
+    a.transport.publish(f"{base}/request", b"", retain=True)
+    a.transport.publish(f"{base}/other", b"kept", retain=True)
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    bench.settle(lambda: len(watcher.messages) >= 3, "the watcher was told, also of the end")
+    assert watcher.payloads() == [b"open", b"", b"kept"]
+    late.transport.subscribe(f"{base}/#")
+    bench.settle(lambda: late.messages, "the other retained message arrived")
+    assert late.payloads() == [b"kept"]
+
+
+def test_will_is_published_and_retained_when_its_process_is_killed(bench, base):
+    watcher = bench.client(ids(1)[0]).start()
+    watcher.transport.subscribe(f"{base}/agent/+/state")
+    make_ready(bench.settle, watcher)
+    victim = bench.victim(ids(1)[0], Message(f"{base}/agent/v/state", b"down", retained=True))
+    victim.kill()
+    bench.settle(lambda: watcher.messages, "will arrived")
+    assert watcher.payloads() == [b"down"]
+    late = bench.client(ids(1)[0]).start()
+    late.transport.subscribe(f"{base}/agent/+/state")
+    bench.settle(lambda: late.messages, "will was retained")
+    assert late.messages == [Message(f"{base}/agent/v/state", b"down", retained=True)]
+
+
+def test_will_is_not_published_when_its_client_stops_cleanly(bench, base):
+    watcher, probe = (bench.client(i).start() for i in ids(2))
+    watcher.transport.subscribe(f"{base}/#")
+    leaver = bench.client(ids(1)[0], will=Message(f"{base}/state", b"down", retained=True)).start()
+    make_ready(bench.settle, watcher, leaver, probe)
+    leaver.transport.stop()
+    probe.transport.publish(f"{base}/marker", b"after")
+    bench.settle(lambda: watcher.messages, "marker arrived")
+    assert watcher.payloads() == [b"after"]
+
+
+def test_absent_client_gets_what_was_published_meanwhile(bench, base):
+    sender, absent = ids(2)
+    b = bench.client(absent).start()
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, b)
+    a = bench.client(sender).start()
+    a.transport.publish(f"{base}/x", b"first")
+    bench.settle(lambda: b.messages, "subscription stands")
+    b.transport.stop()
+    for n in range(20):
+        a.transport.publish(f"{base}/x", b"%d" % n)
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    back = bench.client(absent)
+    back.transport.subscribe(f"{base}/x")
+    back.start()
+    bench.settle(lambda: len(back.payloads()) == 20, "all that was missed arrived")
+    assert back.payloads() == [b"%d" % n for n in range(20)]
+    assert any(m.retained for m in back.messages) == deviates(bench, "marks-queued-as-retained")
+
+
+def test_client_without_a_session_gets_nothing_of_its_absence(bench, base):
+    sender, absent = ids(2)
+    a = bench.client(sender).start()
+    b = bench.client(absent, session_expiry=0).start()
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b)
+    a.transport.publish(f"{base}/x", b"before")
+    bench.settle(lambda: b.messages, "subscription stands")
+    b.transport.stop()
+    a.transport.publish(f"{base}/x", b"missed")
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    back = bench.client(absent, session_expiry=0)
+    back.transport.subscribe(f"{base}/x")
+    back.start()
+    make_ready(bench.settle, back)
+    back.transport.publish(f"{base}/x", b"marker")
+    bench.settle(lambda: back.messages, "marker arrived")
+    assert back.payloads() == [b"marker"]
+
+
+def test_two_thousand_answers_wait_for_an_absent_coordinator(bench, base):
+    sender, absent = ids(2)
+    b = bench.client(absent).start()
+    b.transport.subscribe(f"{base}/agent/+/answer")
+    make_ready(bench.settle, b)
+    a = bench.client(sender).start()
+    a.transport.publish(f"{base}/agent/0/answer", b"ready")
+    bench.settle(lambda: b.messages, "subscription stands")
+    b.transport.stop()
+    for n in range(2000):
+        a.transport.publish(f"{base}/agent/{n}/answer", b"%d" % n)
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    back = bench.client(absent)
+    back.transport.subscribe(f"{base}/agent/+/answer")
+    back.start()
+    bench.settle(lambda: len(back.payloads()) == 2000, "every acknowledged answer arrived")
+    assert set(back.payloads()) == {b"%d" % n for n in range(2000)}
+
+
+def test_messages_of_one_topic_keep_their_order(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/+")
+    make_ready(bench.settle, a, b)
+    for n in range(500):
+        a.transport.publish(f"{base}/{n % 3}", b"%d" % n)
+    bench.settle(lambda: len(b.payloads()) == 500, "all arrived")
+    for topic in range(3):
+        assert b.payloads(f"{base}/{topic}") == [b"%d" % n for n in range(topic, 500, 3)]
+
+
+def test_client_reconnects_and_subscribes_again_when_the_broker_restarts(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b)
+    bench.restart_broker()
+    bench.settle(lambda: a.connects >= 2 and b.connects >= 2, "both connected again")
+    make_ready(bench.settle, b)
+    assert b.losses
+    assert all(b.losses)
+    a.transport.publish(f"{base}/x", b"after")
+    bench.settle(lambda: b.messages, "message arrived after the restart")
+    assert b.payloads() == [b"after"]
+
+
+def test_broker_remembers_retained_messages_when_it_restarts(bench, base):
+    a = bench.client(ids(1)[0]).start()
+    a.transport.publish(f"{base}/state", b"kept", retain=True)
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    a.transport.stop()
+    bench.restart_broker()
+    b = bench.client(ids(1)[0]).start()
+    b.transport.subscribe(f"{base}/#")
+    make_ready(bench.settle, b)
+    b.transport.publish(f"{base}/z", b"marker", retain=True)
+    bench.settle(lambda: b"marker" in b.payloads(), "marker arrived")
+    expected = [b"marker"] if deviates(bench, "forgets-on-restart") else [b"kept", b"marker"]
+    assert b.payloads() == expected
+    assert bench.remembers is not deviates(bench, "forgets-on-restart")
+
+
+def test_messages_published_while_the_broker_is_down_arrive_once_it_is_up(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b)
+    bench.stop_broker()
+    bench.settle(lambda: a.losses and b.losses, "both noticed")
+    assert not a.transport.is_connected
+    for n in range(100):
+        a.transport.publish(f"{base}/x", b"%d" % n)
+    assert not a.transport.flush(0.01)
+    bench.start_broker()
+    bench.settle(lambda: a.connects == 2 and b.connects == 2, "both connected again")
+    if deviates(bench, "forgets-on-restart"):
+        # The sender may have been quicker than the subscriber, who then has no session that could have kept it.
+        bench.settle(lambda: a.transport.flush(0), "acknowledged")
+        make_ready(bench.settle, b)
+        a.transport.publish(f"{base}/x", b"99")
+        bench.settle(lambda: b"99" in b.payloads(), "the subscription is back")
+    else:
+        bench.settle(lambda: len(b.payloads()) == 100, "all arrived")
+        assert b.payloads() == [b"%d" % n for n in range(100)]
+
+
+def test_nothing_is_lost_when_links_break_in_the_middle_of_traffic(bench, base):
+    sender, *receivers = (bench.client(i).start() for i in ids(11))
+    for n, receiver in enumerate(receivers):
+        receiver.transport.subscribe(f"{base}/{n}")
+    make_ready(bench.settle, sender, *receivers)
+    expected = [b"%d" % n for n in range(200)]
+    for n, payload in enumerate(expected):
+        for topic in range(10):
+            sender.transport.publish(f"{base}/{topic}", payload)
+        if n % 40 == 20:
+            for receiver in receivers[:: 1 + n % 3]:
+                bench.cut(receiver)
+            bench.cut(sender)
+            bench.settle(lambda: sender.transport.is_connected, "the sender is back")
+    bench.settle(lambda: all(len(receiver.payloads()) == 200 for receiver in receivers), "all arrived")
+    assert sender.losses
+    if not deviates(bench, "reorders-after-loss"):
+        assert all(receiver.payloads() == expected for receiver in receivers)
+
+
+def test_oversize_payload_is_refused_and_the_connection_stays(bench, base):
+    a, b = (bench.client(i, max_message_bytes=10_000).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b)
+    with pytest.raises(ValueError, match=r"10001 bytes .* at most 10000"):
+        a.transport.publish(f"{base}/x", bytes(10_001))
+    a.transport.publish(f"{base}/x", bytes(10_000))
+    bench.settle(lambda: b.messages, "the largest allowed arrived")
+    assert a.losses == []
+    assert a.transport.max_message_bytes == 10_000
+
+
+def test_payload_of_the_default_limit_arrives(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b)
+    payload = bytes(range(256)) * 512
+    assert len(payload) == a.transport.max_message_bytes
+    for _ in range(5):
+        a.transport.publish(f"{base}/x", payload)
+    bench.settle(lambda: len(b.messages) >= 5, "all arrived")
+    assert b.payloads() == [payload]
+
+
+@pytest.mark.parametrize("topic", ["", "a/+/b", "a/#", "a\0b"])
+def test_publishing_on_what_is_not_a_topic_is_refused(bench, topic):
+    with pytest.raises(ValueError, match="not a topic"):
+        bench.client(ids(1)[0]).transport.publish(topic, b"x")
+
+
+def test_client_gets_nothing_after_it_unsubscribed(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    b.transport.subscribe(f"{base}/x")
+    b.transport.subscribe(f"{base}/marker")
+    make_ready(bench.settle, a, b)
+    a.transport.publish(f"{base}/x", b"before")
+    bench.settle(lambda: b.messages, "subscription stands")
+    b.transport.unsubscribe(f"{base}/x")
+    b.transport.publish(f"{base}/marker", b"unsubscribed")
+    bench.settle(lambda: b"unsubscribed" in b.payloads(), "the broker has worked off the unsubscription")
+    a.transport.publish(f"{base}/x", b"after")
+    a.transport.publish(f"{base}/marker", b"end")
+    bench.settle(lambda: b"end" in b.payloads(), "marker arrived")
+    assert b"after" not in b.payloads()
+
+
+def test_client_publishes_from_within_a_handler(bench, base):
+    a, b = (bench.client(i) for i in ids(2))
+    b.on_message = lambda m: b.transport.publish(f"{base}/pong", m.payload)
+    a.transport.subscribe(f"{base}/pong")
+    b.transport.subscribe(f"{base}/ping")
+    a.start()
+    b.start()
+    make_ready(bench.settle, a, b)
+    for n in range(200):
+        a.transport.publish(f"{base}/ping", b"%d" % n)
+    bench.settle(lambda: len(a.payloads()) == 200, "all answers arrived")
+
+
+def test_stopped_client_calls_no_handler_any_more(bench, base):
+    a, b, c = (bench.client(i).start() for i in ids(3))
+    b.transport.subscribe(f"{base}/x")
+    c.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b, c)
+    b.transport.stop()
+    b.transport.stop()
+    assert not b.transport.is_connected
+    a.transport.publish(f"{base}/x", b"late")
+    bench.settle(lambda: c.messages, "the other one got it")
+    assert (b.messages, b.connects, b.losses) == ([], 1, [])
+
+
+def test_transport_is_started_only_once(bench):
+    a = bench.client(ids(1)[0]).start()
+    with pytest.raises(RuntimeError, match="once"):
+        a.start()
+
+
+def test_second_client_with_the_same_id_takes_the_session_over(bench, base):
+    shared, sender = ids(2)
+    first = bench.client(shared).start()
+    first.transport.subscribe(f"{base}/x")
+    a = bench.client(sender).start()
+    make_ready(bench.settle, first, a)
+    second = bench.client(shared)
+    second.transport.subscribe(f"{base}/x")
+    second.start()
+    bench.settle(lambda: first.losses, "the first one was thrown out")
+    first.transport.stop()
+    bench.settle(lambda: second.transport.is_connected, "the second one is connected")
+    make_ready(bench.settle, second)
+    a.transport.publish(f"{base}/x", b"for the second")
+    bench.settle(lambda: b"for the second" in second.payloads(), "message arrived")
+
+
+def test_deviations_are_documented(bench):
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "brokers.md").read_text(encoding="utf-8")
+    for how in DEVIATIONS.get(bench.name, {}):
+        assert f"`{how}`" in page, f"{how} is missing in docs/reference/brokers.md"

@@ -1,0 +1,222 @@
+"""The paho adapter against sockets that are silent, foreign, closed or refuse; and against handlers that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.launch import EmbeddedProcess
+from broker.paho_transport import PahoTransport, connect_once, versions_to_try, wait_until_ready
+from broker.port import Handlers, Link, Message
+from schemas.errors import BrokerError, UsageError
+from tests.conformance.transports import Client
+
+CONNACK_V311_REFUSED = b"\x20\x02\x00\x01"
+CONNACK_V311 = b"\x20\x02\x00\x00"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
+    running = EmbeddedProcess(tmp_path_factory.mktemp("broker"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@contextlib.contextmanager
+def server(answer) -> Iterator[str]:
+    """A TCP server; `answer` maps the protocol level of a CONNECT to the bytes to send, None: say nothing."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                kept.append(peer)
+                level = peer.recv(4096)[8]
+                said = answer(level)
+                if said == b"":
+                    peer.close()
+                elif said is not None:
+                    peer.sendall(said)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"mqtt://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+        for peer in kept:
+            peer.close()
+
+
+def eventually(condition, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.002)
+
+
+def test_probe_says_when_nothing_listens(free_port):
+    with pytest.raises(BrokerError, match=r"nothing listens at 127.0.0.1:.*is the broker running"):
+        connect_once(Link(f"mqtt://127.0.0.1:{free_port()}", "x"))
+
+
+def test_probe_says_when_the_host_is_unknown():
+    with pytest.raises(BrokerError, match=r"host name 'nowhere\.invalid' cannot be found"):
+        connect_once(Link("mqtt://nowhere.invalid", "x"))
+
+
+def test_probe_says_when_something_else_listens():
+    with (
+        server(lambda level: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url,
+        pytest.raises(BrokerError, match="does not answer as an MQTT broker: is this the right port"),
+    ):
+        connect_once(Link(url, "x"), 0.5)
+
+
+@pytest.mark.parametrize("said", [None, b""], ids=["silence", "closing"])
+def test_probe_says_when_no_broker_answers(said):
+    with server(lambda level: said) as url, pytest.raises(BrokerError, match="does not answer as an MQTT broker"):
+        connect_once(Link(url, "x"), 0.3)
+
+
+def test_probe_says_when_tls_meets_a_plain_port(broker):
+    url = broker.url.replace("mqtt://", "mqtts://")
+    with pytest.raises(BrokerError, match=r"TLS|cannot be reached|no answer"):
+        connect_once(Link(url, "x"), 2.0)
+
+
+@pytest.mark.parametrize("user", ["", "fleet:wrong@", "stranger:x@"])
+def test_probe_says_when_the_password_is_wrong(broker, user):
+    with pytest.raises(BrokerError, match="check user and password") as caught:
+        connect_once(Link(f"mqtt://{user}{broker.address.place}", "x"))
+    assert "wrong" not in str(caught.value)
+
+
+def test_probe_falls_back_when_the_broker_stays_silent_on_version_5():
+    with server(lambda level: None if level == 5 else CONNACK_V311) as url:
+        assert connect_once(Link(url, "x"), 0.3) == "3.1.1"
+
+
+def test_probe_falls_back_when_the_broker_refuses_version_5_in_the_old_form():
+    with server(lambda level: CONNACK_V311_REFUSED if level == 5 else CONNACK_V311) as url:
+        assert connect_once(Link(url, "x"), 2.0) == "3.1.1"
+
+
+def test_probe_does_not_fall_back_when_one_version_is_wanted():
+    with server(lambda level: None if level == 5 else CONNACK_V311) as url, pytest.raises(BrokerError):
+        connect_once(Link(url, "x", protocol="5"), 0.3)
+
+
+def test_versions_are_tried_in_the_order_that_worked_last():
+    assert versions_to_try("auto", "") == ("5", "3.1.1")
+    assert versions_to_try("auto", "3.1.1") == ("3.1.1", "5")
+    assert versions_to_try("5", "3.1.1") == ("5",)
+
+
+def test_probe_leaves_the_session_of_its_client_alone(broker):
+    client = Client(PahoTransport(Link(broker.url, "keeper"))).start()
+    eventually(lambda: client.connects)
+    assert connect_once(Link(broker.url, "keeper")) == "3.1.1"
+    assert client.losses == []
+    client.transport.stop()
+
+
+def test_waiting_ends_when_the_broker_process_has_died(free_port):
+    with pytest.raises(BrokerError):
+        wait_until_ready(Link(f"mqtt://127.0.0.1:{free_port()}", "x"), 3600, is_alive=lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"), [({"protocol": "4"}, "choose 'auto'"), ({"client_id": ""}, "client id is needed")]
+)
+def test_link_that_cannot_be_meant_is_misuse(options, says):
+    with pytest.raises(UsageError, match=says):
+        PahoTransport(Link(**{"url": "mqtt://host", "client_id": "x", **options}))
+    with pytest.raises(UsageError):
+        PahoTransport(Link("host", "x"))
+
+
+def test_client_connects_when_the_broker_comes_up_later(free_port, tmp_path):
+    port = free_port()
+    later = EmbeddedProcess(tmp_path, port=port)
+    client = Client(PahoTransport(Link(later.url, "early"))).start()
+    client.transport.publish("gf/1/f/x", b"queued")
+    assert not client.transport.flush(0.3)
+    later.start()
+    try:
+        eventually(lambda: client.connects)
+        assert client.transport.flush(30)
+    finally:
+        client.transport.stop()
+        later.stop()
+
+
+def test_connection_survives_handlers_that_fail(broker):
+    seen: list[bytes] = []
+
+    def message(arrived: Message) -> None:
+        seen.append(arrived.payload)
+        raise ValueError("a handler's fault")
+
+    def connected() -> None:
+        raise ValueError("another one")
+
+    transport = PahoTransport(Link(broker.url, "failing"))
+    transport.subscribe("gf/1/f/handlers")
+    transport.start(Handlers(message, connected, lambda why: None))
+    for n in range(3):
+        transport.publish("gf/1/f/handlers", b"%d" % n)
+    eventually(lambda: len(seen) == 3)
+    assert transport.is_connected
+    transport.stop()
+
+
+def test_waiting_for_itself_is_misuse(broker):
+    faults: list[BaseException] = []
+    transport = PahoTransport(Link(broker.url, "impatient"))
+
+    def connected() -> None:
+        try:
+            transport.flush(1)
+        except RuntimeError as fault:
+            faults.append(fault)
+
+    transport.start(Handlers(lambda m: None, connected, lambda why: None))
+    eventually(lambda: faults)
+    transport.stop()
+
+
+def test_client_stops_from_within_a_handler(broker):
+    transport = PahoTransport(Link(broker.url, "quitter"))
+    transport.subscribe("gf/1/f/quit")
+    transport.start(Handlers(lambda m: transport.stop(), lambda: None, lambda why: None))
+    transport.publish("gf/1/f/quit", b"now")
+    eventually(lambda: not transport.is_connected and not any(t.name == "mqtt-quitter" for t in threading.enumerate()))
+
+
+def test_client_that_never_started_stops(broker):
+    transport = PahoTransport(Link(broker.url, "never"))
+    transport.stop()
+    with pytest.raises(RuntimeError):
+        transport.start(Handlers(lambda m: None, lambda: None, lambda why: None))
+
+
+def test_many_clients_leave_neither_threads_nor_sockets_behind(broker):
+    def sockets() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before, threads = sockets(), threading.active_count()
+    clients = [Client(PahoTransport(Link(broker.url, f"many-{n}"))).start() for n in range(30)]
+    eventually(lambda: all(client.connects for client in clients))
+    for client in clients:
+        client.transport.stop()
+    assert threading.active_count() == threads
+    eventually(lambda: sockets() <= before)

@@ -1,0 +1,148 @@
+"""The model record: canonical, verified, and a WireError or DocumentError for everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import limits
+from schemas.documents import canonical_json, document_digest
+from schemas.errors import DocumentError, VerificationError, WireError
+from schemas.record import ModelRecord, Signature, Training
+
+DOCUMENT = {
+    "scheme": "frt",
+    "format": 1,
+    "parameters": {"sets": 3},
+    "domain": {},
+    "model": {"leaves": [0.1, 1e-7, 2.0]},
+}
+RECORD = ModelRecord(
+    name="qoe",
+    version=3,
+    digest=document_digest(DOCUMENT),
+    document=DOCUMENT,
+    fleet="fleet",
+    run="run-1",
+    scheme="frt",
+    cohort=["v1", "v2"],
+    domain_contributors=["v1", "v2", "v3"],
+    parents=["0" * 64],
+    parameters={"max_depth": 5},
+    training=Training(
+        rounds=7, rows=36000, dropped={"v3": "missed the deadline"}, nullified_cells=2, sums_digest="1" * 64
+    ),
+    created="2026-01-02T03:04:05+00:00",
+    software="glassfleet 0.1.0",
+)
+
+
+def changed(**changes) -> bytes:
+    value = json.loads(RECORD.to_bytes())
+    for name, content in changes.items():
+        if content is ...:
+            del value[name]
+        else:
+            value[name] = content
+    return json.dumps(value).encode()
+
+
+def test_record_comes_back_as_it_was_published():
+    data = RECORD.to_bytes()
+    assert ModelRecord.from_bytes(data) == RECORD
+    assert ModelRecord.load(data) == RECORD
+    assert data == canonical_json(json.loads(data))
+    assert data.startswith(b"{")
+
+
+def test_record_is_read_from_any_spelling_of_its_json():
+    pretty = json.dumps(json.loads(RECORD.to_bytes()), indent=2).encode()
+    assert ModelRecord.from_bytes(pretty) == RECORD
+    assert ModelRecord.from_bytes(pretty).to_bytes() == RECORD.to_bytes()
+
+
+def test_digest_vouches_for_the_document_alone():
+    signed = RECORD.model_copy(
+        update={"run": "other", "signatures": [Signature(key="k", algorithm="ed25519", value="eA==")]}
+    )
+    assert signed.digest == RECORD.digest
+    assert ModelRecord.from_bytes(signed.to_bytes()) == signed
+
+
+def test_record_with_a_changed_document_is_refused_by_name():
+    data = changed(document=DOCUMENT | {"format": 2})
+    with pytest.raises(WireError) as caught:
+        ModelRecord.from_bytes(data)
+    assert caught.value.code == "digest-mismatch"
+    with pytest.raises(VerificationError, match="was changed"):
+        ModelRecord.load(data)
+
+
+def test_record_with_a_wrong_digest_is_not_written():
+    with pytest.raises(DocumentError, match="says digest"):
+        RECORD.model_copy(update={"digest": "0" * 64}).to_bytes()
+
+
+def test_record_with_what_json_cannot_hold_is_not_written():
+    with pytest.raises(DocumentError):
+        RECORD.model_copy(update={"parameters": {"x": float("nan")}}).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "malformed"),
+        (b"[]", "malformed"),
+        (b"\xff", "malformed"),
+        (b'{"a":NaN}', "malformed"),
+        (b'{"a":1,"a":2}', "malformed"),
+        (b"[" * 100_000, "malformed"),
+        (b'{"x":' * 100_000, "malformed"),
+        (b"1" * 10_000, "malformed"),
+        (b"{}", "unknown-version"),
+        (changed(format="glassfleet-model-record/2"), "unknown-version"),
+        (changed(format=1), "unknown-version"),
+        (changed(name=...), "malformed"),
+        (changed(name="a/b"), "malformed"),
+        (changed(version=0), "malformed"),
+        (changed(version="1"), "malformed"),
+        (changed(digest="x"), "malformed"),
+        (changed(document=[]), "malformed"),
+        (changed(document={"x": 2**60}), "malformed"),
+        (changed(document={"x": "\ud800"}), "malformed"),
+        (changed(cohort=["a b"]), "malformed"),
+        (changed(training={"rounds": -1}), "malformed"),
+        (changed(training={"dropped": {"a b": "x"}}), "malformed"),
+        (changed(more=1), "malformed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[:20].decode("latin1"),
+)
+def test_record_is_refused_with_the_reason(data, code):
+    with pytest.raises(WireError) as caught:
+        ModelRecord.from_bytes(data)
+    assert caught.value.code == code
+    assert len(str(caught.value)) < 600
+    with pytest.raises(DocumentError, match="not a model record"):
+        ModelRecord.load(data)
+
+
+def test_record_larger_than_any_message_is_refused(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 100)
+    with pytest.raises(WireError) as caught:
+        ModelRecord.from_bytes(RECORD.to_bytes())
+    assert caught.value.code == "oversize"
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_record_raises_only_wire_errors_on_damage(data):
+    good = bytearray(RECORD.to_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(WireError):
+        record = ModelRecord.from_bytes(bytes(good))
+        assert record.digest == document_digest(record.document)
