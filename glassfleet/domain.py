@@ -85,6 +85,13 @@ class Domain(BaseModel):
         """Column name of the target or class label."""
         return self.target.name if self.target is not None else self.label
 
+    def variable(self, name: str) -> Variable:
+        """Return an input, or the numeric target, by name; raises KeyError when there is none."""
+        for variable in (*self.features, *([self.target] if self.target is not None else [])):
+            if variable.name == name:
+                return variable
+        raise KeyError(f"no variable {name!r} in this domain")
+
     def scale_inputs(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map rows `X`, shape (n, F), to [0, 1]: (x - low) / (high - low), clipped; a constant input becomes 0.
 

@@ -1,0 +1,59 @@
+"""Timing and tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def timed(work: Callable[[], T], repeats: int = 5) -> tuple[float, T]:
+    """Return the best of `repeats` wall-clock times in seconds (other work only adds to it), and the last result."""
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        result = work()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds), result
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a Markdown table."""
+    print(f"\n### {title}\n")
+    print("| " + " | ".join(header) + " |")
+    print("|" + "|".join("---" if index == 0 else "---:" for index in range(len(header))) + "|")
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
+
+
+def ms(seconds: float) -> str:
+    """Write seconds as milliseconds."""
+    return f"{seconds * 1000:.1f}" if seconds < 0.1 else f"{seconds * 1000:.0f}"
+
+
+def machine() -> str:
+    """Say what was measured on."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return (
+        f"{os.cpu_count()} x {model}, {platform.system()}, Python {platform.python_version()}, numpy {np.__version__}, "
+        f"{os.environ.get('OPENBLAS_NUM_THREADS', 'default number of')} BLAS thread(s) per process"
+    )
+
+
+def data_folder() -> Path:
+    """Return where the datasets are."""
+    folder = os.environ.get("GLASSFLEET_DATA")
+    if folder is None:
+        raise SystemExit("set GLASSFLEET_DATA to the folder that has california.csv.gz and weather_izmir.csv.gz")
+    return Path(folder)

@@ -1,0 +1,207 @@
+"""What the conformance suite works on: a small fleet of made-up rows, and runs of a scheme over it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data import Dataset, pool
+from glassfleet.domain import Domain, Variable
+from glassfleet.local import MAX_ROUNDS, Outcome
+from glassfleet.scheme import Contribution, Done, Next, Purpose, Scheme, Task
+
+Step = tuple[Next, list[Contribution]]
+Path = tuple[str | int, ...]
+
+_FEATURES = (
+    Variable(name="speed", low=0.0, high=130.0, unit="km/h"),
+    Variable(name="signal", low=-120.0, high=-60.0, unit="dBm"),
+    Variable(name="lanes", low=1.0, high=4.0),
+    Variable(name="constant", low=3.0, high=3.0),
+)
+_CLASSES = ("bad", "fair", "good")
+
+
+class ConformanceError(AssertionError):
+    """A scheme does not keep the contract; the text says what was expected."""
+
+
+def require(condition: bool, expected: str) -> None:
+    """Raise ConformanceError unless `condition` holds."""
+    if not condition:
+        raise ConformanceError(f"expected that {expected}")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A scheme and a fleet to try it on.
+
+    Attributes
+    ----------
+    scheme : Scheme
+    parameters : Any
+        Of the scheme.
+    purpose : {"regression", "classification"}
+    domain : Domain
+    fleet : dict of str to Dataset
+        Three vehicles with rows, that differ from each other, one with a single row, and one with none. Some values
+        are outside the domain's limits, and rows repeat.
+    """
+
+    scheme: Scheme
+    parameters: Any
+    purpose: Purpose
+    domain: Domain
+    fleet: dict[str, Dataset]
+
+    @classmethod
+    def all_of(cls, scheme: Scheme, parameters: Any = None) -> list[Bench]:
+        """Return one bench per purpose of `scheme`."""
+        chosen = scheme.Parameters() if parameters is None else parameters
+        return [cls.of(scheme, chosen, purpose) for purpose in sorted(scheme.purpose)]
+
+    @classmethod
+    def of(cls, scheme: Scheme, parameters: Any, purpose: Purpose) -> Bench:
+        """Return the bench for one purpose."""
+        rng = np.random.default_rng(2023)
+        names = tuple(variable.name for variable in _FEATURES)
+        fleet = {}
+        for index, rows in enumerate((90, 70, 40, 1, 0)):
+            X = np.empty((rows, len(names)))
+            X[:, 0] = rng.normal(60.0 + 15.0 * index, 30.0, rows)
+            X[:, 1] = rng.uniform(-125.0, -55.0, rows)
+            X[:, 2] = rng.integers(1, 5, rows)
+            X[:, 3] = 3.0
+            X[rows // 2 : rows // 2 + 3] = X[:3]
+            quality = X[:, 0] / 130.0 + np.where(X[:, 1] > -90.0, 1.0, 0.0) * X[:, 2] / 4.0 + rng.normal(0, 0.05, rows)
+            y: NDArray[Any] = quality * 40.0 - 10.0
+            if purpose == "classification":
+                y = np.array(_CLASSES)[np.clip(np.floor(quality * 1.5), 0, 2).astype(np.intp)]
+            fleet[f"vehicle-{index}"] = Dataset(names, "quality", X, y)
+        if purpose == "classification":
+            domain = Domain(features=_FEATURES, label="quality", classes=_CLASSES)
+        else:
+            domain = Domain(features=_FEATURES, target=Variable(name="quality", low=-15.0, high=75.0, unit="%"))
+        return cls(scheme, parameters, purpose, domain, fleet)
+
+    @cached_property
+    def inputs(self) -> NDArray[np.float64]:
+        """Inputs of all vehicles and some far outside the domain."""
+        everything = pool([self.fleet[agent] for agent in sorted(self.fleet)]).X
+        low, high = everything.min(axis=0), everything.max(axis=0)
+        return np.concatenate([everything, [low - 1e3, high + 1e3, (low + high) / 2]])
+
+    def empty(self) -> Dataset:
+        """Return a vehicle without rows."""
+        first = next(iter(self.fleet.values()))
+        return Dataset(first.features, first.target, first.X[:0], first.y[:0])
+
+    def outcome(self, parameters: Any) -> Outcome:
+        """Return the fleet's run."""
+        return outcome_of(self.scheme, parameters, self.domain, self.fleet)
+
+    def steps(self, parameters: Any) -> list[Step]:
+        """Return the rounds of the fleet's run."""
+        return list(steps_of(self.scheme, parameters, self.domain, self.fleet))
+
+
+def answer(scheme: Scheme, task: Task, agent: str, data: Dataset) -> Contribution:
+    """Return a client's answer, with noise that repeats."""
+    seed = hashlib.sha256(f"{agent}/{task.digest}".encode()).digest()[:16]
+    return scheme.client.contribute(task, data, np.random.default_rng(int.from_bytes(seed, "big")))
+
+
+def steps_of(
+    scheme: Scheme,
+    parameters: Any,
+    domain: Domain,
+    fleet: Mapping[str, Dataset],
+    *,
+    through: Callable[[Any], Any] = lambda value: value,
+    reverse: bool = False,
+    drop: bool = False,
+    ended: list[Done] | None = None,
+) -> Iterator[Step]:
+    """Yield each round of a run: the step and the answers to it, in the order of agent id.
+
+    Parameters
+    ----------
+    through : callable
+        What tasks, states and contributions pass before they are used (the codec).
+    reverse : bool
+        Reduce in the opposite order.
+    drop : bool
+        Leave out another agent in each round.
+    ended : list, optional
+        Receives the end of the run.
+    """
+    step: Next | Done = scheme.server.start(parameters, domain, 0)
+    number = 0
+    while isinstance(step, Next):
+        if number == MAX_ROUNDS:
+            raise ConformanceError(f"expected that a run ends within {MAX_ROUNDS} rounds")
+        task = Task.from_value(through(step.task.to_value()))
+        agents: Sequence[str] = sorted(fleet)
+        if drop:
+            agents = [agent for index, agent in enumerate(agents) if index != number % len(agents)]
+        contributions = [
+            Contribution.from_value(through(answer(scheme, task, agent, fleet[agent]).to_value())) for agent in agents
+        ]
+        for contribution in contributions:
+            scheme.server.check(task, contribution)
+        yield step, contributions
+        ordered = contributions[::-1] if reverse else contributions
+        step = scheme.server.reduce(through(dict(step.state)), ordered)
+        number += 1
+    if ended is not None:
+        ended.append(step)
+
+
+def outcome_of(
+    scheme: Scheme,
+    parameters: Any,
+    domain: Domain,
+    fleet: Mapping[str, Dataset],
+    *,
+    through: Callable[[Any], Any] = lambda value: value,
+    reverse: bool = False,
+    drop: bool = False,
+) -> Outcome:
+    """Run to the end; see :func:`steps_of`."""
+    ended: list[Done] = []
+    rounds = nullified = 0
+    for _, contributions in steps_of(
+        scheme, parameters, domain, fleet, through=through, reverse=reverse, drop=drop, ended=ended
+    ):
+        rounds += 1
+        nullified += sum(contribution.nullified for contribution in contributions)
+    return Outcome(ended[0].model, rounds, ended[0].summary, nullified)
+
+
+def value_paths(document: Any, most: int) -> list[Path]:
+    """Return the places in a JSON document, evenly chosen when there are more than `most`."""
+    found: list[Path] = []
+
+    def walk(value: Any, path: Path) -> None:
+        items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        for key, item in items:
+            found.append((*path, key))
+            walk(item, (*path, key))
+
+    walk(document, ())
+    return found[:: max(1, len(found) // most)]
+
+
+def replace_at(document: Any, path: Path, value: Any) -> Any:
+    """Replace one place of a JSON document, in place, and return it."""
+    at = document
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return document

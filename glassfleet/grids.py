@@ -1,0 +1,134 @@
+"""Histogram grids for domain discovery: recipes of bins, and what a vehicle does with small counts.
+
+Bins travel as recipes, not as edges. Edges are computed from a recipe with one multiplication and one addition each,
+which IEEE 754 fixes, so all machines have identical edges and a row falls into the same bin everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.scheme import TaskError
+from schemas.codec import Value
+
+ZERO: Final = 2.0**-1000
+"""Magnitudes below this count as exact zero; a normal number, for the sake of processors that flush subnormal ones."""
+
+MAX_BINS: Final = 2**16
+"""Most bins of a linear grid."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The recipe of one column's bins.
+
+    Attributes
+    ----------
+    low, high : float
+        Outer edges of a linear grid. Equal to each other: the signed logarithmic grid.
+    bins : int
+        Equal bins between them; 0: the signed logarithmic grid.
+    left, right : int
+        How many bins from either end are counted one by one; those between are one bin. ``left + right >= bins``: all.
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+    bins: int = 0
+    left: int = 0
+    right: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of counts."""
+        if self.bins == 0:
+            return len(LOG_EDGES) - 1
+        return self.bins if self.left + self.right >= self.bins else self.left + 1 + self.right
+
+    @property
+    def width(self) -> float:
+        """Width of one bin; infinite for the logarithmic grid."""
+        return (self.high - self.low) / self.bins if self.bins else math.inf
+
+    def edges(self) -> NDArray[np.float64]:
+        """Return the bin edges, ascending, shape (size + 1,). Bin i is [edges[i], edges[i + 1]); the last is closed."""
+        if self.bins == 0:
+            return LOG_EDGES
+        edges: NDArray[np.float64] = self.low + np.arange(self.bins + 1, dtype=np.float64) * self.width
+        edges[-1] = self.high
+        if self.left + self.right >= self.bins:
+            return edges
+        return np.concatenate([edges[: self.left + 1], edges[self.bins - self.right :]])
+
+    def to_value(self) -> list[Value]:
+        """Return the recipe as a codec value."""
+        return [self.low, self.high, self.bins, self.left, self.right]
+
+    @classmethod
+    def from_value(cls, value: Any) -> Grid:
+        """Rebuild a recipe; raises TaskError when it is malformed."""
+        if not isinstance(value, list) or len(value) != 5:
+            raise TaskError("a grid is [low, high, bins, left, right]")
+        low, high, bins, left, right = value
+        if not all(isinstance(item, float) and math.isfinite(item) for item in (low, high)):
+            raise TaskError("the limits of a grid must be finite numbers")
+        if not all(type(item) is int and 0 <= item <= MAX_BINS for item in (bins, left, right)):
+            raise TaskError("the sizes of a grid must be integers in [0, 2^16]")
+        if bins and not (low < high and math.isfinite(high - low) and left >= 1 and right >= 1):
+            raise TaskError("a linear grid needs low < high and at least one bin at either end")
+        return cls(low, high, bins, left, right)
+
+
+def _log_edges() -> NDArray[np.float64]:
+    """Two bins per octave: 1 and 1.5 times a power of two. Exact binary numbers, no logarithm is computed."""
+    powers = np.ldexp(1.0, np.arange(-30, 51))
+    positive = np.sort(np.concatenate([powers, 1.5 * powers[:-1]]))
+    return np.concatenate([-positive[::-1], [-ZERO, ZERO], positive])
+
+
+LOG_EDGES: Final = _log_edges()
+
+
+def narrowest(low: float, high: float, bins: int) -> float:
+    """Return the width that still holds `bins` distinct edges near these limits."""
+    return bins * 8.0 * math.ulp(max(abs(low), abs(high)))
+
+
+def join_small(counts: NDArray[np.int64], min_count: int) -> int:
+    """Join bins with fewer than `min_count` rows to the next one towards the median, in place; return how many.
+
+    The total stays, unless it is itself below `min_count`: then all counts become zero. Every cumulative count changes
+    by at most ``min_count - 1``, because that is the most that is ever carried over an edge.
+    """
+    small = (counts > 0) & (counts < min_count)
+    if not small.any():
+        return 0
+    joined = int(small.sum())
+    total = int(counts.sum())
+    if total < min_count:
+        counts[:] = 0
+        return joined
+    middle = int(np.searchsorted(np.cumsum(counts), (total + 1) // 2))
+    filled = np.flatnonzero(counts)
+    for path in (filled[filled < middle], filled[filled > middle][::-1]):
+        carried = 0
+        for index in path:
+            carried += int(counts[index])
+            if carried < min_count:
+                counts[index] = 0
+            else:
+                counts[index], carried = carried, 0
+        counts[middle] += carried
+    if counts[middle] < min_count:
+        # The bin of the median itself stayed small: its rows go to the nearest bin that is large enough.
+        others = np.flatnonzero(counts)
+        others = others[others != middle]
+        nearest = others[np.argmin(np.abs(others - middle))]
+        counts[nearest] += counts[middle]
+        counts[middle] = 0
+    return joined

@@ -1,0 +1,140 @@
+"""Every scheme of the catalogue, and a toy of one folder, through one conformance suite."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+import glassfleet.schemes
+from console.experiment import experiment
+from glassfleet import catalogue
+from glassfleet.checks import CHECKS, Bench, ConformanceError, check_scheme
+from glassfleet.scheme import Contribution, Model, Scheme
+
+FOLDER = Path(__file__).parent / "toy"
+sys.path.insert(0, str(FOLDER))
+TOY = cast("Scheme", importlib.import_module("federated_mean").SCHEME)
+SCHEMES = {**{name: catalogue.load(name) for name in catalogue.names()}, "toy": TOY}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_scheme_keeps_the_contract(name: str, check: str) -> None:
+    for bench in Bench.all_of(SCHEMES[name]):
+        CHECKS[check](bench)
+
+
+def test_suite_accepts_a_scheme_of_one_folder() -> None:
+    check_scheme(TOY)
+
+
+def test_catalogue_knows_the_regression_tree() -> None:
+    assert "frt" in catalogue.names()
+
+
+@pytest.fixture
+def with_toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The toy's folder lies beside those of our schemes; nothing else is changed."""
+    monkeypatch.setattr(glassfleet.schemes, "__path__", [*glassfleet.schemes.__path__, str(FOLDER)])
+    catalogue._modules.cache_clear()
+    catalogue._reason.cache_clear()
+    yield
+    catalogue._modules.cache_clear()
+    catalogue._reason.cache_clear()
+    monkeypatch.delitem(sys.modules, "glassfleet.schemes.federated_mean", raising=False)
+
+
+def test_scheme_is_found_and_used_when_its_folder_is_there(with_toy: None, tmp_path: Path) -> None:
+    assert "federated_mean" in catalogue.names()
+    assert catalogue.load("federated_mean").title == "Federated mean"
+    table = tmp_path / "table.csv"
+    table.write_text("a,b,y\n" + "".join(f"{n},{n * n % 7},{n % 5}\n" for n in range(40)))
+    options = [
+        "--scheme",
+        "federated_mean",
+        "--csv",
+        str(table),
+        "--jobs",
+        "1",
+        "--folds",
+        "2",
+        "--clients",
+        "2",
+        "--json",
+    ]
+    result = CliRunner().invoke(experiment, options)
+    assert result.exit_code == 0, result.output
+    settings = json.loads(result.stdout)["settings"]
+    assert settings["federated"]["test_rmse"] == settings["central"]["test_rmse"]
+    assert settings["federated"]["complexity"] == {"parameters": 1}
+
+
+class Broken:
+    """The toy with one half, or one answer, spoilt."""
+
+    def __init__(self, **changed: Any) -> None:
+        self._changed = changed
+
+    def __getattr__(self, name: str) -> Any:
+        return self._changed.get(name, getattr(TOY, name))
+
+
+class Spoilt:
+    """A half whose one method is replaced."""
+
+    def __init__(self, half: Any, **methods: Any) -> None:
+        self._half = half
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._half, name)
+
+
+def _careless(task: Any, contribution: Any) -> None:
+    """Accept anything."""
+
+
+def _counts_its_calls() -> Any:
+    calls = []
+
+    def contribute(task: Any, data: Any, rng: Any) -> Contribution:
+        calls.append(1)
+        given = TOY.client.contribute(task, data, rng)
+        return Contribution(given.kind, given.rows, given.sums, {}, len(calls))
+
+    return contribute
+
+
+def _order_matters(state: Any, contributions: Any) -> Any:
+    first = TOY.server.reduce(state, contributions)
+    model: Any = first.model  # type: ignore[union-attr]  # the toy has one round
+    model.mean *= 1 - 1e-6 * contributions[0].rows / 1000
+    return first
+
+
+def _trusting(document: Any) -> Model:
+    known = ("scheme", "format", "parameters", "domain", "model")
+    return TOY.from_document({member: document[member] for member in known if member in document})
+
+
+BROKEN = {
+    "declarations": Broken(purpose=frozenset({"prophecy"})),
+    "recomputable": Broken(client=Spoilt(TOY.client, contribute=_counts_its_calls())),
+    "refuses_contributions": Broken(server=Spoilt(TOY.server, check=_careless)),
+    "equality": Broken(server=Spoilt(TOY.server, reduce=_order_matters)),
+    "document": Broken(from_document=_trusting),
+}
+
+
+@pytest.mark.parametrize("check", BROKEN)
+def test_suite_finds_a_scheme_that_breaks_the_contract(check: str) -> None:
+    bench = Bench.of(cast("Scheme", BROKEN[check]), TOY.Parameters(), "regression")
+    with pytest.raises(ConformanceError):
+        CHECKS[check](bench)
