@@ -1,0 +1,115 @@
+"""The coordinator's HTTP API, as the command line sees it (docs/reference/http-api.md). Extra ``operator``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from console.common import read_note
+from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
+
+
+class CoordinatorError(GlassfleetError):
+    """The coordinator is not there, or does not answer as one."""
+
+    exit_code = 11
+
+
+class Coordinator:
+    """A connection to one coordinator.
+
+    Parameters
+    ----------
+    url : str or None
+        Base URL; None: what the coordinator wrote to ``api-url`` in `state_dir`.
+    token : str or None
+        For actions; None: what it wrote to ``api-token``.
+    state_dir : Path
+
+    Raises
+    ------
+    UsageError
+        No URL is given and none is found.
+    """
+
+    def __init__(self, url: str | None, token: str | None, state_dir: Path) -> None:
+        base = url or read_note(state_dir / "api-url")
+        if not base:
+            raise UsageError(
+                f"no coordinator: give --coordinator URL (or GLASSFLEET_COORDINATOR), or start one with "
+                f"`glassfleet coordinator` - {state_dir / 'api-url'} does not exist"
+            )
+        self.url = base.rstrip("/")
+        self._token = token or read_note(state_dir / "api-token")
+        # trust_env=False: a proxy for the web has no business between an operator and a coordinator on loopback.
+        self._http = httpx.Client(timeout=10.0, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of ``GET path``; raises CoordinatorError or NotFoundError."""
+        return self._call("GET", path, None)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """Return the JSON of ``POST path``; raises also UsageError when the coordinator refuses what was asked."""
+        return self._call("POST", path, body)
+
+    def run(self, run: str) -> dict[str, Any]:
+        """Return one run."""
+        answer = self.get(f"/api/runs/{run}")
+        if not isinstance(answer, dict):
+            raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?")
+        return answer
+
+    def _call(self, method: str, path: str, body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token and method == "POST" else {}
+        try:
+            answer = self._http.request(method, self.url + path, json=body, headers=headers)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as fault:
+            raise UsageError(f"--coordinator {self.url!r} is not a URL: write http://127.0.0.1:8080") from fault
+        except httpx.HTTPError as fault:
+            raise CoordinatorError(
+                f"no coordinator answers at {self.url} ({fault}): start one with `glassfleet coordinator`, or name "
+                "another with --coordinator"
+            ) from fault
+        if answer.is_success:
+            try:
+                return answer.json()
+            except ValueError as fault:
+                raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?") from fault
+        self._refused(answer)
+        return None
+
+    def _refused(self, answer: httpx.Response) -> None:
+        detail = _detail(answer)
+        match answer.status_code:
+            case 401 | 403:
+                raise UsageError(
+                    "the coordinator refused the token: give --token (or GLASSFLEET_TOKEN), or --state-dir with the "
+                    f"coordinator's api-token ({detail})"
+                )
+            case 404:
+                raise NotFoundError(detail)
+            case 400 | 409 | 413 | 422:
+                raise UsageError(detail)
+            case 507:
+                raise StorageError(detail)
+        raise CoordinatorError(f"the coordinator at {self.url} answered {answer.status_code}: {detail}")
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        value = answer.json()
+    except ValueError:
+        return answer.text[:300] or answer.reason_phrase
+    if isinstance(value, dict):
+        value = value.get("detail") or value.get("error") or value
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        # FastAPI's list of faults: the first one, in words.
+        where = ".".join(str(part) for part in value[0].get("loc", ()))
+        value = f"{where}: {value[0].get('msg', '')}"
+    return str(value)[:500]

@@ -1,0 +1,203 @@
+"""What all commands share: lazy loading, options, files of settings, and writing JSON. Imports click alone."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from schemas.errors import UsageError
+
+EXTRAS = {
+    "amqtt": "broker",
+    "alembic": "coordinator",
+    "fastapi": "coordinator",
+    "sqlalchemy": "coordinator",
+    "uvicorn": "coordinator",
+    "httpx": "operator",
+    "rich": "operator",
+    "sklearn": "experiments",
+    "pyarrow": "parquet",
+}
+"""Which optional part of the package brings a module."""
+
+DEFAULT_FLEET = "fleet"
+"""Fleet id when none is named."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def missing_extra(fault: ModuleNotFoundError) -> str | None:
+    """Return what to install when an optional package is missing; None when the module is not one of those."""
+    module = (fault.name or "").partition(".")[0]
+    extra = EXTRAS.get(module)
+    if extra is None:
+        return None
+    return f"this needs the package {module}, which is not installed; install with: pip install 'glassfleet[{extra}]'"
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; the list of commands imports none of them.
+
+    Parameters
+    ----------
+    commands_table : mapping
+        Name -> (``"module:attribute"``, one line of help).
+    """
+
+    def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = commands_table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of the table, which is the order of use."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command."""
+        if cmd_name not in self._table:
+            return None
+        module, _, attribute = self._table[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+
+def state_home() -> Path:
+    """Return the folder for state when none is named: in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "glassfleet"
+
+
+def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    """Make a TOML file's settings the defaults of the command: flags and environment stay stronger."""
+    if value is None:
+        return
+    settings = read_toml(Path(value))
+    known = {parameter.name for parameter in ctx.command.params if parameter.name not in ("config", "help")}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise UsageError(
+            f"{value}: unknown setting {unknown[0]!r}; {ctx.command_path} knows {', '.join(sorted(map(str, known)))}"
+        )
+    ctx.default_map = {**(ctx.default_map or {}), **settings}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file of settings; raises UsageError that says what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise UsageError(f"cannot read {path}: {fault.strerror}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{path} is not valid TOML: {fault}") from fault
+
+
+def config_option(function: F) -> F:
+    """Add ``--config FILE``."""
+    return click.option(
+        "--config",
+        envvar="GLASSFLEET_CONFIG",
+        is_eager=True,
+        expose_value=False,
+        callback=_load_settings,
+        metavar="FILE",
+        help="TOML file; its keys are this command's long options with _ for -. Flags and environment are stronger.",
+    )(function)
+
+
+def state_dir_option(function: F) -> F:
+    """Add ``--state-dir DIR``."""
+    return click.option(
+        "--state-dir",
+        envvar="GLASSFLEET_STATE_DIR",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=state_home,
+        metavar="DIR",
+        help="Where state is kept, and where broker-url, api-url and api-token are found.",
+    )(function)
+
+
+def broker_options(function: F) -> F:
+    """Add ``--broker URL``, ``--fleet NAME`` and ``--state-dir DIR``."""
+    function = state_dir_option(function)
+    function = click.option(
+        "--fleet",
+        envvar="GLASSFLEET_FLEET",
+        default=DEFAULT_FLEET,
+        show_default=True,
+        help="Fleet id: prefix of all topics.",
+    )(function)
+    return click.option(
+        "--broker",
+        envvar="GLASSFLEET_BROKER",
+        metavar="URL",
+        help="mqtt://[user[:password]@]host[:port]. Default: what `glassfleet broker` wrote to STATE_DIR/broker-url.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def broker_url(given: str | None, state_dir: Path) -> str:
+    """Return the broker's URL; raises UsageError when none is given and none is found."""
+    found = given or read_note(state_dir / "broker-url")
+    if not found:
+        raise UsageError(
+            f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - "
+            f"{state_dir / 'broker-url'} does not exist"
+        )
+    return found
+
+
+def read_note(path: Path) -> str:
+    """Return a one-line file's text; empty when there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as fault:
+        raise UsageError(f"cannot read {path}: {fault.strerror}") from fault
+
+
+def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Turn ``("n_sets=5", "inference=weighted_average")`` into a dict; values are JSON where they can be, else text."""
+    parameters: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--param {pair!r}: write NAME=VALUE, e.g. --param n_sets=5")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"--param {pair!r}: the value is not finite")
+        parameters[name] = value
+    return parameters
+
+
+def count_or_share(text: str, what: str) -> int | float:
+    """Read ``"3"`` as a number of agents and ``"0.5"`` as a share of them."""
+    try:
+        return float(text) if any(sign in text for sign in ".eE") else int(text)
+    except ValueError:
+        raise UsageError(f"{what} {text!r}: write a number of agents (3) or a share of them (0.5)") from None
+
+
+def print_json(value: Any) -> None:
+    """Write JSON to stdout, with units of text unescaped."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

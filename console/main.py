@@ -1,0 +1,93 @@
+"""The command line's entry: subcommands loaded when used, faults told in one line with a documented exit code.
+
+``glassfleet agent`` on a vehicle must not import what only the cloud needs, so this module and :mod:`console.common`
+import nothing but click and the standard library; each command's module is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import NoReturn
+
+# Many processes share a machine in demonstrations and on small vehicles; one BLAS thread each is also what the measured
+# speed rests on. It has to be said before numpy is imported for the first time.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import click  # noqa: E402 - see above
+
+from console.common import LazyGroup, missing_extra  # noqa: E402
+from schemas.errors import GlassfleetError  # noqa: E402
+
+COMMANDS = {
+    "demo": ("console.demo:demo", "A fleet learns one model over MQTT while vehicles vanish, lag and come back."),
+    "broker": ("console.broker:broker", "Start a broker for one machine: Mosquitto when found, else the embedded one."),
+    "coordinator": ("console.coordinator:coordinator", "Start the cloud service that opens and closes rounds."),
+    "agent": ("console.agent:agent", "Start the process on a vehicle; its rows stay with it."),
+    "run": ("console.runs:run", "Start, list, show and cancel federated trainings."),
+    "model": ("console.models:model", "List, read and use published models: rules, forecasts, explanations."),
+    "tap": ("console.tap:tap", "Print the fleet's messages, decoded, as they pass."),
+    "experiment": ("console.experiment:experiment", "Run a paper's protocol on a CSV file: local, federated, central."),
+    "doctor": ("console.doctor:doctor", "Check this machine: packages, broker, coordinator, data, folders."),
+}
+
+
+@click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="glassfleet", prog_name="glassfleet")
+def cli() -> None:
+    """Glassfleet: a fleet of vehicles learns one explainable model over MQTT.
+
+    \b
+    Try it:          glassfleet demo
+    The same apart:  glassfleet broker, coordinator, agent, run start, model rules
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with a documented exit code (docs/reference/exit-codes.md)."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:  # noqa: C901 - a table of faults
+    """Run one command; return its exit code. Faults of users and peers are one line on stderr, never a traceback."""
+    try:
+        code = cli.main(args=arguments, prog_name="glassfleet", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as fault:
+        print(fault.format_message(), file=sys.stderr)  # noqa: T201
+        return 2
+    except click.UsageError as fault:
+        where = f" (see: {fault.ctx.command_path} --help)" if fault.ctx is not None else ""
+        return _tell(f"{fault.format_message()}{where}", 2)
+    except click.ClickException as fault:
+        return _tell(fault.format_message(), 2)
+    except (click.Abort, KeyboardInterrupt):
+        return _tell("interrupted", 130)
+    except GlassfleetError as fault:
+        return _tell(str(fault), fault.exit_code)
+    except ModuleNotFoundError as fault:
+        advice = missing_extra(fault)
+        if advice is None:
+            raise
+        return _tell(advice, 2)
+    except BrokenPipeError:
+        # The reader (head, less) has enough; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.ENOENT, errno.ENOTDIR):
+            raise
+        name = f" ({fault.filename})" if fault.filename else ""
+        return _tell(f"{fault.strerror}{name}: free or choose another place", 5)
+    return code if isinstance(code, int) else 0
+
+
+def _tell(text: str, code: int) -> int:
+    line = " ".join(str(text).split())
+    print(f"glassfleet: error: {line}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""The end of a demonstration: what came of it, as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from console.words import by_support, explanation_lines, rule_lines
+from glassfleet.data import Dataset
+from qoe.demo.conduct import Result
+from qoe.demo.reference import Verdict
+
+
+def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
+    """Return the report in lines: scores, cohort, digests, the most used rules, one forecast explained."""
+    verdict = result.verdict
+    lines = ["", *_scores(result)]
+    record = result.record
+    lines += ["", f"cohort ({len(record.cohort)} of {len(result.rows)} vehicles): {', '.join(record.cohort)}"]
+    for agent, reason in sorted(record.training.dropped.items()):
+        lines.append(f"  not in it: {agent} ({reason})")
+    took = f"{record.training.rounds} rounds in {result.seconds:.1f} s"
+    lines += [
+        "",
+        f"model {record.name} v{record.version}: {_size(verdict)}; {took}",
+        f"  learned by the fleet    {verdict.federated}",
+        f"  learned centrally       {verdict.central}   (one machine, the pooled rows of the cohort)",
+        f"  {_comparison(result, nullify=nullify)}",
+        *_cost(result, nullify=nullify),
+    ]
+    rules = verdict.model.rules()
+    lines += ["", f"the {min(top, len(rules))} most used of {len(rules)} rules:"]
+    for rule in by_support(rules, top):
+        lines += rule_lines(rule, "  ", verdict.model.domain)
+    chosen = _a_row(result)
+    if chosen is not None:
+        vehicle, number, data = chosen
+        lines += ["", f"one forecast explained ({vehicle}, test row {number + 1}; it turned out {data.y[number]:.4f}):"]
+        explanation = verdict.model.explain(data.X[number])
+        lines += [f"  {line}" for line in explanation_lines(explanation, verdict.model.domain, keep=5)]
+    return lines
+
+
+def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the summary as JSON values (docs/reference/cli.md describes it)."""
+    verdict, record = result.verdict, result.record
+    null = verdict.nullification
+    return {
+        "rounds": [
+            {
+                "number": index + 1,
+                **{name: item[name] for name in ("phase", "kind", "attempt")},
+                **{name: int(item[name]) for name in ("asked", "accepted", "late", "duplicate", "rejected", "dropped")},
+                "seconds": float(item["seconds"]),
+                "bytes": int(item["bytes"]),
+                "dropped_agents": item["dropped_agents"],
+            }
+            for index, item in enumerate(result.status["rounds"])
+        ],
+        "cohort": list(record.cohort),
+        "model": {"name": record.name, "version": record.version, "digest": record.digest}
+        | {"complexity": _complexity(verdict)},
+        "verify": {
+            "equal": verdict.equal,
+            "federated": verdict.federated,
+            "central": verdict.central,
+            "reason": "" if verdict.equal else _comparison(result, nullify=options["nullify"]),
+        },
+        "rmse": {
+            "local": verdict.mean("local"),
+            "federated": verdict.mean("federated"),
+            "central": verdict.mean("central"),
+            "per_vehicle": {
+                vehicle: {
+                    "local": score.local,
+                    "federated": score.federated,
+                    "central": score.central,
+                    "in_cohort": vehicle in record.cohort,
+                }
+                for vehicle, score in verdict.scores.items()
+            },
+        },
+        "nullification": {
+            "in_run": bool(options["nullify"]),
+            "cells_in_run": int(result.status["nullified"]),
+            "would_be": None
+            if null is None
+            else {"cells": null.cells, "rmse": null.rmse, "digest": null.digest, "same_model": null.same_model},
+        },
+        "dropped": list(result.killed),
+        "slow": list(result.slow),
+        "rejoined": list(result.returned),
+        "participation": options["participation"],
+        "restarts": int(result.status["restarts"]),
+        "seconds": round(result.seconds, 3),
+        "broker": result.broker_kind,
+        "seed": options["seed"],
+    }
+
+
+def _scores(result: Result) -> list[str]:
+    verdict = result.verdict
+    domain = verdict.model.domain
+    width = max(len(vehicle) for vehicle in result.rows)
+    unit = f" in {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
+    lines = [
+        f"test RMSE of {domain.target_name}{unit}: local (LL), federated (FL), central (CL, all vehicles' rows)",
+        f"  {'':<{width}}     LL      FL      CL",
+    ]
+    for vehicle, score in verdict.scores.items():
+        mark = "" if vehicle in result.record.cohort else "   not in the cohort"
+        lines.append(
+            f"  {vehicle:<{width}}  {_cell(score.local)}  {_cell(score.federated)}  {_cell(score.central)}{mark}"
+        )
+    means = "  ".join(_cell(verdict.mean(setting)) for setting in ("local", "federated", "central"))
+    middle = "  ".join(_cell(verdict.median(setting)) for setting in ("local", "federated", "central"))
+    return [*lines, f"  {'mean':<{width}}  {means}", f"  {'median':<{width}}  {middle}"]
+
+
+def _cell(value: float | None) -> str:
+    return "     -" if value is None else f"{value:6.4f}"
+
+
+def _complexity(verdict: Verdict) -> dict[str, float]:
+    return {name: float(value) for name, value in verdict.model.complexity().items()}
+
+
+def _size(verdict: Verdict) -> str:
+    return ", ".join(f"{value:g} {name}" for name, value in verdict.model.complexity().items())
+
+
+def _comparison(result: Result, *, nullify: bool) -> str:
+    if result.verdict.equal:
+        return "equal: the fleet learned exactly the central model of its cohort"
+    null = result.verdict.nullification
+    if nullify:
+        return (
+            "different, as nullification was on: the cohort withheld "
+            f"{null.cells if null is not None else 'some'} statistics that would have given rows away"
+        )
+    if result.status["participation"] == "elastic":
+        return (
+            "different, as participation was elastic: each round counted whoever answered it, so no single set of rows "
+            "has this model"
+        )
+    return "DIFFERENT, and that must not be"
+
+
+def _cost(result: Result, *, nullify: bool) -> list[str]:
+    null = result.verdict.nullification
+    if null is None or nullify:
+        return []
+    score = (
+        ""
+        if null.rmse is None
+        else f", mean test RMSE {null.rmse:.4f} (off: {_cell(result.verdict.mean('federated'))})"
+    )
+    same = "the same tree and rules" if null.same_model else "another model"
+    return [f"  with check & nullify on (--nullify) the cohort would withhold {null.cells} statistics: {same}{score}"]
+
+
+def _a_row(result: Result) -> tuple[str, int, Dataset] | None:
+    """Return a vehicle, row number and test rows: a forecast that is neither the lowest nor the highest there."""
+    for vehicle in [*result.record.cohort, *result.rows]:
+        data = result.rows[vehicle].test.select(result.verdict.model.domain.names)
+        if data.rows:
+            order = np.argsort(result.verdict.model.predict(data.X), kind="stable")
+            return vehicle, int(order[data.rows // 2]), data
+    return None

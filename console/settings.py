@@ -1,0 +1,122 @@
+"""Options of a service's command, made from its configuration class: one flag and one text per setting."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+
+from console.common import DEFAULT_FLEET, read_note, read_toml, state_home
+
+DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
+"""Defaults that :func:`fill_in` gives, where they are not the configuration's own."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def settings_options(config: type[BaseModel]) -> Callable[[F], F]:
+    """Add one option per setting of `config`, and ``--config FILE``.
+
+    The option's help is the setting's description in the class's docstring. No option has a default: what is not given
+    stays None, and the configuration class looks in environment, file and defaults.
+    """
+    described = descriptions(config)
+
+    def decorate(function: F) -> F:
+        decorated = click.option(
+            "--config", "config_file", envvar="GLASSFLEET_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
+            help="TOML file; its keys are the settings' names (_ for -). Flags and environment are stronger.",
+        )(function)  # fmt: skip
+        for name, field in reversed(config.model_fields.items()):
+            kind = _plain(field.annotation)
+            flag = f"--{name.replace('_', '-')}"
+            default = None if field.is_required() or field.default_factory is not None else field.get_default()
+            default = DEFAULTS.get(name, default)
+            shown = "" if default is None or default is False or default == "" else f" Default: {default}."
+            text = " ".join(described.get(name, "").replace("`", "").split()) + shown
+            if kind is bool:
+                decorated = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)(decorated)
+            elif get_origin(kind) is Literal:
+                choice = click.Choice([str(item) for item in get_args(kind)])
+                decorated = click.option(flag, name, default=None, type=choice, help=text)(decorated)
+            else:
+                decorated = click.option(
+                    flag, name, default=None, type={int: int, float: float, Path: click.Path(path_type=Path)}.get(kind),
+                    metavar=_metavar(name, kind), help=text,
+                )(decorated)  # fmt: skip
+        return decorated
+
+    return decorate
+
+
+def descriptions(config: type[BaseModel]) -> dict[str, str]:
+    """Return the descriptions in the ``Attributes`` section of a class's docstring, by setting."""
+    section = inspect.getdoc(config) or ""
+    _, _, attributes = section.partition("Attributes\n----------\n")
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in attributes.splitlines():
+        heading = re.match(r"^([a-z_0-9, ]+) : ", line)
+        if heading:
+            names = [name.strip() for name in heading.group(1).split(",")]
+        elif line.startswith(" "):
+            for name in names:
+                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    return found
+
+
+def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> None:
+    """Fill in what neither flags, environment nor file name, so that all commands meet in one place.
+
+    The state folder becomes :func:`console.common.state_home`, the fleet ``fleet``, and the broker the one that
+    ``glassfleet broker`` noted in the state folder, if it did.
+
+    Parameters
+    ----------
+    flags : dict
+        Given flags; None means not given. Changed in place.
+    file : Path or None
+        The --config file.
+    table : str
+        The service's name: ``agent`` or ``coordinator``.
+    """
+    content = {} if file is None else read_toml(file)
+    own = content.get(table)
+    settings = {**content, **own} if isinstance(own, dict) else content
+
+    def named(name: str) -> Any:
+        variables = (f"GLASSFLEET_{table.upper()}_{name.upper()}", f"GLASSFLEET_{name.upper()}")
+        found = [flags.get(name), *(os.environ.get(variable) for variable in variables), settings.get(name)]
+        return next((value for value in found if value is not None), None)
+
+    if named("fleet") is None:
+        flags["fleet"] = DEFAULT_FLEET
+    if named("state_dir") is None:
+        flags["state_dir"] = state_home()
+    if named("broker") is None:
+        flags["broker"] = read_note(Path(named("state_dir")) / "broker-url") or None
+
+
+def _plain(annotation: Any) -> Any:
+    """Return the type inside Optional and Annotated; text for what is richer."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = [part for part in get_args(annotation) if part is not type(None)]
+        return _plain(inner[0]) if len(inner) == 1 else str
+    if hasattr(annotation, "__metadata__"):
+        return _plain(annotation.__origin__)
+    return annotation if annotation in (bool, int, float, Path) or get_origin(annotation) is Literal else str
+
+
+def _metavar(name: str, kind: Any) -> str:
+    if name in ("broker", "journal"):
+        return "URL"
+    if name == "schemes":
+        return "A,B,..."
+    return {int: "N", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")

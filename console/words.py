@@ -1,0 +1,132 @@
+"""Models in words: rules, explanations and scores as lines of text and as JSON, the same for every scheme."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Condition, Explanation, Rule
+
+
+def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
+    """Return the rules, the most used first (support; ties by index)."""
+    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index))
+    return ranked if top is None else ranked[:top]
+
+
+def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> list[str]:
+    """Return a rule as lines: condition by condition, then what follows; with `domain`, its strongest terms only."""
+    head = f"{indent}rule {rule.index}  support {rule.support:.3f}  confidence {rule.confidence:.3f}"
+    words = [f"{part.feature} is {part.term} ({_where(part)})" for part in rule.conditions] or ["always"]
+    lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
+    output = rule.output if domain is None else strongest_terms(rule.output, domain)
+    return [head, *lines, *_wrapped(f"THEN {output}", f"{indent}  ")]
+
+
+def strongest_terms(output: str, domain: Domain, keep: int = 4) -> str:
+    """Return a polynomial consequent with the `keep` terms that can move it most over their input's range.
+
+    Texts that are no such polynomial come back unchanged.
+    """
+    head, equals, right = output.partition(" = ")
+    width = {variable.name: variable.high - variable.low for variable in domain.features}
+    parts = re.split(r" ([+-]) ", right)
+    terms: list[tuple[float, str]] = []
+    for sign, text in zip(parts[1::2], parts[2::2], strict=True):
+        number, _, name = text.partition(" ")
+        try:
+            terms.append((abs(float(number)) * width[name], f" {sign} {text}"))
+        except (KeyError, ValueError):
+            return output
+    if not equals or len(terms) <= keep + 1:
+        return output
+    limit = sorted((strength for strength, _ in terms), reverse=True)[keep - 1]
+    kept = [text for strength, text in terms if strength >= limit]
+    return f"{head} = {parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms"
+
+
+def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
+    """Return an explanation as lines: forecast, rule in words, memberships, shares by input, runners-up.
+
+    With `keep`, only so many shares are told one by one, and the rule's consequent by its strongest terms.
+    """
+    target = domain.target
+    unit = f" {target.unit}" if target is not None and target.unit else ""
+    lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}"]
+    if explanation.fallback:
+        lines.append("no rule fires for this row; the rule with the highest weight answered:")
+    rule = explanation.fired.rule
+    lines.append(f"because of rule {rule.index} (strength {explanation.fired.strength:.3f}):")
+    for number, (part, degree) in enumerate(zip(rule.conditions, explanation.fired.memberships, strict=False)):
+        lines.append(f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})")
+    lines += _wrapped(f"THEN {rule.output if keep is None else strongest_terms(rule.output, domain)}", "  ")
+    if explanation.shares:
+        lines.append(f"shares of the inputs (they add up to the forecast; base {explanation.base:+.4f}):")
+        ranked = sorted(explanation.shares.items(), key=lambda item: -abs(item[1]))
+        shown = [(name, share) for name, share in ranked if share][:keep]
+        lines.extend(f"  {share:+.4f}{unit}  {name}" for name, share in shown)
+        rest = sum(share for name, share in ranked if (name, share) not in shown)
+        if rest:
+            lines.append(f"  {rest:+.4f}{unit}  the others together")
+    if explanation.runners_up:
+        lines.append("runners-up:")
+        for other in explanation.runners_up:
+            words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
+            lines += _wrapped(f"rule {other.rule.index} (strength {other.strength:.3f}): IF {words}", "  ")
+    return lines
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule as JSON values."""
+    return {
+        "index": rule.index,
+        "text": str(rule),
+        "conditions": [
+            {"feature": part.feature, "term": part.term, "low": part.low, "peak": part.peak, "high": part.high}
+            | {"unit": part.unit}
+            for part in rule.conditions
+        ],
+        "output": rule.output,
+        "weight": float(rule.weight),
+        "support": float(rule.support),
+        "confidence": float(rule.confidence),
+    }
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as JSON values."""
+
+    def activation(item: Activation) -> dict[str, Any]:
+        return {
+            "rule": rule_json(item.rule),
+            "strength": float(item.strength),
+            "memberships": [float(degree) for degree in item.memberships],
+        }
+
+    prediction = explanation.prediction
+    return {
+        "prediction": prediction if isinstance(prediction, str) else float(prediction),
+        "fallback": bool(explanation.fallback),
+        "fired": activation(explanation.fired),
+        "runners_up": [activation(item) for item in explanation.runners_up],
+        "shares": {name: float(share) for name, share in explanation.shares.items()},
+        "base": float(explanation.base),
+    }
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, 116, initial_indent=indent, subsequent_indent=f"{indent}     ", break_long_words=False)
+
+
+def _where(part: Condition) -> str:
+    unit = f" {part.unit}" if part.unit else ""
+    if part.low == part.high:
+        return f"{part.low:.4g}{unit}"
+    return f"{part.low:.4g} to {part.high:.4g}, most at {part.peak:.4g}{unit}"
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4f}"

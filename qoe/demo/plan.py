@@ -1,0 +1,77 @@
+"""Who is killed when, who lags, who comes back: drawn once from the seed, before anything starts. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from schemas.errors import UsageError
+
+FIRST_KILL, LAST_KILL = 2, 6
+"""Kills happen when this many rounds have been opened, at the earliest and at the latest: from the search for the
+domain to the third or fourth level of the tree, which every run on real data reaches."""
+
+FIRST_RETURN, LAST_RETURN = 1, 3
+"""A vehicle that comes back does so this many opened rounds after it was killed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will happen to the vehicles.
+
+    Attributes
+    ----------
+    kills : mapping of str to int
+        Vehicle -> it is killed when so many rounds have been opened.
+    returns : mapping of str to int
+        Vehicle, one of `kills` -> it is started again when so many rounds have been opened.
+    slow : tuple of str
+        Vehicles that answer after every deadline; none of `kills`.
+    """
+
+    kills: Mapping[str, int] = field(default_factory=dict)
+    returns: Mapping[str, int] = field(default_factory=dict)
+    slow: tuple[str, ...] = ()
+
+
+def make_plan(vehicles: Sequence[str], drop: float, slow: float, rejoin: float, seed: int) -> Plan:
+    """Draw a plan.
+
+    Parameters
+    ----------
+    vehicles : sequence of str
+    drop, slow : float
+        Shares of the fleet, [0, 1]; a share above zero is at least one vehicle where the fleet allows it.
+    rejoin : float
+        Share of those killed that come back, [0, 1].
+    seed : int
+
+    Returns
+    -------
+    Plan
+        At least two vehicles (one, in a fleet of two or one) are neither killed nor slow.
+
+    Raises
+    ------
+    UsageError
+        A share is outside [0, 1].
+    """
+    for name, share in (("--drop", drop), ("--slow", slow), ("--rejoin", rejoin)):
+        if not 0.0 <= share <= 1.0:
+            raise UsageError(f"{name} {share}: give a share of the vehicles from 0 to 1")
+    spare = max(0, len(vehicles) - (2 if len(vehicles) > 2 else 1))
+    killed = min(_count(drop, len(vehicles), at_least_one=True), spare)
+    lagging = min(_count(slow, len(vehicles), at_least_one=False), spare - killed)
+    # random and not numpy: this is a handful of draws, and the order of the standard library's is fixed.
+    rng = random.Random(f"glassfleet demo {seed}")  # noqa: S311 - a plan of a demonstration is no secret
+    shuffled = rng.sample(sorted(vehicles), len(vehicles))
+    kills = {vehicle: rng.randint(FIRST_KILL, LAST_KILL) for vehicle in shuffled[:killed]}
+    returning = rng.sample(sorted(kills), min(_count(rejoin, killed, at_least_one=True), killed))
+    returns = {vehicle: kills[vehicle] + rng.randint(FIRST_RETURN, LAST_RETURN) for vehicle in sorted(returning)}
+    return Plan(kills, returns, tuple(sorted(shuffled[killed : killed + lagging])))
+
+
+def _count(share: float, of: int, *, at_least_one: bool) -> int:
+    count = int(share * of + 0.5)
+    return 1 if at_least_one and share > 0 and count == 0 and of > 0 else count

@@ -1,0 +1,129 @@
+"""The demonstration, whole: real processes, a real broker, SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["demo", "--vehicles", "5", "--deadline", "2", "--pace", "0.1", "--timeout", "120", "--seed", "3"]
+
+
+def demo(*arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "console.main", *SMALL, "--json", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=200,
+    )
+    return done, json.loads(done.stdout) if done.stdout else {}
+
+
+def check_summary(summary: dict[str, Any]) -> None:
+    for item in summary["rounds"]:
+        counts = [item[name] for name in ("asked", "accepted", "late", "duplicate", "rejected", "dropped")]
+        assert all(isinstance(count, int) for count in counts)
+        assert item["accepted"] + item["dropped"] <= item["asked"]
+        assert item["seconds"] >= 0
+    assert summary["cohort"] == sorted(summary["cohort"])
+    assert set(summary["cohort"]) <= set(summary["rmse"]["per_vehicle"])
+    assert summary["model"]["digest"] == summary["verify"]["federated"]
+    for vehicle, score in summary["rmse"]["per_vehicle"].items():
+        assert score["in_cohort"] == (vehicle in summary["cohort"])
+        assert 0 < score["federated"] < 1
+
+
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
+def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
+    done, summary = demo("--drop", "0.4", "--slow", "0.2", "--rejoin", "0.5", "--broker-kind", kind)
+    assert done.returncode == 0, done.stderr
+    check_summary(summary)
+    assert summary["broker"] == kind
+    assert summary["verify"]["equal"] is True
+    assert summary["verify"]["federated"] == summary["verify"]["central"]
+    assert len(summary["dropped"]) == 2
+    assert len(summary["slow"]) == 1
+    gone = set(summary["dropped"]) - set(summary["rejoined"])
+    assert not (gone | set(summary["slow"])) & set(summary["cohort"])
+    assert len(summary["cohort"]) >= 2
+    assert any(item["dropped"] for item in summary["rounds"])
+    assert "most used of" in done.stderr
+    assert "one forecast explained" in done.stderr
+
+
+def test_difference_is_reported_and_not_hidden_when_the_run_itself_nullifies() -> None:
+    done, summary = demo("--drop", "0", "--slow", "0", "--nullify")
+    assert done.returncode == 0, done.stderr
+    check_summary(summary)
+    assert summary["verify"]["equal"] is False
+    assert "nullification was on" in summary["verify"]["reason"]
+    assert summary["nullification"]["would_be"]["cells"] > 0
+    assert summary["nullification"]["would_be"]["digest"] == summary["model"]["digest"]
+
+
+def test_fleet_finishes_when_participation_is_elastic_and_vehicles_come_and_go() -> None:
+    done, summary = demo("--drop", "0.4", "--slow", "0", "--participation", "elastic")
+    assert done.returncode == 0, done.stderr
+    check_summary(summary)
+    assert summary["participation"] == "elastic"
+    assert summary["verify"]["equal"] or "elastic" in summary["verify"]["reason"]
+
+
+def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: Path) -> None:
+    folder = glassfleet_data / "qoe"
+    done, summary = demo("--data", str(folder), "--drop", "0.3", "--slow", "0")
+    assert done.returncode == 0, done.stderr
+    check_summary(summary)
+    assert summary["verify"]["equal"] is True
+    assert len(summary["rmse"]["per_vehicle"]) == 3
+    assert len(summary["dropped"]) == 1
+
+
+def test_demo_says_which_vehicle_when_a_file_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "car.csv").write_text("a,y\n1,2\n3,x\n")
+    done, _ = demo("--data", str(tmp_path))
+    assert done.returncode == 3
+    assert "car.csv" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "console.main", *SMALL, "--keep", str(tmp_path / "work")],
+            stdout=log,
+            stderr=log,
+            cwd=ROOT,
+        )
+    try:
+        end = time.monotonic() + 60
+        while b"waiting until all are up" not in (tmp_path / "log").read_bytes():
+            assert time.monotonic() < end
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.05)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 7
+        os.kill(process.pid, number)
+        process.wait(30)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert (tmp_path / "log").read_text().rstrip().endswith("glassfleet: error: interrupted")

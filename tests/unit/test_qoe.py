@@ -1,0 +1,215 @@
+"""The QoE simulator, its windows and the plan of the demonstration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_agent.sources import read_source
+from qoe import cells, video
+from qoe.demo.plan import make_plan
+from qoe.demo.vehicles import real_files, simulated_files
+from qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
+from qoe.windows import BOUNDS, FEATURES, HORIZON, METRICS, TARGET, UNITS, WINDOW, LiveWindow, rows_of_run
+from schemas.errors import DataError, UsageError
+
+FLEET = [f"v{number:02d}" for number in range(15)]
+
+
+@pytest.fixture(scope="module")
+def fleet() -> list[Vehicle]:
+    return [simulate_vehicle(number, seed=0) for number in range(6)]
+
+
+def test_vehicle_is_the_same_when_simulated_again_or_alone(fleet: list[Vehicle]) -> None:
+    again = simulate_vehicle(3, seed=0)
+    assert again.habits == fleet[3].habits
+    assert again.test_runs == fleet[3].test_runs
+    assert all(np.array_equal(a, b) for a, b in zip(again.series, fleet[3].series, strict=True))
+
+
+def test_vehicle_differs_when_number_or_seed_differs(fleet: list[Vehicle]) -> None:
+    assert len({vehicle.habits for vehicle in fleet}) == len(fleet)
+    assert simulate_vehicle(0, seed=1).habits != fleet[0].habits
+
+
+def test_vehicle_drives_24_runs_of_about_120_seconds_and_keeps_4_for_testing(fleet: list[Vehicle]) -> None:
+    for vehicle in fleet:
+        assert len(vehicle.series) == RUNS == 24
+        assert len(vehicle.test_runs) == TEST_RUNS == 4
+        lengths = [len(rows_of_run(run)[1]) for run in vehicle.series]
+        assert min(lengths) >= 114
+        assert max(lengths) <= 124
+        test_rows = sum(lengths[run] for run in vehicle.test_runs)
+        assert vehicle.dataset("test").rows == test_rows
+        assert vehicle.dataset("train").rows == sum(lengths) - test_rows
+
+
+def test_rows_lie_within_the_declared_bounds_when_simulated(fleet: list[Vehicle]) -> None:
+    assert set(BOUNDS) == set(UNITS) == {*FEATURES, TARGET}
+    for vehicle in fleet:
+        for split in ("train", "test"):
+            data = vehicle.dataset(split)
+            for index, name in enumerate(FEATURES):
+                low, high = BOUNDS[name]
+                # A handover between the far ends of the area may move the distance's slope beyond what driving can.
+                share = np.mean((data.X[:, index] < low) | (data.X[:, index] > high))
+                assert share < (0.005 if name == "distance_slope_mps" else 1e-12), name
+            assert data.y.min() >= 0.0
+            assert data.y.max() <= 1.0
+
+
+def test_fleet_resembles_the_real_set_in_zeros_ones_and_persistence(fleet: list[Vehicle]) -> None:
+    # The real vehicles: 21 to 35 % zeros, 26 to 34 % ones, lag-1 autocorrelation of 0.87 to 0.91.
+    targets = [vehicle.dataset("train").y for vehicle in fleet]
+    assert 0.2 < np.mean([np.mean(y == 0) for y in targets]) < 0.45
+    assert 0.2 < np.mean([np.mean(y == 1) for y in targets]) < 0.45
+    assert 0.85 < np.mean([np.corrcoef(y[1:], y[:-1])[0, 1] for y in targets]) < 0.95
+
+
+def test_windows_see_nothing_of_the_future_when_it_is_changed(fleet: list[Vehicle]) -> None:
+    run = fleet[0].series[0]
+    X, _ = rows_of_run(run)
+    changed = run.copy()
+    changed[60:] += 1000.0
+    later, _ = rows_of_run(changed)
+    untouched = 60 - WINDOW + 1
+    assert np.array_equal(X[:untouched], later[:untouched])
+    assert not np.array_equal(X[untouched], later[untouched])
+
+
+def test_target_is_the_share_displayed_three_seconds_after_the_window(fleet: list[Vehicle]) -> None:
+    run = fleet[0].series[0]
+    X, y = rows_of_run(run)
+    assert np.array_equal(y, run[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")])
+    assert np.array_equal(X[:, FEATURES.index("buffer_last_s")], run[WINDOW - 1 : -HORIZON, METRICS.index("buffer_s")])
+
+
+def test_live_window_gives_the_training_rows_when_fed_second_by_second(fleet: list[Vehicle]) -> None:
+    run = fleet[1].series[2]
+    X, _ = rows_of_run(run)
+    window = LiveWindow()
+    live = [window.push(dict(zip(METRICS, second, strict=True))) for second in run.tolist()]
+    assert live[: WINDOW - 1] == [None] * (WINDOW - 1)
+    assert np.array_equal(np.array(live[WINDOW - 1 : -HORIZON]), X)
+
+
+def test_live_window_starts_anew_when_cleared() -> None:
+    window = LiveWindow()
+    second = dict.fromkeys(METRICS, 1.0)
+    for _ in range(WINDOW):
+        window.push(second)
+    window.clear()
+    assert window.push(second) is None
+
+
+def test_rows_of_run_are_none_when_the_run_is_shorter_than_window_and_horizon() -> None:
+    X, y = rows_of_run(np.zeros((WINDOW + HORIZON - 1, len(METRICS))))
+    assert X.shape == (0, len(FEATURES))
+    assert y.shape == (0,)
+
+
+def test_vehicle_file_reads_as_an_agents_data_when_written(tmp_path: Path, fleet: list[Vehicle]) -> None:
+    write_vehicle(tmp_path / "v.csv.gz", fleet[0])
+    source = read_source(tmp_path / "v.csv.gz")
+    expected = fleet[0].dataset("train")
+    assert source.train.features == FEATURES
+    assert source.train.target == TARGET
+    assert source.test.rows == fleet[0].dataset("test").rows
+    assert np.allclose(source.train.X, expected.X, rtol=1e-5, atol=1e-9)
+    write_vehicle(tmp_path / "again.csv.gz", fleet[0])
+    assert (tmp_path / "v.csv.gz").read_bytes() == (tmp_path / "again.csv.gz").read_bytes()
+
+
+def test_stream_shows_everything_when_the_link_is_fast_and_nothing_when_it_is_dead() -> None:
+    rng = np.random.default_rng(0)
+    capacity = np.stack([np.full(60, 50e6), np.zeros(60), np.full(60, 0.7 * video.Stream().bitrate)])
+    shown = video.play(rng, capacity, video.Stream()).displayed
+    assert np.array_equal(shown[0], np.ones(60))
+    assert np.array_equal(shown[1, 2:], np.zeros(58))
+    assert 0.4 < shown[2, 20:].mean() < 0.95
+
+
+def test_stream_recovers_when_an_outage_ends() -> None:
+    capacity = np.full((1, 60), 50e6)
+    capacity[0, 20:30] = 0.0
+    played = video.play(np.random.default_rng(0), capacity, video.Stream())
+    assert played.displayed[0, :20].min() == 1.0
+    assert played.displayed[0, 23:29].max() == 0.0
+    assert played.displayed[0, 34:].min() == 1.0
+    assert played.buffer[0, 25] == 0.0
+
+
+def test_cells_serve_the_nearest_site_when_nothing_shadows() -> None:
+    place = cells.sites()
+    distance = cells.distances(place[:, :1].T, place[:, 1:].T)
+    serving = cells.serving_cell(-distance)
+    assert distance.shape == (1, 7, 7)
+    assert serving[0, 0] == 0
+    assert np.allclose(np.sort(distance[0, 0])[1:], cells.SITE_DISTANCE)
+
+
+def test_serving_cell_stays_when_another_is_better_by_less_than_the_hysteresis() -> None:
+    slow = np.zeros((1, 20, 7))
+    slow[0, 5:, 1] = cells.HYSTERESIS - 0.1
+    slow[0, :, 2:] = -50
+    assert set(cells.serving_cell(slow)[0].tolist()) == {0}
+    slow[0, 10:, 1] = 3 * cells.HYSTERESIS
+    assert cells.serving_cell(slow)[0, -1] == 1
+
+
+def test_channel_quality_covers_its_table_from_out_of_range_to_best() -> None:
+    quality = cells.channel_quality(np.array([-20.0, cells.CQI_FIRST, 60.0]))
+    assert quality.tolist() == [0, 1, 15]
+
+
+def test_plan_is_the_same_when_drawn_again_and_another_when_the_seed_changes() -> None:
+    assert make_plan(FLEET, 0.3, 0.1, 0.5, 7) == make_plan(FLEET[::-1], 0.3, 0.1, 0.5, 7)
+    assert make_plan(FLEET, 0.3, 0.1, 0.5, 7) != make_plan(FLEET, 0.3, 0.1, 0.5, 8)
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("vehicles", [1, 2, 3, 15])
+def test_plan_leaves_enough_vehicles_alone_when_shares_are_large(vehicles: int, drop: float) -> None:
+    plan = make_plan(FLEET[:vehicles], drop, 1.0, 1.0, 0)
+    assert not set(plan.kills) & set(plan.slow)
+    assert vehicles - len(plan.kills) - len(plan.slow) >= (2 if vehicles > 2 else 1)
+    assert set(plan.returns) == set(plan.kills)
+    assert all(plan.returns[vehicle] > moment for vehicle, moment in plan.kills.items())
+
+
+def test_plan_drops_one_of_three_when_asked_for_30_percent() -> None:
+    plan = make_plan(FLEET[:3], 0.3, 0.0, 0.0, 0)
+    assert len(plan.kills) == 1
+    assert not plan.returns
+
+
+def test_plan_is_refused_when_a_share_is_no_share() -> None:
+    with pytest.raises(UsageError, match=r"--slow 1\.5"):
+        make_plan(FLEET, 0.3, 1.5, 0.5, 0)
+
+
+def test_real_files_are_named_after_files_when_ids_can_be_made_of_them(tmp_path: Path) -> None:
+    for name in ("car 1.csv", "bus-2.csv.gz", "notes.txt", "tram.parquet"):
+        (tmp_path / name).write_bytes(b"")
+    assert list(real_files(tmp_path)) == ["bus-2", "car-1", "tram"]
+    assert list(real_files(tmp_path, 2)) == ["bus-2", "car-1"]
+
+
+def test_real_files_are_refused_when_two_would_be_one_vehicle_or_none_is_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no csv"):
+        real_files(tmp_path)
+    (tmp_path / "a.csv").touch()
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(DataError, match="same vehicle 'a'"):
+        real_files(tmp_path)
+    with pytest.raises(DataError, match="not a folder"):
+        real_files(tmp_path / "a.csv")
+
+
+def test_simulated_files_hold_one_vehicle_each(tmp_path: Path) -> None:
+    files = simulated_files(tmp_path / "data", 2, 0)
+    assert list(files) == ["vehicle-00", "vehicle-01"]
+    assert files["vehicle-00"].read_bytes() != files["vehicle-01"].read_bytes()
