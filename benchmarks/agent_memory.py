@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ from broker.paho_transport import PahoTransport
 from broker.port import Link
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.scheme import Contribution, Next
-from schemas.messages import AgentState, Evaluation
+from glassfleet.scheme import Contribution, Done, Next
+from schemas.messages import AgentState, ContributionBody, Evaluation
 from tests.desk import Desk, domain_of
 
 ROWS, INPUTS = 36_000, 15
@@ -53,6 +54,11 @@ def write_rows(path: Path) -> None:
             file.write(part + "," + ",".join(f"{cell:.6f}" for cell in [*x, value]) + "\n")
 
 
+def answers_to(desk: Desk, task_digest: str) -> list[ContributionBody]:
+    """Answers to one task that have arrived."""
+    return [body for body in desk.answers if body.task_digest == task_digest][:1]
+
+
 def main() -> None:
     """Measure and print."""
     print("| stage | RSS MB | peak MB | CPU s |\n|---|---|---|---|")
@@ -80,14 +86,14 @@ def main() -> None:
             tell("data read, connected")
             source = read_source(folder / "rows.csv")
             scheme = load("frt")
-            step = scheme.server.start(scheme.exact(scheme.Parameters()), domain_of(source.train), 0)
+            step: Next | Done = scheme.server.start(scheme.exact(scheme.Parameters()), domain_of(source.train), 0)
             number = 0
             while isinstance(step, Next):
                 number += 1
                 began = time.perf_counter()
                 desk.ask(step.task, number=number)
                 digest = step.task.digest
-                (body,) = desk.wait_for(lambda digest=digest: [b for b in desk.answers if b.task_digest == digest][:1])
+                (body,) = desk.wait_for(partial(answers_to, desk, digest))
                 seconds = time.perf_counter() - began
                 desk.acknowledge("v1", digest)
                 tell(f"round {number} ({step.task.kind}) answered in {seconds * 1e3:.0f} ms")

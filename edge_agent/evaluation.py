@@ -1,0 +1,124 @@
+"""Scores of a published model on a vehicle's own test rows, beside those of a model learned from its rows alone.
+
+The local model is learned with the very halves of the scheme (as ``glassfleet.local.learn_local`` does), but one round
+at a time: the agent does a round when it has nothing else to do, so that learning never delays an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet import catalogue
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.local import MAX_ROUNDS
+from glassfleet.scheme import Done, Next, Scheme
+from schemas.documents import document_digest
+from schemas.record import ModelRecord
+
+_BLOCK = 4096
+_KEPT = 4
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Test scores, in the target's own unit.
+
+    Attributes
+    ----------
+    metric : "rmse" or "f1"
+        F1 is the mean over the classes that occur in the test rows.
+    federated, local : float
+    rows : int
+        Test rows.
+    """
+
+    metric: Literal["rmse", "f1"]
+    federated: float
+    local: float
+    rows: int
+
+
+class Evaluator:
+    """Scores models; keeps the local models that it has learned.
+
+    Parameters
+    ----------
+    train, test : Dataset
+    """
+
+    def __init__(self, train: Dataset, test: Dataset) -> None:
+        self._train = train
+        self._test = test
+        self._local: dict[str, Any] = {}
+
+    def steps(self, record: ModelRecord) -> Iterator[Scores | None]:
+        """Yield None after each piece of work, and the scores at last.
+
+        Raises
+        ------
+        schemas.errors.NotFoundError, schemas.errors.DocumentError, KeyError, ValueError
+            The model cannot be used here: no such scheme, a column is missing.
+        """
+        scheme = catalogue.load(record.scheme)
+        model = scheme.from_document(record.document)
+        domain = model.domain
+        if domain.target_name != self._test.target:
+            raise ValueError(f"the model's target is {domain.target_name!r}, here it is {self._test.target!r}")
+        test = self._test.select(domain.names)
+        predicted = predict_in_blocks(model, test.X)
+        yield None
+        key = document_digest(
+            {"scheme": scheme.name, "parameters": record.document["parameters"], "domain": domain.to_document()}
+        )
+        if key not in self._local:
+            for step in learn_in_steps(scheme, record.document["parameters"], domain, self._train):
+                if step is not None:
+                    while len(self._local) >= _KEPT:
+                        self._local.pop(next(iter(self._local)))
+                    self._local[key] = step
+                yield None
+        own = predict_in_blocks(self._local[key], test.X)
+        score = root_mean_square if domain.target is not None else macro_f1
+        yield Scores(
+            "rmse" if domain.target is not None else "f1", score(test.y, predicted), score(test.y, own), test.rows
+        )
+
+
+def learn_in_steps(scheme: Scheme, parameters: Any, domain: Domain, train: Dataset) -> Iterator[Any]:
+    """Learn from one vehicle's rows, nothing nullified; yields None after each round, and the model at last."""
+    exact = scheme.exact(scheme.Parameters.model_validate(parameters))
+    rng = np.random.default_rng(0)  # nothing is nullified or noised in a model that stays here
+    step: Next | Done = scheme.server.start(exact, domain, 0)
+    for _ in range(MAX_ROUNDS):
+        if isinstance(step, Done):
+            yield step.model
+            return
+        step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, train, rng)])
+        yield None
+    raise ValueError(f"scheme {scheme.name!r} did not finish in {MAX_ROUNDS} rounds")
+
+
+def predict_in_blocks(model: Any, X: NDArray[np.float64]) -> NDArray[Any]:
+    """Predict a block of rows at a time: a vehicle's memory is small."""
+    parts = [model.predict(X[start : start + _BLOCK]) for start in range(0, len(X), _BLOCK)]
+    return np.concatenate(parts)
+
+
+def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """Root of the mean squared error."""
+    return float(np.sqrt(np.mean((y - predicted) ** 2)))
+
+
+def macro_f1(y: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """Mean F1 over the classes in `y`."""
+    scores = []
+    for label in np.unique(y):
+        right = int(((y == label) & (predicted == label)).sum())
+        scores.append(2 * right / int((y == label).sum() + (predicted == label).sum()))
+    return float(np.mean(scores))

@@ -1,0 +1,67 @@
+"""Two processes with one agent id: which of them stops. Pure.
+
+Birth certificates and wills carry the incarnation of a process and the time when it started, and an agent reads its own
+topic. What it reads there is mostly its own past: the retained birth of the life before, that life's will, copies of
+both that come late. It is a duel only if the other is alive, that is if it keeps coming back after we were born:
+`SIGHTINGS` times, over at least `SPAN` seconds. Then the one that started later is the intruder and stops; ties are
+broken by the incarnation, so both sides come to the same conclusion. Clocks need not agree: a wrong one lets the wrong
+one stop, never both. Only if the intruder does not stop, for ten times as long, the first one does.
+
+Each sighting is answered with our birth certificate, which is what the other side sights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SIGHTINGS = 3
+SPAN = 1.5
+"""Seconds over which another incarnation must be seen, so that late copies of our past's last words do not count."""
+
+_PATIENCE = 10
+_REMEMBERED = 64
+
+
+@dataclass
+class Identity:
+    """What an agent knows about its own id.
+
+    Attributes
+    ----------
+    own : str
+        Incarnation of this process.
+    started : float
+        When it started, seconds since the epoch by its own clock; its state messages carry it.
+    born : bool
+        Whether our own birth certificate has come back to us.
+    """
+
+    own: str
+    started: float = 0.0
+    born: bool = False
+    _sightings: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def sees(self, incarnation: str, status: str, started: float, at: float) -> str:
+        """Take a state read from our own topic at `at` (any steady clock); say what to do.
+
+        Returns
+        -------
+        str
+            ``""`` (nothing), ``"repeat"`` (publish the birth certificate again: the retained one is not ours) or
+            ``"stop"``.
+        """
+        if incarnation == self.own:
+            if status == "up":
+                self.born = True
+                return ""
+            return "repeat"  # our own will, from a connection that was lost: we are up
+        if not self.born:
+            return ""
+        count, first = self._sightings.get(incarnation, (0, at))
+        if incarnation in self._sightings or len(self._sightings) < _REMEMBERED:
+            self._sightings[incarnation] = (count + 1, first)
+        is_intruder = (self.started, self.own) > (started, incarnation)
+        patience = 1 if is_intruder else _PATIENCE
+        if count + 1 >= SIGHTINGS and at - first >= SPAN * patience:
+            return "stop"
+        return "repeat"

@@ -1,0 +1,209 @@
+"""The shell around agents: threads, the clock, signals. `run_agent` is what ``glassfleet agent`` calls.
+
+The transport's thread only puts into a queue; one loop takes from it, lets the agents do what is due, and scores
+models when there is nothing else. The loop serves one agent (`run_agent`) or many (``edge_agent.fleet``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from broker.paho_transport import PahoTransport, connect_once
+from broker.port import Handlers, Link, Message
+from edge_agent import logs
+from edge_agent.agent import Agent
+from edge_agent.config import AgentConfig
+from edge_agent.sources import Source, read_source
+from schemas.errors import IdentityError
+
+_BATCH = 256
+"""Messages handled before the agents look at the clock again."""
+
+
+class Loop:
+    """Serves agents from one thread until it is stopped.
+
+    Parameters
+    ----------
+    agents : sequence of Agent
+        Of different ids.
+    queue_size : int
+        Messages that may wait; more are dropped and counted, and what is retained is asked for again afterwards.
+    """
+
+    def __init__(self, agents: Sequence[Agent], *, queue_size: int = 10_000) -> None:
+        self._agents = list(agents)
+        self._queue_size = queue_size
+        self._queue: queue.SimpleQueue[tuple[Agent | None, str, Any]] = queue.SimpleQueue()
+        self._overflowed: set[str] = set()
+        self._stopping = threading.Event()
+        self._due: dict[str, float] = {}
+
+    def serve(self) -> None:
+        """Start the agents and serve them until `stop`; they are stopped in the end, whatever happens.
+
+        Raises
+        ------
+        IdentityError, StorageError
+            An agent cannot go on.
+        BrokerError
+            The broker was not there within ``broker_wait`` seconds.
+        """
+        goodbye = True
+        try:
+            for agent in self._agents:
+                agent.start(self._handlers(agent))
+            self._wait_for_broker()
+            while not self._stopping.is_set():
+                self._turn()
+        except IdentityError:
+            # What is retained about this id is the other process's; a goodbye would overwrite it.
+            goodbye = False
+            raise
+        finally:
+            for agent in self._agents:
+                agent.stop(say_goodbye=goodbye)
+
+    def stop(self) -> None:
+        """End `serve` soon. May be called from a signal handler or another thread."""
+        self._stopping.set()
+        self._queue.put((None, "", None))
+
+    def _handlers(self, agent: Agent) -> Handlers:
+        def message(arrived: Message) -> None:
+            if self._queue.qsize() >= self._queue_size:
+                agent.counts["dropped-here"] += 1
+                self._overflowed.add(agent.id)
+                return
+            self._queue.put((agent, "message", arrived))
+
+        return Handlers(
+            message,
+            lambda: self._queue.put((agent, "connected", None)),
+            lambda why: self._queue.put((agent, "disconnected", why)),
+        )
+
+    def _wait_for_broker(self) -> None:
+        """Explain, once, why there is no first connection; an agent that was connected before waits for ever."""
+        first = self._agents[0] if self._agents else None
+        if first is None or not first.config.broker_wait:
+            return
+        deadline = time.monotonic() + first.config.broker_wait
+        while not self._stopping.is_set() and not first.transport.is_connected:
+            self._turn(longest=max(0.05, deadline - time.monotonic()))
+            if time.monotonic() >= deadline and not first.transport.is_connected:
+                connect_once(link_of(first.config, first.will))
+                deadline = time.monotonic() + first.config.broker_wait  # it answers now: the connection is coming
+
+    def _turn(self, longest: float = 3600.0) -> None:
+        """Handle what waits, do what is due; then either score a model for a moment, or sleep until something comes."""
+        handled = self._take(block=False, wait=0.0)
+        while handled < _BATCH and self._take(block=False, wait=0.0):
+            handled += 1
+        now = time.monotonic()
+        for agent in self._agents:
+            if agent.id in self._overflowed and self._queue.qsize() == 0:
+                self._overflowed.discard(agent.id)
+                agent.log.warning("messages-dropped", dropped=agent.counts["dropped-here"], queue_size=self._queue_size)
+                agent.resubscribe()
+            due = agent.tick(now)
+            self._due[agent.id] = now + longest if due is None else due
+        if handled or self._stopping.is_set():
+            return
+        wait = min([longest, *(due - time.monotonic() for due in self._due.values())])
+        if wait > 0 and not any(agent.idle() for agent in self._agents):
+            self._take(block=True, wait=wait)
+
+    def _take(self, *, block: bool, wait: float) -> int:
+        try:
+            agent, what, value = self._queue.get(block, wait) if block else self._queue.get_nowait()
+        except queue.Empty:
+            return 0
+        if agent is None:
+            return 0
+        if what == "message":
+            agent.handle(value)
+        elif what == "connected":
+            agent.connected()
+        else:
+            agent.disconnected(value)
+        return 1
+
+
+def link_of(config: AgentConfig, will: Message | None = None) -> Link:
+    """Return how an agent connects: its client id is stable, so that the broker keeps its session."""
+    return Link(
+        url=config.broker,
+        client_id=f"gf-{config.fleet}-agent-{config.id}",
+        will=will,
+        keepalive=config.keepalive,
+        session_expiry=config.session_expiry,
+        max_message_bytes=config.max_message_bytes,
+        protocol=config.protocol,
+        connect_timeout=config.connect_timeout,
+    )
+
+
+def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
+    """Read the data (unless given) and build an agent on a real broker's transport."""
+    if source is None:
+        source = read_source(config.data, target=config.target, labels=config.labels)
+    agent = Agent(config, source, lambda will: PahoTransport(link_of(config, will)))
+    for warning in source.warnings:
+        agent.log.warning("data", note=warning)
+    return agent
+
+
+def run_agent(config: AgentConfig) -> None:
+    """Run one agent until SIGTERM or SIGINT.
+
+    Raises
+    ------
+    DataError
+        The data cannot be used (exit code 3).
+    BrokerError
+        The broker is not there (4).
+    StorageError
+        The state directory cannot be written (5).
+    IdentityError
+        Another process uses this agent id (7).
+    UsageError
+        A setting cannot be meant as written (2).
+    """
+    logs.configure(config.log_level, config.log_format)
+    agent = make_agent(config)
+    agent.log.info(
+        "agent",
+        fleet=config.fleet,
+        train=agent.source.train.rows,
+        test=agent.source.test.rows,
+        features=len(agent.source.train.features),
+        target=agent.source.train.target,
+        schemes=list(agent.schemes),
+    )
+    loop = Loop([agent], queue_size=config.queue_size)
+    with stopped_by_signals(loop):
+        loop.serve()
+
+
+@contextlib.contextmanager
+def stopped_by_signals(loop: Loop) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end `loop` cleanly meanwhile; does nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+__all__ = ["Loop", "link_of", "make_agent", "run_agent", "stopped_by_signals"]

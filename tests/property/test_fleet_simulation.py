@@ -1,0 +1,222 @@
+"""Whole fleets under seeded schedules of faults, in virtual time. A failing seed is in the test's name and can be
+replayed.
+
+``GLASSFLEET_SCHEDULES`` sets how many schedules are tried (default 40).
+"""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+
+from broker.memory import Faults
+from coordinator.spec import RoundPolicy, RunSpec
+from edge_agent.sources import Source
+from glassfleet.data import Dataset, pool
+from glassfleet.domain import pooled_domain
+from tests.simulation import Simulation, central_digest, empty_like, quiet
+
+SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "40"))
+EXACT = {"nullify": False, "min_rows": 1, "max_depth": 2}
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    quiet()
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def state_root(tmp_path_factory):
+    """A folder in memory where there is one: agents wait for the disk at every snapshot."""
+    shm = Path("/dev/shm")
+    if not os.access(shm, os.W_OK):
+        yield tmp_path_factory.mktemp("agents")
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=shm) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def state_dir(state_root, request):
+    folder = state_root / str(abs(hash(request.node.name)))
+    folder.mkdir()
+    return folder
+
+
+def rows(seed: int, count: int) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.random((count, 3))
+    return Dataset(("a", "b", "c"), "y", X, X[:, 0] * 2 + np.sin(3 * X[:, 1]) * X[:, 2])
+
+
+def train_only(data: Dataset) -> Source:
+    return Source(data, empty_like(data))
+
+
+SOURCES = {f"v{index}": train_only(rows(index, 30 + index)) for index in range(5)}
+POOLED = pool([source.train for source in SOURCES.values()])
+DOMAIN = pooled_domain(POOLED.features, "y", POOLED.X, POOLED.y)
+
+
+def spec(**changes: Any) -> Any:
+    policy = changes.pop("policy", RoundPolicy(min_agents=2, deadline=5, gather_agents=2))
+    return RunSpec(**{"run": "r1", "scheme": "frt", "parameters": EXACT, "domain": DOMAIN, "policy": policy, **changes})
+
+
+def schedule_one_fault(sim: Simulation, chance: random.Random) -> None:
+    """One fault of any kind in the first fifteen seconds; most killed processes come back later."""
+    when = sim.hub.now + chance.uniform(0, 15)
+    back = when + chance.uniform(0.1, 12)
+    name = chance.choice(list(SOURCES))
+    count = chance.randrange(1, 8)
+    match chance.randrange(7):
+        case 0:
+            sim.at(when, lambda: sim.kill_agent(name))
+        case 1:
+            sim.at(when, lambda: sim.crash_agent_at_publish(name, 1 + count % 3))
+        case 2:
+            sim.at(when, sim.kill_coordinator)
+        case 3:
+            sim.at(when, lambda: sim.crash_coordinator_at_publish(count))
+        case 4:
+            sim.at(when, lambda: sim.hub.partition([f"gf-sim-agent-{name}"]))
+            sim.at(back, sim.hub.heal)
+        case 5:
+            sim.at(when, lambda: sim.hub.drop_link(f"gf-sim-agent-{name}"))
+        case 6:
+            remembers = chance.random() < 0.5
+            sim.at(when, sim.stop_broker)
+            sim.at(back, lambda: sim.start_broker(remembers=remembers))
+    if chance.random() < 0.7:
+        sim.at(back, lambda: sim.start_agent(name))
+    sim.at(back, sim.start_coordinator)
+
+
+def schedule_faults(sim: Simulation, chance: random.Random) -> None:
+    """Up to eight faults; all is well again in the end."""
+    for _ in range(chance.randrange(9)):
+        schedule_one_fault(sim, chance)
+    sim.at(sim.hub.now + 60, sim.heal_everything)
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed, state_dir):
+    chance = random.Random(seed)
+    faults = Faults(
+        delay=(0.0, chance.choice([0.0, 0.2, 1.0])),
+        duplicate=chance.choice([0.0, 0.1, 0.3]),
+        loss=chance.choice([0.0, 0.02, 0.05]),
+        reconnect=(0.2, 2.0),
+    )
+    sim = Simulation(
+        SOURCES,
+        state_dir,
+        seed=seed,
+        faults=faults,
+        settings={"v4": {"slow": chance.choice([0.0, 2.0, 7.0])}},
+        max_message_bytes=chance.choice([4096, 128 * 1024]),
+    )
+    sim.start_coordinator()
+    for name in SOURCES:
+        sim.start_agent(name)
+    sim.advance(2)
+    participation = chance.choice(["cohort", "cohort", "elastic"])
+    sim.start_run(spec(domain=chance.choice([None, DOMAIN]), participation=participation))
+    schedule_faults(sim, chance)
+
+    document = sim.run_until_ended("r1", within=600)
+
+    assert document["outcome"] in {"finished", "failed"}
+    assert document["outcome"] == "finished" or document["reason"]
+    assert sim.counted_twice() == []
+    if document["outcome"] == "finished" and participation == "cohort":
+        record = sim.record("model")
+        assert record is not None
+        assert record.digest == central_digest(record, SOURCES)
+    sim.advance(150)
+    assert sim.pending() == dict.fromkeys(SOURCES, 0)
+    assert sim.leaked() == []
+
+
+def quiet_fleet(state_dir: Any, **settings: Any) -> Any:
+    sim = Simulation(SOURCES, state_dir, settings=settings)
+    sim.start_coordinator()
+    for name in SOURCES:
+        sim.start_agent(name)
+    sim.advance(1)
+    return sim
+
+
+def test_fleet_learns_the_central_model_of_all_when_nothing_fails(state_dir):
+    sim = quiet_fleet(state_dir)
+    sim.start_run(spec())
+    document = sim.run_until_ended("r1", within=60)
+    record = sim.record("model")
+    assert document["outcome"] == "finished"
+    assert record.cohort == sorted(SOURCES)
+    assert record.digest == central_digest(record, SOURCES)
+    assert all(agent.counts["resends"] == 0 for agent in sim.agents.values())
+
+
+def test_agent_costs_one_deadline_when_it_vanishes_in_the_first_round(state_dir):
+    sim = quiet_fleet(state_dir)
+    sim.start_run(spec())
+    sim.kill_agent("v0")
+    document = sim.run_until_ended("r1", within=60)
+    assert document["outcome"] == "finished"
+    assert sim.record("model").cohort == ["v1", "v2", "v3", "v4"]
+    assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
+
+
+def test_agent_gets_data_changed_when_its_rows_change_within_a_run_and_the_snapshot_is_gone(state_dir):
+    sim = quiet_fleet(state_dir, v0={"slow": 1.0})
+    sim.start_run(spec())
+    sim.advance(1.5)
+    sim.kill_agent("v0")
+    import shutil
+
+    shutil.rmtree(state_dir / "agents" / "sim" / "v0" / "runs")
+    sim.sources["v0"] = train_only(rows(99, 30))
+    sim.start_agent("v0")
+    document = sim.run_until_ended("r1", within=60)
+    assert "v0" not in sim.record("model").cohort
+    assert document["agents"]["v0"]["reason"].startswith("data-changed")
+
+
+def test_agent_answers_from_its_frozen_rows_when_its_file_changed_before_a_restart(state_dir):
+    sim = quiet_fleet(state_dir, v0={"slow": 1.0})
+    sim.start_run(spec())
+    sim.advance(1.5)
+    sim.kill_agent("v0")
+    sim.sources["v0"] = train_only(rows(99, 30))
+    sim.start_agent("v0")
+    document = sim.run_until_ended("r1", within=60)
+    assert document["outcome"] == "finished"
+    assert sim.record("model").cohort == sorted(SOURCES)
+    assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
+
+
+def test_same_seed_gives_the_same_simulation(state_dir):
+    def once(folder: Any) -> Any:
+        folder.mkdir()
+        sim = Simulation(SOURCES, folder, seed=5, faults=Faults(delay=(0, 0.5), duplicate=0.3, loss=0.05))
+        sim.start_coordinator()
+        for name in SOURCES:
+            sim.start_agent(name)
+        sim.advance(2)
+        sim.start_run(spec(domain=None))
+        document = sim.run_until_ended("r1", within=600)
+        return document["rounds"], {name: agent.counts for name, agent in sim.agents.items()}, sim.hub.now
+
+    # Secrets differ, so digests of rows and their first jitter do not enter: only what the network decides is compared.
+    first, second = once(state_dir / "a"), once(state_dir / "b")
+    assert first[2] == second[2]
+    assert first[1] == second[1]
