@@ -64,7 +64,10 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
         lines.append(f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})")
     lines += _wrapped(f"THEN {rule.output if keep is None else strongest_terms(rule.output, domain)}", "  ")
     if explanation.shares:
-        lines.append(f"shares of the inputs (they add up to the forecast; base {explanation.base:+.4f}):")
+        what = "they add up to the forecast"
+        if isinstance(explanation.prediction, str):
+            what = "for this class, against the strongest that another class has"
+        lines.append(f"shares of the inputs ({what}; base {explanation.base:+.4f}):")
         ranked = sorted(explanation.shares.items(), key=lambda item: -abs(item[1]))
         shown = [(name, share) for name, share in ranked if share][:keep]
         lines.extend(f"  {share:+.4f}{unit}  {name}" for name, share in shown)
@@ -75,7 +78,9 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
         lines.append("runners-up:")
         for other in explanation.runners_up:
             words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
-            lines += _wrapped(f"rule {other.rule.index} (strength {other.strength:.3f}): IF {words}", "  ")
+            # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
+            then = f" THEN {other.rule.output}" if isinstance(explanation.prediction, str) else ""
+            lines += _wrapped(f"rule {other.rule.index} (strength {other.strength:.3f}): IF {words}{then}", "  ")
     return lines
 
 

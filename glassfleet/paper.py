@@ -50,13 +50,14 @@ class PaperProtocol:
 
 def protocol_of(scheme: Scheme) -> PaperProtocol:
     """Return the protocol that the scheme names, or that of its purpose."""
-    module = getattr(scheme, "paper_protocol", None)
-    if module is None:
-        if "regression" in scheme.purpose:
-            return NESTED_KFOLD
-        module = "glassfleet.protocols_frbc"
-    protocol: PaperProtocol = importlib.import_module(module).PROTOCOL
-    return protocol
+    named = getattr(scheme, "paper_protocol", None)
+    own: PaperProtocol | None = getattr(importlib.import_module(named), "PROTOCOL", None) if named else None
+    if own is not None:
+        return own
+    if "regression" in scheme.purpose:
+        return NESTED_KFOLD
+    general: PaperProtocol = importlib.import_module("glassfleet.protocols_frbc").PROTOCOL
+    return general
 
 
 def nested_kfold(y: NDArray[Any], fold: int, folds: int, clients: int, seed: int) -> list[tuple[Rows, Rows]]:

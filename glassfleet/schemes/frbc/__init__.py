@@ -1,0 +1,44 @@
+"""FRBC: the federated fuzzy rule-based classifier (Chi). See README.md in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from glassfleet.scheme import Participation, Purpose
+from glassfleet.schemes.frbc.client import FrbcClient
+from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
+from glassfleet.schemes.frbc.params import Parameters
+from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
+from glassfleet.schemes.frbc.server import FrbcServer
+
+
+class FederatedRuleClassifier:
+    """The scheme, as the catalogue knows it."""
+
+    name = "frbc"
+    title = "Fuzzy rule-based classifier"
+    purpose: frozenset[Purpose] = frozenset({"classification"})
+    participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
+    equals_central = True
+    Parameters: type[BaseModel] = Parameters
+    paper_protocol = "glassfleet.protocols_frbc"
+
+    def __init__(self) -> None:
+        self.client = FrbcClient()
+        self.server = FrbcServer()
+
+    def exact(self, parameters: FrbcParameters) -> FrbcParameters:
+        """Return `parameters` with all nullification off."""
+        return parameters.model_copy(update={"nullify": False, "min_rows": 1})
+
+    def from_document(self, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
+        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
+        return FuzzyRuleClassifier.from_document(document)
+
+
+SCHEME = FederatedRuleClassifier()
+
+__all__ = ["SCHEME", "FederatedRuleClassifier", "FuzzyRuleClassifier", "Parameters"]

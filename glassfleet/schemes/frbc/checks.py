@@ -1,0 +1,94 @@
+"""Can an answer be true? What rules and sums of rows always obey, checked before they are merged with others'.
+
+They find broken agents and crude lies; they cannot find a plausible lie. Bounds between sums are compared as float64
+with a tolerance for the rounding of rows to the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.schemes.frbc.limbs import read
+from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
+
+_TOLERANCE = 1e-9
+
+
+def check_rules(question: Question, contribution: Contribution) -> Candidates:
+    """Raise :class:`ContributionError` unless the rules can answer `question`; return them."""
+    parameters, rows = question.parameters, contribution.rows
+    values = contribution.values
+    owners = parameters.weights == "owners"
+    expected = {"antecedents", "classes", *((*RULE_SUMS, *ANTECEDENT_SUMS) if owners else ())}
+    _check_names("values", values, expected)
+    _check_names("sums", contribution.sums, CLASS_SUMS)
+    try:
+        rules = Candidates.from_value(values, question.n_features, parameters.n_sets, question.n_classes)
+    except ValueError as fault:
+        raise ContributionError(str(fault)) from fault
+    if rules.size * parameters.threshold > rows:
+        raise ContributionError(f"{rules.size} rules of {parameters.threshold} rows each, from {rows} rows")
+    _check_counts("class_rows", contribution.sums["class_rows"], (question.n_classes,), rows, parameters.threshold)
+    _check_counts("unknown_rows", contribution.sums["unknown_rows"], (1,), rows, parameters.threshold)
+    counted = int(contribution.sums["class_rows"].sum()) + int(contribution.sums["unknown_rows"].sum())
+    if counted > rows:
+        raise ContributionError(f"the rows per class add up to {counted}, of {rows} rows")
+    if owners:
+        _check_sums(question, rules, values, rows)
+    return rules
+
+
+def check_strengths(question: Question, contribution: Contribution) -> None:
+    """Raise :class:`ContributionError` unless the sums can answer `question`."""
+    assert question.rules is not None
+    _check_names("sums", contribution.sums, (*RULE_SUMS, *ANTECEDENT_SUMS))
+    if contribution.values:
+        raise ContributionError("an answer about strengths is sums only")
+    _check_sums(question, question.rules, contribution.sums, contribution.rows)
+
+
+def _check_names(what: str, given: Mapping[str, Any], expected: Any) -> None:
+    if set(given) != set(expected):
+        raise ContributionError(f"expected the {what} {sorted(expected)}, got {sorted(map(str, given))[:12]}")
+
+
+def _check_counts(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], rows: int, threshold: int) -> None:
+    if counts.shape != shape:
+        raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
+    if ((counts < 0) | (counts > rows)).any():
+        raise ContributionError(f"{name} must be in [0, {rows}], the rows of the agent")
+    if ((counts > 0) & (counts < threshold)).any():
+        raise ContributionError(f"{name} holds a count below min_rows, {threshold}")
+
+
+def _check_sums(question: Question, rules: Candidates, sums: Mapping[str, Any], rows: int) -> None:
+    bits = question.parameters.limb_bits
+    for names, size in ((RULE_SUMS, rules.size), (ANTECEDENT_SUMS, rules.first.size)):
+        for name in names:
+            array = sums[name]
+            if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.shape != (size,):
+                raise ContributionError(f"{name} must be an int64 array of shape ({size},)")
+            if name != "rows" and ((array < 0) | (array > rows << bits)).any():
+                raise ContributionError(f"{name} is negative or above what {rows} rows can add up to")
+    _check_counts("rows", sums["rows"], (rules.size,), rows, question.parameters.threshold)
+    if int(sums["rows"].sum()) > rows:
+        raise ContributionError(f"the rows of the rules add up to more than the {rows} rows of the agent")
+    if not rules.size:
+        return
+    num = read(sums["num_high"], sums["num_low"], bits)
+    den = read(sums["den_high"], sums["den_low"], bits)
+    unit = 0.5**question.parameters.fraction_bits
+    slack = rows * unit
+    if (den > rows * (1.0 + _TOLERANCE) + slack).any():
+        raise ContributionError("a Den exceeds the agent's rows")
+    if (np.add.reduceat(num, rules.first) > den * (1.0 + _TOLERANCE) + slack).any():
+        raise ContributionError("the Num of an antecedent's rules exceed its Den")
+    # A row belongs to the strongest of two sets of every input, so its strength is at least 0.5^F.
+    least = sums["rows"] * 0.5**question.n_features
+    if (num < least * (1.0 - _TOLERANCE) - slack).any():
+        raise ContributionError("a rule's Num is below what the rows that found it must add up to")

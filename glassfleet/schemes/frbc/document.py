@@ -1,0 +1,113 @@
+"""The model as a document: JSON values, complete and readable without this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.schemes.frbc.matching import pack, sort_rules
+from glassfleet.schemes.frbc.messages import check_classes
+from glassfleet.schemes.frbc.params import MAX_RULES, Parameters
+from glassfleet.schemes.frbc.rulebase import RuleBase
+from schemas.errors import DocumentError
+
+SCHEME = "frbc"
+FORMAT = 1
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Rule(_Strict):
+    sets: tuple[int, ...]
+    class_: int = Field(alias="class", ge=0)
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+
+
+class _Body(_Strict):
+    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
+
+
+def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
+    """Return ``{scheme, format, parameters, domain, model}``.
+
+    ``model.rules`` is in the lexicographic order of ``sets``: one set number per input, in the order of
+    ``domain.features``, 0 the lowest; ``class`` is a position in ``domain.classes``. A single rule without sets always
+    holds.
+    """
+    lines = zip(
+        base.antecedents.tolist(), base.classes.tolist(), base.weight.tolist(), base.support.tolist(), strict=True
+    )
+    rules = [
+        {"sets": sets, "class": number, "weight": weight, "support": support} for sets, number, weight, support in lines
+    ]
+    return {
+        "scheme": SCHEME,
+        "format": FORMAT,
+        "parameters": parameters.model_dump(mode="json"),
+        "domain": domain.to_document(),
+        "model": {"rules": rules},
+    }
+
+
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
+    """Read what :func:`write_document` wrote.
+
+    Raises
+    ------
+    DocumentError
+        Anything is missing, unknown, out of range, or does not fit together.
+    """
+    if not isinstance(document, Mapping):
+        raise DocumentError("a model document is a JSON object")
+    keys = {"scheme", "format", "parameters", "domain", "model"}
+    if set(document) != keys:
+        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
+    if not isinstance(document["scheme"], str) or document["scheme"] != SCHEME:
+        raise DocumentError(f"this is a document of scheme {document['scheme']!r}, not {SCHEME!r}")
+    if type(document["format"]) is not int or document["format"] != FORMAT:
+        raise DocumentError(f"format {document['format']!r} is not known; this version reads format {FORMAT}")
+    try:
+        parameters = Parameters.model_validate(document["parameters"])
+        domain = Domain.model_validate(document["domain"])
+        body = _Body.model_validate(document["model"])
+        check_classes(domain)
+        base = _read_rules(body, domain, parameters.n_sets)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
+    except (ValueError, OverflowError, TypeError) as fault:
+        raise DocumentError(str(fault)) from fault
+    return parameters, domain, base
+
+
+def _read_rules(body: _Body, domain: Domain, n_sets: int) -> RuleBase:
+    """Return the rules; raises ValueError."""
+    width = len(domain.features)
+    if len(body.rules) == 1 and not body.rules[0].sets:
+        width = 0
+    for number, rule in enumerate(body.rules):
+        if len(rule.sets) != width or not all(0 <= j < n_sets for j in rule.sets):
+            raise ValueError(
+                f"rule {number} does not name one of {n_sets} sets for each of {len(domain.features)} inputs"
+            )
+        if rule.class_ >= len(domain.classes):
+            raise ValueError(f"rule {number} names class {rule.class_}, there are {len(domain.classes)}")
+    antecedents = np.array([rule.sets for rule in body.rules], dtype=np.int8).reshape(len(body.rules), width)
+    if width:
+        order, new = sort_rules(pack(antecedents, n_sets), np.zeros(len(body.rules), dtype=np.int16))
+        if (order != np.arange(order.size)).any() or not new.all():
+            raise ValueError("rules must be in the lexicographic order of their sets, each antecedent once")
+    return RuleBase(
+        antecedents,
+        np.array([rule.class_ for rule in body.rules], dtype=np.intp),
+        np.array([rule.weight for rule in body.rules]),
+        np.array([rule.support for rule in body.rules]),
+    )

@@ -1,0 +1,168 @@
+"""What travels: the two questions of FRBC, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Task, TaskError
+from glassfleet.schemes.frbc.matching import sort_rules, unpack
+from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
+
+NAME = "frbc"
+Kind = Literal["rules", "strengths"]
+KINDS: tuple[Kind, ...] = ("rules", "strengths")
+
+CLASS_SUMS = ("class_rows", "unknown_rows")
+"""Additive part of an answer about rules: rows per class, shape (C,), and of labels that are no class, shape (1,)."""
+
+RULE_SUMS = ("rows", "num_high", "num_low")
+"""Per rule: rows that found it, and the two limbs of Num (Eq. 2), the summed strength of its class."""
+
+ANTECEDENT_SUMS = ("den_high", "den_low")
+"""Per antecedent: the two limbs of Den (Eq. 3), the summed strength of all rows."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rules that are not weighed yet, in the order of antecedent and class; one antecedent may have several classes.
+
+    Attributes
+    ----------
+    words : ndarray of int64, shape (r, W)
+        Packed antecedents.
+    classes : ndarray of int16, shape (r,)
+        Class numbers.
+    antecedents : ndarray of int8, shape (r, F)
+        The same antecedents, one set per input.
+    """
+
+    words: NDArray[np.int64]
+    classes: NDArray[np.int16]
+    antecedents: NDArray[np.int8]
+
+    @property
+    def size(self) -> int:
+        """Number of rules."""
+        return int(self.classes.shape[0])
+
+    @cached_property
+    def first(self) -> NDArray[np.intp]:
+        """The first rule of each antecedent, shape (a,)."""
+        new = np.ones(self.size, dtype=bool)
+        new[1:] = (self.words[1:] != self.words[:-1]).any(axis=1)
+        return np.flatnonzero(new)
+
+    @cached_property
+    def antecedent_of(self) -> NDArray[np.intp]:
+        """The number of each rule's antecedent among the different ones, shape (r,)."""
+        new = np.zeros(self.size, dtype=np.intp)
+        new[self.first] = 1
+        return np.cumsum(new) - 1
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the rules as codec values."""
+        return {"antecedents": self.words, "classes": self.classes}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any], n_features: int, n_sets: int, n_classes: int) -> Candidates:
+        """Read :meth:`to_value`; raises ValueError with the reason, whatever it holds."""
+        words, classes = value.get("antecedents"), value.get("classes")
+        if not isinstance(words, np.ndarray) or words.dtype != np.int64 or words.ndim != 2:
+            raise ValueError("antecedents must be an int64 array of two dimensions")
+        if not isinstance(classes, np.ndarray) or classes.dtype != np.int16 or classes.shape != words.shape[:1]:
+            raise ValueError("classes must be an int16 array, one per antecedent")
+        if classes.size > MAX_RULES:
+            raise ValueError(f"{classes.size} rules, at most {MAX_RULES} are possible")
+        antecedents = unpack(words, n_features, n_sets)
+        if classes.size and (int(classes.min()) < 0 or int(classes.max()) >= n_classes):
+            raise ValueError(f"a rule's class is not in [0, {n_classes})")
+        order, new = sort_rules(words, classes)
+        if (order != np.arange(order.size)).any() or not new.all():
+            raise ValueError("rules must be in the order of antecedent and class, each once")
+        return cls(words, classes, antecedents)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"rules", "strengths"}
+        Which rules do you find; what do your rows say about these rules.
+    parameters : Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    rules : Candidates or None
+        Only for ``"strengths"``: the union of the agents' rules.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    rules: Candidates | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, C."""
+        return len(self.domain.classes)
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Any] = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "max_rows": self.parameters.max_rows,
+        }
+        if self.rules is not None:
+            body["rules"] = self.rules.to_value()
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        if task.scheme != NAME or task.kind not in KINDS:
+            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        if not isinstance(task.body, Mapping):
+            raise TaskError("the task has no body")
+        rules = None
+        try:
+            parameters = Parameters.model_validate(task.body["parameters"])
+            domain = Domain.from_document(task.body["domain"])
+            check_classes(domain)
+            if task.kind == "strengths":
+                value = task.body["rules"]
+                rules = Candidates.from_value(value, len(domain.features), parameters.n_sets, len(domain.classes))
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        except ValueError as fault:
+            raise TaskError(str(fault)) from fault
+        return cls(task.kind, parameters, domain, rules)
+
+
+def check_classes(domain: Domain) -> None:
+    """Raise ValueError, with the reason, unless the domain's classes can be learned."""
+    classes = domain.classes
+    if domain.target is not None or not classes:
+        raise ValueError(f"{NAME} learns classes; the domain has the numeric target {domain.target_name!r}")
+    if len(classes) > MAX_CLASSES:
+        raise ValueError(f"{len(classes)} classes, at most {MAX_CLASSES} are possible; is {domain.label!r} a class?")
+    if list(classes) != sorted(set(classes)):
+        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")

@@ -1,0 +1,196 @@
+"""The finished classifier: it predicts, explains itself, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.fuzzy import condition, fuzzify
+from glassfleet.fuzzy.partition import Memberships
+from glassfleet.schemes.frbc.document import read_document, write_document
+from glassfleet.schemes.frbc.matching import AntecedentTree
+from glassfleet.schemes.frbc.params import Parameters
+from glassfleet.schemes.frbc.rulebase import RuleBase
+from glassfleet.statistics import blocks
+
+RUNNERS_UP = 3
+"""Rules named beside the one that decided, in an explanation."""
+
+_ROW_BLOCK = 1 << 12
+
+
+class FuzzyRuleClassifier:
+    """A fuzzy rule-based classifier: thousands of rules with one condition per input, of which one answers.
+
+    Made by a run or by :meth:`from_document`; not changed afterwards.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of the run.
+    domain : Domain
+        Inputs and classes.
+    base : RuleBase
+        The rules, at least one.
+    """
+
+    scheme = "frbc"
+
+    def __init__(self, parameters: Parameters, domain: Domain, base: RuleBase) -> None:
+        self.parameters = parameters
+        self.domain = domain
+        self.base = base
+        self._labels = np.array(domain.classes, dtype=np.str_)
+        self._tree = AntecedentTree(base.antecedents, parameters.n_sets)
+        # Ties go to the highest rule weight, then to the first rule; the first in this order is also the default.
+        self._order = np.lexsort((np.arange(base.size), -base.weight))
+        self._rank = np.empty(base.size, dtype=np.intp)
+        self._rank[self._order] = np.arange(base.size)
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        """Classify rows `X`, shape (n, F), in the inputs' own units; returns labels (text), shape (n,)."""
+        return self._labels[self.base.classes[self.winners(X)]]
+
+    def winners(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the number of the rule that answers each row of `X`, shape (n,); the default where none fires."""
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
+            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
+        if not np.isfinite(X).all():
+            raise ValueError("X must be finite")
+        result = np.full(X.shape[0], self._order[0], dtype=np.intp)
+        if self.base.unconditional:
+            return result
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            members = fuzzify(self.domain.scale_inputs(X[block]), self.parameters.n_sets)
+            for row, rule in self._winners(members):
+                result[block.start + row] = rule
+        return result
+
+    def _association(self, rule: NDArray[np.intp], strength: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the rules compete by."""
+        return strength if self.parameters.association == "strength" else strength * self.base.weight[rule]
+
+    def _winners(self, members: Memberships) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield rows for which a rule fires, and the rule: highest association, ties by rule weight, then the first."""
+        for part in self._tree.match(members, _ROW_BLOCK):
+            value = self._association(part.antecedent, part.strength)
+            start = np.flatnonzero(np.diff(part.row, prepend=-1))
+            best = np.maximum.reduceat(value, start)
+            top = value == np.repeat(best, np.diff(start, append=value.size))
+            rank = np.where(top, self._rank[part.antecedent], self.base.size)
+            yield part.row[start], self._order[np.minimum.reduceat(rank, start)]
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: NDArray[np.float64]) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,).
+
+        ``shares`` compares the rule that decided with the strongest rule of any other class, in bits: each input's
+        share is log2 of the ratio of its memberships in the two, positive where it speaks for the prediction; ``base``
+        is log2 of the ratio of the rules' weights where the association counts them. They add up to log2 of the ratio
+        of the two associations. All are 0 when no rule of another class fires.
+        """
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        winner = int(self.winners(row)[0])
+        members = fuzzify(self.domain.scale_inputs(row), self.parameters.n_sets)
+        ranked = self._fired(members)
+        label = str(self._labels[self.base.classes[winner]])
+        if not ranked:
+            lone = self._activation(members, winner, 1.0 if self.base.unconditional else 0.0)
+            return Explanation(
+                label, lone, shares=dict.fromkeys(self.domain.names, 0.0), fallback=not self.base.unconditional
+            )
+        shares, base = self._shares(members, [rule for rule, _ in ranked])
+        activations = [self._activation(members, rule, strength) for rule, strength in ranked[: RUNNERS_UP + 1]]
+        return Explanation(label, activations[0], tuple(activations[1:]), shares, base)
+
+    def _fired(self, members: Memberships) -> list[tuple[int, float]]:
+        """Return the rules that fire for the one row and their strengths, the one that decides first."""
+        if self.base.unconditional:
+            return []
+        parts = list(self._tree.match(members, 1))
+        if not parts:
+            return []
+        (part,) = parts
+        order = np.lexsort((self._rank[part.antecedent], -self._association(part.antecedent, part.strength)))
+        return [(int(part.antecedent[i]), float(part.strength[i])) for i in order]
+
+    def _degrees(self, members: Memberships, rule: int) -> list[float]:
+        return [members.degree(feature, 0, int(j)) for feature, j in enumerate(self.base.antecedents[rule])]
+
+    def _activation(self, members: Memberships, rule: int, strength: float) -> Activation:
+        return Activation(self._readable(rule), strength, tuple(self._degrees(members, rule)))
+
+    def _shares(self, members: Memberships, ranked: list[int]) -> tuple[dict[str, float], float]:
+        winner, classes, weight = ranked[0], self.base.classes, self.base.weight
+        rival = next((rule for rule in ranked if classes[rule] != classes[winner]), None)
+        if rival is None:
+            return dict.fromkeys(self.domain.names, 0.0), 0.0
+        ratio = np.log2(self._degrees(members, winner)) - np.log2(self._degrees(members, rival))
+        counted = self.parameters.association != "strength" and weight[winner] > 0 and weight[rival] > 0
+        base = float(np.log2(weight[winner] / weight[rival])) if counted else 0.0
+        return {name: float(share) for name, share in zip(self.domain.names, ratio, strict=True)}, base
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _readable(self, number: int) -> Rule:
+        base, n_sets = self.base, self.parameters.n_sets
+        return Rule(
+            index=number,
+            conditions=tuple(
+                condition(self.domain.features[feature], int(j), n_sets)
+                for feature, j in enumerate(base.antecedents[number])
+            ),
+            output=f"{self.domain.label or 'class'} is {self._labels[base.classes[number]]}",
+            weight=float(base.weight[number]),
+            support=float(base.support[number]),
+            confidence=float(base.weight[number]),
+        )
+
+    @cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        return tuple(self._readable(number) for number in range(self.base.size))
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules, in the lexicographic order of their sets."""
+        return self._rules
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return rules, rule length (conditions of a rule), and parameters (sets, class and weight of every rule)."""
+        rules, length = self.base.antecedents.shape
+        return {"rules": rules, "rule_length": length, "parameters": rules * (length + 2)}
+
+    # --- reducing ---------------------------------------------------------------------------------------------------
+
+    def reduced(self, max_rules: int) -> FuzzyRuleClassifier:
+        """Return the classifier that the run would have made with `max_rules`: the best supported rules only.
+
+        Raises
+        ------
+        ValueError
+            `max_rules` is below 1.
+        """
+        if max_rules < 1:
+            raise ValueError(f"max_rules must be at least 1, got {max_rules}")
+        parameters = self.parameters.model_copy(update={"max_rules": max_rules})
+        return FuzzyRuleClassifier(parameters, self.domain, self.base.reduced(max_rules))
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values; its digest is the model's identity."""
+        return write_document(self.parameters, self.domain, self.base)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
+        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+        return cls(*read_document(document))

@@ -1,0 +1,72 @@
+"""Parameters of the fuzzy rule-based classifier."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from glassfleet.fuzzy.partition import MAX_SETS
+from glassfleet.schemes.frbc.limbs import limb_capacity
+
+MAX_RULES = 1 << 18
+"""Most candidate rules of a run, over all agents."""
+
+MAX_CLASSES = 1 << 15
+"""Most classes; class numbers travel as int16."""
+
+
+MAX_CELLS = 1 << 22
+"""Most pairs of an antecedent and a class: an agent keeps four int64 sums of each while it answers."""
+
+
+class Parameters(BaseModel):
+    """What a run of FRBC can be told.
+
+    Attributes
+    ----------
+    n_sets : int
+        Fuzzy sets per input, T. The paper has 5 on MAGIC and 3 on QoE; the finer, the fewer rows found a rule, and the
+        more rules `min_rows` takes away.
+    weights : {"pooled", "owners"}
+        Whose rows weigh a rule. ``"pooled"``: those of all agents, asked in a second round over the union of rules; the
+        fleet's model then equals the central one. ``"owners"`` (the paper): those of the agents that found the rule.
+    association : {"strength", "strength*weight"}
+        What the rules compete by when a row is classified. The published tables are those of ``"strength"``.
+    nullify : bool
+        Agents keep back what rests on fewer than `min_rows` rows.
+    min_rows : int
+        An agent does not tell a rule that it found in fewer rows, nor a sum over fewer rows. 1: tells all.
+    max_rules : int or None
+        Rule reduction: the coordinator keeps at most this many rules, those with the largest support.
+    min_support : float
+        Rule reduction: the coordinator leaves out rules with a smaller support, [0, 1].
+    fraction_bits : int
+        Strengths are rounded to multiples of 2^-fraction_bits. Even: half of the bits go to either limb.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    n_sets: int = Field(default=3, ge=2, le=MAX_SETS)
+    weights: Literal["pooled", "owners"] = "pooled"
+    association: Literal["strength", "strength*weight"] = "strength"
+    nullify: bool = True
+    min_rows: int = Field(default=3, ge=1, le=1_000_000)
+    max_rules: int | None = Field(default=None, ge=1)
+    min_support: float = Field(default=0.0, ge=0.0, le=1.0)
+    fraction_bits: int = Field(default=80, ge=48, le=80, multiple_of=2)
+
+    @property
+    def limb_bits(self) -> int:
+        """Fraction bits of one limb."""
+        return self.fraction_bits // 2
+
+    @property
+    def max_rows(self) -> int:
+        """Largest total number of rows of a run for which no limb can overflow: 2^23 - 1 at 80 fraction bits."""
+        return limb_capacity(self.limb_bits)
+
+    @property
+    def threshold(self) -> int:
+        """Fewest rows that may leave an agent as a rule or as a sum."""
+        return self.min_rows if self.nullify else 1

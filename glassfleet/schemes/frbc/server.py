@@ -1,0 +1,166 @@
+"""The coordinator's half: merges the agents' rules, weighs them with summed strengths, settles conflicts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.schemes.frbc.checks import check_rules, check_strengths
+from glassfleet.schemes.frbc.matching import sort_rules, unpack
+from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, NAME, RULE_SUMS, Candidates, Question, check_classes
+from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.rulebase import always, weigh
+from schemas.codec import Value, encode
+from schemas.errors import RunFailedError, UsageError
+
+Sums = dict[str, NDArray[np.int64]]
+
+
+class FrbcServer:
+    """Turns answers into the next question, or into the model."""
+
+    def max_rows(self, parameters: Parameters) -> int:
+        """Return the largest total number of rows that the sums are good for."""
+        return parameters.max_rows
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
+        """Ask for rules."""
+        try:
+            check_classes(domain)
+        except ValueError as fault:
+            raise UsageError(str(fault)) from fault
+        task = Question("rules", parameters, domain).to_task()
+        return Next({"kind": task.kind, "body": dict(task.body)}, task)
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = Question.from_task(task)
+        if contribution.kind != task.kind:
+            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        if contribution.rows > question.parameters.max_rows:
+            raise ContributionError(f"{contribution.rows} rows, the grid is good for {question.parameters.max_rows}")
+        if contribution.nullified and question.parameters.threshold == 1:
+            raise ContributionError("nullified statistics, but the run nullifies none")
+        if question.kind == "rules":
+            check_rules(question, contribution)
+        else:
+            check_strengths(question, contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = Question.from_task(Task(NAME, state["kind"], state["body"]))
+        parameters = question.parameters
+        rows = sum(contribution.rows for contribution in contributions)
+        if rows == 0:
+            raise RunFailedError("no agent that answered has any rows")
+        if rows > parameters.max_rows:
+            raise RunFailedError(
+                f"{rows} rows in all, the grid of {parameters.fraction_bits} bits is good for {parameters.max_rows}; "
+                "use fewer fraction_bits"
+            )
+        nullified = sum(contribution.nullified for contribution in contributions)
+        if question.rules is not None:
+            total = _add([contribution.sums for contribution in contributions])
+            per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}
+            memory = {**state["memory"], "sums_digest": _chain(state["memory"]["sums_digest"], rows, total)}
+            return _finish(question, question.rules, per_rule, rows, {**memory, "sums_nullified": nullified})
+        counts = _add([contribution.sums for contribution in contributions])
+        rules, per_rule = _merge(question, contributions)
+        merged = {**counts, **per_rule, **rules.to_value()}
+        memory = {
+            "class_rows": counts["class_rows"],
+            "unknown_rows": int(counts["unknown_rows"][0]),
+            "rules_nullified": nullified,
+            "sums_nullified": 0,
+            "sums_digest": _chain("", rows, merged),
+        }
+        if parameters.weights == "owners" or rules.size == 0:
+            return _finish(question, rules, per_rule, rows, memory)
+        if rules.first.size * question.n_classes > MAX_CELLS:
+            raise RunFailedError(
+                f"{rules.first.size} antecedents of {question.n_classes} classes are more than {MAX_CELLS} sums; use "
+                "fewer sets (n_sets), fewer inputs, or a larger min_rows"
+            )
+        task = Question("strengths", parameters, question.domain, rules).to_task()
+        return Next({"kind": task.kind, "body": dict(task.body), "memory": memory}, task)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Say how many candidate rules there are, in all and per class."""
+        question = Question.from_task(Task(NAME, state["kind"], state["body"]))
+        rules = question.rules
+        if rules is None:
+            return {"rules": 0, "antecedents": 0, "lines": ["asking the agents for their rules"]}
+        per_class = np.bincount(rules.classes, minlength=question.n_classes)
+        lines = [f"{question.domain.classes[i]}: {per_class[i]} rules" for i in range(min(question.n_classes, 200))]
+        return {"rules": rules.size, "antecedents": int(rules.first.size), "lines": lines}
+
+
+def _add(parts: Sequence[Mapping[str, NDArray[np.int64]]]) -> Sums:
+    total = {name: array.copy() for name, array in parts[0].items()}
+    for part in parts[1:]:
+        for name, array in part.items():
+            total[name] += array
+    return total
+
+
+def _chain(before: str, rows: int, sums: Mapping[str, Value]) -> str:
+    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
+    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": dict(sums)})).hexdigest()
+
+
+def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:
+    """Return the union of the agents' rules and, with owners' weights, Num, Den and rows added per rule (Eq. 5)."""
+    parameters = question.parameters
+    words = np.concatenate([contribution.values["antecedents"] for contribution in contributions])
+    classes = np.concatenate([contribution.values["classes"] for contribution in contributions])
+    order, new = sort_rules(words, classes)
+    first = np.flatnonzero(new)
+    if first.size > MAX_RULES:
+        raise RunFailedError(
+            f"the agents found {first.size} rules, at most {MAX_RULES} are possible; use fewer sets (n_sets), fewer "
+            "inputs, or a larger min_rows"
+        )
+    words, classes = words[order[first]], classes[order[first]]
+    rules = Candidates(words, classes, unpack(words, question.n_features, parameters.n_sets))
+    if parameters.weights == "pooled":
+        return rules, {}
+    sums: Sums = {}
+    for name in (*RULE_SUMS, *ANTECEDENT_SUMS):
+        parts = []
+        for contribution in contributions:
+            values = contribution.values
+            own = Candidates(values["antecedents"], values["classes"], np.empty((0, 0), dtype=np.int8))
+            parts.append(values[name][own.antecedent_of] if name in ANTECEDENT_SUMS else values[name])
+        joined = np.concatenate(parts)[order]
+        sums[name] = np.add.reduceat(joined, first) if first.size else joined
+    return rules, sums
+
+
+def _finish(
+    question: Question, rules: Candidates, sums: Mapping[str, NDArray[np.int64]], rows: int, memory: Mapping[str, Any]
+) -> Done:
+    """Weigh the rules, settle conflicts, reduce, and build the model."""
+    parameters = question.parameters
+    learned, conflicts = (weigh(rules, sums, rows, parameters)) if rules.size else (None, 0)
+    kept = None if learned is None else learned.reduced(parameters.max_rules, parameters.min_support)
+    base = kept if kept is not None and kept.size else always(memory["class_rows"])
+    model = FuzzyRuleClassifier(parameters, question.domain, base)
+    summary = {
+        "sums_digest": memory["sums_digest"],
+        "rows": rows,
+        "unknown_rows": memory["unknown_rows"],
+        "candidates": rules.size,
+        "conflicts": conflicts,
+        "reduced": (learned.size - kept.size) if learned is not None and kept is not None else 0,
+        "rules_nullified": memory["rules_nullified"],
+        "sums_nullified": memory["sums_nullified"],
+        **model.complexity(),
+    }
+    return Done(model, summary)

@@ -1,0 +1,84 @@
+"""The published tables of the classifier paper come out with the printed digits (MAGIC, IID, ten nodes, five folds)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.catalogue import load
+from glassfleet.data import Dataset
+from glassfleet.local import central
+from glassfleet.protocols_frbc import PAPER, minmax_domain, paper_fold, reduction_curve, summarise
+
+PUBLISHED = {
+    # setting: F1 g, F1 h (Table I), rules (Table II)
+    "LL": ("0.857 ± 0.009", "0.676 ± 0.021", "455.5 ± 5.8"),
+    "FL": ("0.867 ± 0.007", "0.690 ± 0.018", "1789.0 ± 16.6"),
+    "CL": ("0.867 ± 0.007", "0.690 ± 0.017", "1789.0 ± 16.6"),
+}
+"""Table II prints 445.5 rules for LL; every reproduction gives 455.5, with the printed deviation."""
+
+
+@pytest.fixture(scope="module")
+def magic(glassfleet_data: Path) -> Dataset:
+    pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+    with gzip.open(glassfleet_data / "magic.csv.gz", "rt", newline="") as file:
+        header, *lines = csv.reader(file)
+    X = np.array([line[:-1] for line in lines], dtype=np.float64)
+    return Dataset(tuple(header[:-1]), header[-1], X, np.array([line[-1] for line in lines]))
+
+
+def _summary(dataset: Any, settings: Any = ("LL", "FL", "CL"), **parameters: Any) -> Any:
+    scheme = load("frbc")
+    chosen = scheme.Parameters(**{**PAPER, **parameters})
+    results = [paper_fold(scheme, chosen, dataset, fold, settings=settings) for fold in range(5)]
+    summary = summarise(results)
+    lines = {
+        setting: (
+            str(summary.f1[setting]["g"]),
+            str(summary.f1[setting]["h"]),
+            f"{summary.rules[setting].mean:.1f} ± {summary.rules[setting].std:.1f}",
+        )
+        for setting in summary.f1
+    }
+    return lines, results
+
+
+def test_paper_protocol_gives_published_digits(magic: Any) -> None:
+    lines, results = _summary(magic)
+
+    assert lines == PUBLISHED
+    assert all(result.nullified == 0 for result in results)
+
+
+def test_pooled_weights_give_the_central_digits(magic: Any) -> None:
+    lines, _ = _summary(magic, ("FL", "CL"), weights="pooled")
+
+    assert lines["FL"] == lines["CL"] == PUBLISHED["CL"]
+
+
+def test_nullification_costs_what_the_readme_says(magic: Any) -> None:
+    lines, results = _summary(magic, ("FL",), weights="pooled", min_rows=3)
+
+    assert lines["FL"] == ("0.854 ± 0.006", "0.641 ± 0.016", "219.2 ± 2.9")
+    assert [result.nullified for result in results] == [5325, 5217, 5210, 5282, 5281]
+
+
+def test_reduction_keeps_the_accuracy_down_to_some_hundred_rules(magic: Any) -> None:
+    scheme = load("frbc")
+    half = magic.rows // 2
+    rows = np.random.default_rng(19).permutation(magic.rows)
+    train = Dataset(magic.features, magic.target, magic.X[rows[:half]], magic.y[rows[:half]])
+    model = central(scheme, scheme.Parameters(n_sets=5), minmax_domain(magic), train).model
+
+    curve = reduction_curve(model, magic.X[rows[half:]], magic.y[rows[half:]], (50, 200, 500, 10_000))
+
+    assert [size for size, _ in curve] == [50, 200, 500, model.complexity()["rules"]]
+    scores = [f1["h"] for _, f1 in curve]
+    assert scores[0] < scores[1] < scores[2]
+    assert abs(scores[2] - scores[3]) < 0.02
