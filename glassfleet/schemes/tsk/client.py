@@ -1,0 +1,281 @@
+"""The vehicle's half: finds rules in its rows, and says with exact sums what its rows say about given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.fuzzy.partition import Memberships, fuzzify
+from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
+from glassfleet.schemes.tsk.messages import NAME, Question, read_task
+from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, outputs, strengths, weigh
+from glassfleet.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid
+from schemas.codec import Value
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ROW_BLOCK = 1 << 13
+"""Most rows handled together: sums of strengths are exact in float64 for so many, at 40 fraction bits."""
+
+_ENTRIES = 1 << 21
+"""Most (rule, row) pairs held at a time."""
+
+
+class TskClient:
+    """Answers the questions from one vehicle's rows."""
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
+        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness of the agent's own is used."""
+        question = read_task(task)
+        if data.rows > question.parameters.max_rows:
+            raise TaskError(f"{data.rows} rows, the run's grid is good for {question.parameters.max_rows}")
+        rows = _prepare(question, data)
+        if question.kind == "rules":
+            return _rules(question, rows)
+        if question.kind == "clusters":
+            return _clusters(question, rows)
+        if question.kind == "sums":
+            return _sums(question, rows)
+        return _weights(question, rows)
+
+
+@dataclass
+class _Rows:
+    """A vehicle's rows, scaled and fuzzified, for one domain and partition; and what is remembered about them."""
+
+    domain: Domain
+    members: Memberships
+    columns: Floats  # (F + 2, n): scaled inputs, ones, scaled target
+    found: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
+    table: Table | None = None
+    latest: tuple[bytes, list[Floats]] | None = None  # centres and memberships of the last iteration
+
+    @property
+    def count(self) -> int:
+        return int(self.columns.shape[1])
+
+    @property
+    def inputs(self) -> Floats:
+        inputs: Floats = self.columns[:-2]
+        return inputs
+
+    @property
+    def target(self) -> Floats:
+        target: Floats = self.columns[-1]
+        return target
+
+    def strengths(self, antecedents: NDArray[np.int8]) -> Iterator[tuple[slice, Floats]]:
+        """Yield blocks of rows and the strengths of the rules for them, shape (r, n); dust is swept."""
+        size = min(ROW_BLOCK, max(64, _ENTRIES // max(1, len(antecedents))))
+        for block in blocks(self.count, size):
+            part = Memberships(self.members.n_sets, self.members.lower[:, block], self.members.upper[:, block])
+            strength = strengths(antecedents, part)
+            strength[strength < DUST] = 0.0
+            yield block, strength
+
+
+def _prepare(question: Question, data: Dataset) -> _Rows:
+    """Scale and fuzzify the rows once per domain; kept in the dataset's memo."""
+    domain, n_sets = question.domain, question.parameters.n_sets
+    known = data.memo.get(NAME)
+    if isinstance(known, _Rows) and known.members.n_sets == n_sets and known.domain == domain:
+        return known
+    if data.target != domain.target_name:
+        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
+    if data.y.dtype.kind != "f":
+        raise TaskError("the target here is not numeric")
+    try:
+        chosen = data.select(domain.names)
+    except KeyError as fault:
+        raise TaskError(f"there is no column {fault} here") from fault
+    scaled = domain.scale_inputs(chosen.X)
+    columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
+    columns[:-2] = scaled.T
+    columns[-1] = domain.scale_target(chosen.y)
+    rows = _Rows(domain, fuzzify(scaled, n_sets), columns)
+    data.memo[NAME] = rows
+    return rows
+
+
+def _product(rows: _Rows) -> list[Floats]:
+    """Return the columns of the product space X x Y."""
+    return [*rows.inputs, rows.target]
+
+
+# --- rules of one's own ---------------------------------------------------------------------------------------------
+
+
+def _own_antecedents(parameters: Parameters, rows: _Rows) -> NDArray[np.int8]:
+    """Return the antecedents of the clusters of these rows."""
+    key = (parameters.n_clusters, parameters.cluster_seed, parameters.tolerance, parameters.max_iterations)
+    centres = rows.found.get(key)
+    if centres is None:
+        centres = fuzzy_c_means(
+            _product(rows),
+            parameters.n_clusters,
+            seed=parameters.cluster_seed,
+            tolerance=parameters.tolerance,
+            max_iterations=parameters.max_iterations,
+        )
+        rows.found.clear()
+        rows.found[key] = centres
+    return antecedents_of(centres[:, :-1], parameters.n_sets)
+
+
+def _rules(question: Question, rows: _Rows) -> Contribution:
+    """Find rules; with averaged consequents, also fit and weigh them."""
+    parameters = question.parameters
+    antecedents = _own_antecedents(parameters, rows)
+    count = np.zeros(len(antecedents), dtype=np.int64)
+    for _, strength in rows.strengths(antecedents):
+        count += np.count_nonzero(strength, axis=1)
+    few = (count > 0) & (count < parameters.threshold)
+    if parameters.consequents == "pooled":
+        values: dict[str, Value] = {"antecedents": antecedents[~few]}
+    else:
+        base = _fit_and_weigh(question, rows, antecedents).take(~few)
+        values = {
+            "antecedents": base.antecedents,
+            "coefficients": base.coefficients,
+            "weight": base.weight,
+            "support": base.support,
+            "confidence": base.confidence,
+        }
+    return Contribution("rules", rows.count, values=values, nullified=int(few.sum()))
+
+
+def _own_consequents(rows: _Rows, antecedents: NDArray[np.int8]) -> Floats:
+    """Return each rule's polynomial, shape (r, F + 1): weighted least squares of least norm on one's own rows.
+
+    From the rows themselves (singular values of sqrt(w) [x, 1]), not from their Gram sums: a rule of an agent rests on
+    about as many rows as it has unknowns, and on strengths down to 1e-12, and the published averages change in the
+    second digit when such a system's condition number is squared.
+    """
+    coefficients = np.zeros((len(antecedents), len(rows.columns) - 1))
+    parts = []
+    for block, strength in rows.strengths(antecedents):
+        rule, row = np.nonzero(strength)
+        parts.append((rule, row + block.start, strength[rule, row]))
+    if not parts:
+        return coefficients
+    rule, row, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(rule, kind="stable")
+    ends = np.cumsum(np.bincount(rule, minlength=len(antecedents)))
+    for line, own in enumerate(np.split(order, ends[:-1])):  # rules, not rows: at most n_clusters
+        if not own.size:
+            continue
+        scaled = rows.columns[:, row[own]] * np.sqrt(weight[own])
+        try:
+            coefficients[line] = np.linalg.lstsq(scaled[:-1].T, scaled[-1], rcond=None)[0]
+        except np.linalg.LinAlgError as fault:
+            raise TaskError(f"the consequent of a rule cannot be computed: {fault}") from fault
+    return coefficients + 0.0
+
+
+def _fit_and_weigh(question: Question, rows: _Rows, antecedents: NDArray[np.int8]) -> RuleBase:
+    """Return one's own rules, with quality relative to one's own smallest and largest error, as in the paper."""
+    coefficients = _own_consequents(rows, antecedents)
+    smallest, largest = np.inf, 0.0
+    for block in blocks(rows.count, ROW_BLOCK):
+        error = np.abs(outputs(coefficients, rows.inputs[:, block]) - rows.target[block])
+        if error.size:
+            smallest, largest = min(smallest, float(error.min())), max(largest, float(error.max()))
+    bits, width = question.parameters.fraction_bits, largest - smallest
+    ws, wq = (np.zeros(len(antecedents), dtype=np.int64) for _ in range(2))
+    for block, strength in rows.strengths(antecedents):
+        error = np.abs(outputs(coefficients, rows.inputs[:, block]) - rows.target[block])
+        quality = 1.0 - (error - smallest) / width if width > 0 else np.zeros_like(error)
+        ws += to_grid(strength, bits).sum(axis=1).astype(np.int64)
+        wq += to_grid(strength * quality, bits).sum(axis=1).astype(np.int64)
+    return RuleBase(antecedents, coefficients, *weigh(ws, wq, rows.count, bits))
+
+
+# --- sums about given centres and rules -----------------------------------------------------------------------------
+
+
+def _clusters(question: Question, rows: _Rows) -> Contribution:
+    """Take part in one iteration of the fleet's clustering."""
+    assert question.centres is not None
+    parameters, centres = question.parameters, question.centres
+    if rows.table is None:
+        rows.table = Table.of(_product(rows))
+    table, clusters = rows.table, parameters.n_clusters
+
+    def memberships(iteration: int) -> list[Floats]:
+        key = centres[iteration].tobytes() if iteration >= 0 else b""
+        if rows.latest is not None and rows.latest[0] == key:
+            return rows.latest[1]
+        if iteration < 0:
+            return list(table.hashed(clusters, parameters.cluster_seed))
+        return list(table.memberships(centres[iteration]))
+
+    last = len(centres) - 1
+    before = memberships(last - 1) if last >= 0 else []
+    u = memberships(last)
+    rows.latest = (centres[last].tobytes() if last >= 0 else b"", u)
+    sums, dominated = moments(table, u, clusters)
+    moved = change(before, u) if last >= 0 else 0
+    few = np.zeros(clusters, dtype=bool)
+    if parameters.threshold > 1:
+        few = dominated if rows.count >= parameters.threshold else np.full(clusters, rows.count > 0)
+        moved = moved if rows.count >= parameters.threshold else 0
+    sums.high[few] = 0
+    sums.low[few] = 0
+    answer = {"moment_high": sums.high, "moment_low": sums.low, "change": np.array([moved], dtype=np.int64)}
+    return Contribution("clusters", rows.count, answer, nullified=int(few.sum()))
+
+
+def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8]) -> dict[str, Ints]:
+    """Return the sums GRAM_SUMS of `antecedents`."""
+    r, k, bits = len(antecedents), question.gram_columns, question.parameters.gram_bits
+    high, low = (np.zeros((r, k, k), dtype=np.int64) for _ in range(2))
+    ws, count = (np.zeros(r, dtype=np.int64) for _ in range(2))
+    for block, strength in rows.strengths(antecedents):
+        columns = rows.columns[:, block]
+        ws += to_grid(strength, question.parameters.fraction_bits).sum(axis=1).astype(np.int64)
+        here = np.count_nonzero(strength, axis=1)
+        count += here
+        for rule in np.flatnonzero(here):
+            at = np.flatnonzero(strength[rule])
+            scaled = to_grid(columns[:, at] * np.sqrt(strength[rule, at]), bits)
+            limbs = gram_sums(scaled, bits=bits)
+            high[rule] += limbs[0]
+            low[rule] += limbs[1]
+    # Carry, so that the low limb is as small as one agent's can be, however the rows were blocked.
+    high, low = carry(high, low, bits=bits)
+    return {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
+
+
+def _sums(question: Question, rows: _Rows) -> Contribution:
+    assert question.antecedents is not None
+    sums = _regressions(question, rows, question.antecedents)
+    few = (sums["count"] > 0) & (sums["count"] < question.parameters.threshold)
+    for array in sums.values():
+        array[few] = 0
+    return Contribution("sums", rows.count, sums, nullified=int(few.sum()))
+
+
+def _weights(question: Question, rows: _Rows) -> Contribution:
+    """Sum the quality of given rules: 1 - min(|error|, 1), whose range does not depend on anybody's rows."""
+    assert question.antecedents is not None
+    assert question.coefficients is not None
+    r, bits = len(question.antecedents), question.parameters.fraction_bits
+    ws, wq, count = (np.zeros(r, dtype=np.int64) for _ in range(3))
+    for block, strength in rows.strengths(question.antecedents):
+        error = np.abs(outputs(question.coefficients, rows.inputs[:, block]) - rows.target[block])
+        quality = 1.0 - np.minimum(error, 1.0)
+        ws += to_grid(strength, bits).sum(axis=1).astype(np.int64)
+        wq += to_grid(strength * quality, bits).sum(axis=1).astype(np.int64)
+        count += np.count_nonzero(strength, axis=1)
+    few = (count > 0) & (count < question.parameters.threshold)
+    ws[few] = wq[few] = 0
+    return Contribution("weights", rows.count, {"ws": ws, "wq": wq}, nullified=int(few.sum()))

@@ -1,0 +1,110 @@
+"""The model as a document: JSON values, complete and readable without this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
+from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.rules import RuleBase
+from schemas.errors import DocumentError
+
+FORMAT = 1
+
+SHARES = ("weight", "support", "confidence")
+
+
+class _Rule(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    antecedent: tuple[int, ...]
+    coefficients: tuple[float, ...]
+    intercept: float
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
+
+
+def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
+    """Return ``{scheme, format, parameters, domain, model}``.
+
+    A rule's ``antecedent`` is one set number per input, from 0 (the lowest); its polynomial is over the scaled inputs
+    and gives the scaled target.
+    """
+    rules = [
+        {
+            "antecedent": base.antecedents[line].tolist(),
+            "coefficients": base.coefficients[line, :-1].tolist(),
+            "intercept": float(base.coefficients[line, -1]),
+            **{name: float(getattr(base, name)[line]) for name in SHARES},
+        }
+        for line in range(base.size)
+    ]
+    return {
+        "scheme": NAME,
+        "format": FORMAT,
+        "parameters": parameters.model_dump(mode="json"),
+        "domain": domain.to_document(),
+        "model": {"rules": rules},
+    }
+
+
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
+    """Read what :func:`write_document` wrote.
+
+    Raises
+    ------
+    DocumentError
+        Anything is missing, unknown, out of range, or does not fit together.
+    """
+    if not isinstance(document, Mapping):
+        raise DocumentError("a model document is a JSON object")
+    keys = {"scheme", "format", "parameters", "domain", "model"}
+    if set(document) != keys:
+        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
+    scheme, number = document["scheme"], document["format"]
+    if not isinstance(scheme, str) or scheme != NAME:
+        raise DocumentError(f"this is a document of scheme {scheme!r}, not {NAME!r}")
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != FORMAT:
+        raise DocumentError(f"format {number!r} is not known; this version reads format {FORMAT}")
+    try:
+        parameters = Parameters.model_validate(document["parameters"])
+        domain = Domain.model_validate(document["domain"])
+        body = _Body.model_validate(document["model"])
+        if domain.target is None:
+            raise DocumentError(f"a model of {NAME} needs a numeric target")
+        base = _read_rules(body, parameters.n_sets, len(domain.features))
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
+    except (ValueError, OverflowError) as fault:
+        raise DocumentError(str(fault)) from fault
+    return parameters, domain, base
+
+
+def _read_rules(body: _Body, n_sets: int, width: int) -> RuleBase:
+    """Return the rules; raises ValueError."""
+    for number, rule in enumerate(body.rules):
+        if len(rule.antecedent) != width or len(rule.coefficients) != width:
+            raise ValueError(f"rule {number} has not one set and one coefficient for each of {width} inputs")
+        if not all(0 <= fuzzy_set < n_sets for fuzzy_set in rule.antecedent):
+            raise ValueError(f"rule {number}: a set is not in [0, {n_sets})")
+    antecedents = np.array([rule.antecedent for rule in body.rules], dtype=np.int8)
+    coefficients = np.array([[*rule.coefficients, rule.intercept] for rule in body.rules], dtype=np.float64)
+    return RuleBase(
+        check_antecedents(antecedents, width, n_sets, MAX_RULES),
+        check_coefficients(coefficients, (len(body.rules), width + 1)),
+        *(np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64) for name in SHARES),
+    )

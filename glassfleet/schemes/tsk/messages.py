@@ -1,0 +1,182 @@
+"""What travels: the questions of TSK, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Task, TaskError
+from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, in_order
+from schemas.codec import Value
+
+NAME = "tsk"
+Kind = Literal["rules", "clusters", "sums", "weights"]
+KINDS: tuple[Kind, ...] = ("rules", "clusters", "sums", "weights")
+
+CLUSTER_SUMS = ("moment_high", "moment_low", "change")
+"""Limbs of the sums of u^2 [z, 1] per cluster, shape (K, F + 2), and the squared change of memberships, shape (1,)."""
+
+GRAM_SUMS = ("gram_high", "gram_low", "ws", "count")
+"""Per rule: limbs of the Gram sums of sqrt(w) [x, 1, y] (upper triangle), sum of w, rows with w > 0."""
+
+WEIGHT_SUMS = ("ws", "wq")
+"""Per rule: sums of w and of w q."""
+
+MAX_RULES = 1 << 16
+"""Most rules of a model or a question."""
+
+
+_ARRAYS: Mapping[str, tuple[Kind, ...]] = {
+    "centres": ("clusters",),
+    "antecedents": ("sums", "weights"),
+    "coefficients": ("weights",),
+}
+"""Which questions hold which arrays."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"rules", "clusters", "sums", "weights"}
+        Which rules do you find; what do your rows say about these centres; the regressions of these rules; how good
+        they are.
+    parameters : Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    centres : ndarray of float64, shape (s, K, F + 1)
+        Only for ``"clusters"``: the centres of the last s iterations, at most two, the newest last. None at first.
+    antecedents : ndarray of int8, shape (r, F)
+        Only for ``"sums"`` and ``"weights"``: the rules, in lexicographic order.
+    coefficients : ndarray of float64, shape (r, F + 1)
+        Only for ``"weights"``: their polynomials over the scaled inputs, intercept last.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    centres: NDArray[np.float64] | None = None
+    antecedents: NDArray[np.int8] | None = None
+    coefficients: NDArray[np.float64] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def gram_columns(self) -> int:
+        """Columns of a rule's regression: inputs, intercept and target."""
+        return self.n_features + 2
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Any] = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "max_rows": self.parameters.max_rows,
+        }
+        for name in _ARRAYS:
+            if (array := getattr(self, name)) is not None:
+                body[name] = array
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        if task.scheme != NAME or task.kind not in KINDS:
+            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        body = task.body
+        try:
+            parameters = Parameters.model_validate(body["parameters"])
+            domain = Domain.from_document(body["domain"])
+            centres, antecedents, coefficients = (body.get(name) for name in _ARRAYS)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        if domain.target is None:
+            raise TaskError(f"{NAME} needs a numeric target")
+        question = cls(task.kind, parameters, domain, centres, antecedents, coefficients)
+        try:
+            question._validate()
+        except ValueError as fault:
+            raise TaskError(str(fault)) from fault
+        return question
+
+    def _validate(self) -> None:
+        """Raise ValueError unless the arrays are those of this kind of question, and well-formed."""
+        for name, kinds in _ARRAYS.items():
+            if (getattr(self, name) is not None) != (self.kind in kinds):
+                raise ValueError(f"{name} belong to a question for {' or '.join(kinds)}, and only there")
+        width = self.n_features
+        if self.centres is not None:
+            _check_centres(self.centres, (self.parameters.n_clusters, width + 1))
+        if self.antecedents is not None:
+            rules = len(check_antecedents(self.antecedents, width, self.parameters.n_sets, MAX_RULES))
+            if not rules:
+                raise ValueError("there are no rules to ask about")
+            if self.coefficients is not None:
+                check_coefficients(self.coefficients, (rules, width + 1))
+
+
+_recent: list[tuple[Mapping[str, Value], Question]] = []
+_REMEMBERED = 4
+
+
+def read_task(task: Task) -> Question:
+    """Return ``Question.from_task(task)``, read only once per task body.
+
+    A coordinator checks a thousand answers against one task. Bodies are compared by identity and held, so that a body
+    can neither be taken for another nor be collected while it is remembered.
+    """
+    for body, question in _recent:
+        if body is task.body and question.kind == task.kind and task.scheme == NAME:
+            return question
+    question = Question.from_task(task)
+    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
+    return question
+
+
+def check_antecedents(antecedents: object, width: int, n_sets: int, most: int) -> NDArray[np.int8]:
+    """Return `antecedents`; raises ValueError, with the reason, unless they are at most `most` different rules."""
+    if not isinstance(antecedents, np.ndarray) or antecedents.dtype != np.int8 or antecedents.ndim != 2:
+        raise ValueError("antecedents must be an int8 array of two dimensions")
+    if antecedents.shape[1] != width:
+        raise ValueError(f"antecedents are of {antecedents.shape[1]} inputs, expected {width}")
+    if len(antecedents) > most:
+        raise ValueError(f"{len(antecedents)} rules, at most {most} are possible")
+    if antecedents.size and (int(antecedents.min()) < 0 or int(antecedents.max()) >= n_sets):
+        raise ValueError(f"a fuzzy set is not in [0, {n_sets})")
+    if not in_order(antecedents):
+        raise ValueError("antecedents must differ and be in lexicographic order")
+    return antecedents
+
+
+def check_coefficients(coefficients: object, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return `coefficients`; raises ValueError, with the reason, unless they are finite and of `shape`."""
+    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.shape != shape:
+        raise ValueError(f"coefficients must be float64 of shape {shape}")
+    if not (np.abs(coefficients) <= MAX_COEFFICIENT).all():
+        raise ValueError("a coefficient is larger than any least-squares solution")
+    return coefficients
+
+
+def _check_centres(centres: object, shape: tuple[int, int]) -> None:
+    if not isinstance(centres, np.ndarray) or centres.dtype != np.float64 or centres.ndim != 3:
+        raise ValueError("centres must be a float64 array of three dimensions")
+    if len(centres) > 2 or centres.shape[1:] != shape:
+        raise ValueError(f"centres have the shape {centres.shape}, expected at most 2 of {shape}")
+    if not ((centres >= 0.0) & (centres <= 1.0)).all():
+        raise ValueError("a centre is not in [0, 1]")

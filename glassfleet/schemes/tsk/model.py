@@ -1,0 +1,209 @@
+"""The finished system: it predicts, explains itself, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.fuzzy import condition, fuzzify
+from glassfleet.fuzzy.partition import Memberships
+from glassfleet.schemes.tsk.document import read_document, write_document
+from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.rules import RuleBase, strengths
+from glassfleet.statistics import blocks
+
+Floats = NDArray[np.float64]
+
+RUNNERS_UP = 3
+"""Rules named beside the one that decided, in an explanation."""
+
+_ROW_BLOCK = 1 << 12
+_ENTRIES = 1 << 21
+
+
+def _relative(strength: Floats) -> Floats:
+    """Divide by the largest strength of each row: averages by strengths near 1e-300 lose nothing."""
+    best: Floats = strength.max(axis=0)
+    return strength / np.where(best > 0, best, 1.0)
+
+
+class TskSystem:
+    """A first-order Takagi-Sugeno-Kang rule base: fuzzy conditions on every input, a polynomial as consequent.
+
+    Made by a run or by :meth:`from_document`; not changed afterwards.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of the run.
+    domain : Domain
+        Inputs and numeric target.
+    base : RuleBase
+        The rules, at least one.
+    """
+
+    scheme = "tsk"
+
+    def __init__(self, parameters: Parameters, domain: Domain, base: RuleBase) -> None:
+        self.parameters = parameters
+        self.domain = domain
+        self.base = base
+        # Ties go to the highest rule weight, then to the first rule; the first in this order is also the default.
+        self._order = np.lexsort((np.arange(base.size), -base.weight))
+        self._rank = np.empty(base.size, dtype=np.intp)
+        self._rank[self._order] = np.arange(base.size)
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Floats) -> Floats:
+        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
+
+        Raises
+        ------
+        ValueError
+            `X` has another shape, or is not finite.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
+            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
+        if not np.isfinite(X).all():
+            raise ValueError("X must be finite")
+        result = np.empty(X.shape[0])
+        for block in blocks(X.shape[0], max(16, min(_ROW_BLOCK, _ENTRIES // self.base.size))):
+            result[block] = self._predict_scaled(self.domain.scale_inputs(X[block]))
+        return self.domain.unscale_target(result)
+
+    def _predict_scaled(self, scaled: Floats) -> Floats:
+        strength = strengths(self.base.antecedents, fuzzify(scaled, self.parameters.n_sets))
+        winner = self._winners(strength)
+        if self.parameters.inference == "maximum_matching":
+            return self._outputs(scaled, winner)
+        # Entries row by row and rule by rule: bincount adds them in this order, whatever rows are in the batch.
+        row, rule = np.nonzero(strength.T)
+        weight, n = _relative(strength)[rule, row], len(scaled)
+        total = np.bincount(row, weights=weight, minlength=n)
+        terms = np.bincount(row, weights=weight * self._outputs(scaled[row], rule), minlength=n)
+        fired = total > 0
+        return np.where(fired, terms / np.where(fired, total, 1.0), self._outputs(scaled, winner))
+
+    def _winners(self, strength: Floats) -> NDArray[np.intp]:
+        """Return the rule that answers each row: the strongest, ties by rule weight; the default where none fires."""
+        best = strength.max(axis=0)
+        rank = np.where(strength == best, self._rank[:, None], self.base.size).min(axis=0)
+        return self._order[np.where(best > 0, rank, 0)]
+
+    def _outputs(self, scaled: Floats, rule: NDArray[np.intp]) -> Floats:
+        """Return the polynomial of `rule`, shape (n,), at `scaled`, shape (n, F); element-wise, so batch-free."""
+        coefficients = self.base.coefficients
+        output: Floats = coefficients[rule, -1]
+        for feature in range(scaled.shape[1]):
+            output = output + coefficients[rule, feature] * scaled[:, feature]
+        return output
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: Floats) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,).
+
+        ``shares`` and ``base`` are the terms of the polynomial that answered (or of the average of those that did), in
+        the target's own unit.
+        """
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        prediction = float(self.predict(row)[0])
+        scaled = self.domain.scale_inputs(row)
+        members = fuzzify(scaled, self.parameters.n_sets)
+        strength = strengths(self.base.antecedents, members)[:, 0]
+        fired = np.flatnonzero(strength)
+        order = fired[np.lexsort((self._rank[fired], -strength[fired]))]
+        ranked = [(int(rule), float(strength[rule])) for rule in order] or [(int(self._order[0]), 0.0)]
+        averaged = self.parameters.inference == "weighted_average" and fired.size > 0
+        parts = [(ranked[0][0], 1.0)]
+        if averaged:
+            relative = _relative(strength)
+            total = float(relative.sum())
+            parts = [(rule, float(relative[rule]) / total) for rule, _ in ranked]
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        shares, base = np.zeros(scaled.shape[1]), 0.0
+        for rule, part in parts:
+            shares += part * width * self.base.coefficients[rule, :-1] * scaled[0]
+            base += part * width * float(self.base.coefficients[rule, -1])
+        activations = [self._activation(members, rule, value) for rule, value in ranked[: RUNNERS_UP + 1]]
+        return Explanation(
+            prediction=prediction,
+            fired=activations[0],
+            runners_up=tuple(activations[1:]),
+            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            base=target.low + base,
+            fallback=fired.size == 0,
+        )
+
+    def _activation(self, members: Memberships, rule: int, strength: float) -> Activation:
+        degrees = tuple(members.degree(feature, 0, int(j)) for feature, j in enumerate(self.base.antecedents[rule]))
+        return Activation(self._readable(rule), strength, degrees)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _readable(self, number: int) -> Rule:
+        base, n_sets = self.base, self.parameters.n_sets
+        return Rule(
+            index=number,
+            conditions=tuple(
+                condition(self.domain.features[feature], int(j), n_sets)
+                for feature, j in enumerate(base.antecedents[number])
+            ),
+            output=self._consequent(base.coefficients[number]),
+            weight=float(base.weight[number]),
+            support=float(base.support[number]),
+            confidence=float(base.confidence[number]),
+        )
+
+    def _consequent(self, coefficients: Floats) -> str:
+        """Write a polynomial in the variables' own units (inputs limited to their domain)."""
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        constant = target.low + width * float(coefficients[-1])
+        words = ""
+        for name, slope, low in self._slopes(coefficients[:-1], width):
+            constant -= slope * low
+            words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {name}"
+        unit = f" {target.unit}" if target.unit else ""
+        return f"{target.name} = {constant:.4g}{words}{unit}"
+
+    def _slopes(self, coefficients: Floats, width: float) -> Iterator[tuple[str, float, float]]:
+        for variable, coefficient in zip(self.domain.features, coefficients, strict=True):
+            span = variable.high - variable.low
+            if coefficient != 0.0 and span != 0.0:
+                yield variable.name, width * float(coefficient) / span, variable.low
+
+    @cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        return tuple(self._readable(number) for number in range(self.base.size))
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules, in the lexicographic order of their sets."""
+        return self._rules
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return rules, rule length (conditions of a rule), and parameters (sets and coefficients of all rules)."""
+        rules, length = self.base.antecedents.shape
+        return {"rules": rules, "rule_length": length, "parameters": rules * (2 * length + 1)}
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values; its digest is the model's identity."""
+        return write_document(self.parameters, self.domain, self.base)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> TskSystem:
+        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+        return cls(*read_document(document))

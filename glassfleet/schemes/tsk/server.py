@@ -1,0 +1,205 @@
+"""The coordinator's half: merges the agents' rules, or clusters with them, fits the consequents, weighs the rules."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.fuzzy import linguistic_terms
+from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.schemes.tsk.checks import check_answer, read_rules
+from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, grid_bits, settled
+from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Question, read_task
+from glassfleet.schemes.tsk.model import TskSystem
+from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.regression import solve
+from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, union, weigh
+from glassfleet.statistics import carry
+from schemas.codec import Value, encode
+from schemas.errors import RunFailedError, UsageError
+
+Sums = dict[str, NDArray[np.int64]]
+
+MAX_ANSWER_BYTES = 48 * 1024 * 1024
+"""An answer of Gram sums must fit a message (``schemas.limits.MAX_DECODED_BYTES``) with room to spare."""
+
+MAX_LINES = 200
+
+
+class TskServer:
+    """Turns answers into the next question, or into the model."""
+
+    def max_rows(self, parameters: Parameters) -> int:
+        """Return the largest total number of rows that the sums are good for."""
+        return parameters.max_rows
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - cluster_seed is used
+        """Ask for rules, or for the first sums of the common clustering."""
+        if domain.target is None:
+            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
+        memory = {"sums_digest": "", "iterations": 0, "change": 0.0}
+        if parameters.antecedents == "local":
+            return _ask(Question("rules", parameters, domain), memory)
+        none = np.zeros((0, parameters.n_clusters, len(domain.features) + 1))
+        return _ask(Question("clusters", parameters, domain, centres=none), memory)
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        check_answer(read_task(task), contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        rows = sum(contribution.rows for contribution in contributions)
+        if rows == 0:
+            raise RunFailedError("no agent that answered has any rows")
+        if rows > question.parameters.max_rows:
+            raise RunFailedError(
+                f"{rows} rows in all, the grids are good for {question.parameters.max_rows}; use fewer fraction_bits"
+            )
+        if question.kind == "rules":
+            return _merge(question, state, rows, contributions)
+        sums = _add(contributions)
+        if question.kind == "sums":  # the limbs of a fleet's sums must be those of the pooled rows
+            limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
+            sums["gram_high"], sums["gram_low"] = limbs
+        memory = {**_memory(state), "sums_digest": _chain(state["sums_digest"], rows, sums)}
+        if question.kind == "clusters":
+            return _move(question, memory, sums)
+        if question.kind == "sums":
+            return _fit(question, memory, sums)
+        return _finish(question, memory, rows, sums)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Say how far the clustering is, and which rules there are."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        if question.antecedents is None:
+            told = "clustering together" if question.kind == "clusters" else "asking the agents for their rules"
+            return {"rules": 0, "iterations": state["iterations"], "change": state["change"], "lines": [told]}
+        terms = [linguistic_terms(question.parameters.n_sets, variable) for variable in question.domain.features]
+        lines = [
+            "IF " + " AND ".join(f"{name} is {terms[i][line[i]]}" for i, name in enumerate(question.domain.names))
+            for line in question.antecedents[:MAX_LINES].tolist()
+        ]
+        return {
+            "rules": len(question.antecedents),
+            "iterations": state["iterations"],
+            "change": state["change"],
+            "lines": lines,
+        }
+
+
+def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
+    task = question.to_task()
+    return Next({**memory, "kind": task.kind, "body": task.body}, task)
+
+
+def _memory(state: State) -> dict[str, Any]:
+    return {name: state[name] for name in ("sums_digest", "iterations", "change")}
+
+
+def _add(contributions: Sequence[Contribution]) -> Sums:
+    total = {name: array.copy() for name, array in contributions[0].sums.items()}
+    for contribution in contributions[1:]:
+        for name, array in contribution.sums.items():
+            total[name] += array
+    return total
+
+
+def _chain(before: str, rows: int, sums: Mapping[str, Value]) -> str:
+    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
+    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": dict(sums)})).hexdigest()
+
+
+# --- antecedents ----------------------------------------------------------------------------------------------------
+
+
+def _merge(question: Question, state: State, rows: int, contributions: Sequence[Contribution]) -> Next | Done:
+    """Merge the agents' rules: average their consequents, or ask for sums over the union of antecedents."""
+    bases = [read_rules(question, contribution) for contribution in contributions]
+    if not any(base.size for base in bases):
+        raise RunFailedError(_NOTHING_LEFT)
+    if question.parameters.consequents == "pooled":
+        return _ask_sums(question, union([base.antecedents for base in bases]), _memory(state))
+    base = average(bases)
+    merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", "weight", "support", "confidence")}
+    return _done(question, base, rows, {**_memory(state), "sums_digest": _chain("", rows, merged)})
+
+
+def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Move the centres, and ask again until memberships have settled; then ask for sums over their antecedents."""
+    assert question.centres is not None
+    parameters, known = question.parameters, question.centres
+    latest = known[-1] if len(known) else None
+    moved = int(sums["change"][0])
+    memory = {**memory, "change": float(np.sqrt(moved * 0.5**CHANGE_BITS))}
+    if latest is None or not settled(moved, parameters.tolerance):
+        bits = grid_bits(question.n_features + 1)
+        new = Moments(sums["moment_high"], sums["moment_low"]).centres(bits, latest)
+        memory["iterations"] += 1
+        if memory["iterations"] < parameters.max_iterations:
+            centres = np.stack([new] if latest is None else [latest, new])
+            return _ask(Question("clusters", parameters, question.domain, centres=centres), memory)
+        latest = new
+    return _ask_sums(question, antecedents_of(latest[:, :-1], parameters.n_sets), memory)
+
+
+_NOTHING_LEFT = (
+    "no rule is left: every agent has fewer than min_rows rows behind each of its rules. Lower min_rows, n_clusters or "
+    "n_sets, or bring more rows"
+)
+
+
+def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping[str, Any]) -> Next:
+    k = question.gram_columns
+    most = min(MAX_RULES, MAX_ANSWER_BYTES // (16 * (k * (k + 1) // 2)))
+    if len(antecedents) > most:
+        raise RunFailedError(
+            f"the agents found {len(antecedents)} rules; sums of at most {most} fit a message. Use fewer clusters "
+            "(n_clusters), fewer sets or fewer inputs"
+        )
+    return _ask(Question("sums", question.parameters, question.domain, antecedents=antecedents), memory)
+
+
+# --- consequents and weights ----------------------------------------------------------------------------------------
+
+
+def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
+    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out."""
+    assert question.antecedents is not None
+    known = sums["count"] > 0
+    if not known.any():
+        raise RunFailedError(_NOTHING_LEFT)
+    coefficients = solve(question, {name: array[known] for name, array in sums.items()})
+    asked = Question(
+        "weights",
+        question.parameters,
+        question.domain,
+        antecedents=question.antecedents[known],
+        coefficients=coefficients,
+    )
+    return _ask(asked, memory)
+
+
+def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
+    """Weigh the rules (harmonic mean of confidence and support) and build the model."""
+    assert question.antecedents is not None
+    assert question.coefficients is not None
+    shares = weigh(sums["ws"], sums["wq"], rows, question.parameters.fraction_bits)
+    return _done(question, RuleBase(question.antecedents, question.coefficients, *shares), rows, memory)
+
+
+def _done(question: Question, base: RuleBase, rows: int, memory: Mapping[str, Any]) -> Done:
+    model = TskSystem(question.parameters, question.domain, base)
+    summary = {
+        "sums_digest": memory["sums_digest"],
+        "rows": rows,
+        "iterations": memory["iterations"],
+        **model.complexity(),
+    }
+    return Done(model, summary)
