@@ -73,6 +73,8 @@ class FuzzyRegressionTree(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         Rounds, bytes and nullified statistics of the run.
     """
 
+    _scheme_name = "frt"
+
     def __init__(
         self,
         *,
@@ -115,7 +117,7 @@ class FuzzyRegressionTree(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         """
         data = self._dataset(X, y, reset=True)
         domain = self.domain or _own_domain(data, self.input_quantiles)
-        return self._keep(domain, central(_scheme(), self._parameters(), domain, data))
+        return self._keep(domain, central(self._scheme(), self._parameters(), domain, data))
 
     def fit_federated(self, parties: Sequence[tuple[Any, Any]]) -> Self:
         """Learn from the rows of several parties, none of which sees another's.
@@ -130,7 +132,7 @@ class FuzzyRegressionTree(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         parts = [self._dataset(X, y, reset=index == 0) for index, (X, y) in enumerate(parties)]
         domain = self.domain or discover(self._discovery(parts[0]), parts)
         fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
-        return self._keep(domain, federated(_scheme(), self._parameters(), domain, fleet))
+        return self._keep(domain, federated(self._scheme(), self._parameters(), domain, fleet))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict rows `X`, shape (n, F); returns shape (n,), in the target's own unit."""
@@ -153,10 +155,13 @@ class FuzzyRegressionTree(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         # A target called like an input would be ambiguous in the rules.
         return Dataset(tuple(names), "y" if "y" not in names else "target of y", rows, target.astype(np.float64))
 
+    def _scheme(self) -> Scheme:
+        return catalogue.load(self._scheme_name)
+
     def _parameters(self) -> Any:
-        names = ("n_sets", "min_samples_fraction", "min_gain", "max_depth", "order", "inference", "nullify", "min_rows")
+        chosen = {name: getattr(self, name) for name in self._scheme().Parameters.model_fields if hasattr(self, name)}
         try:
-            return _scheme().Parameters.model_validate({name: getattr(self, name) for name in names})
+            return self._scheme().Parameters.model_validate(chosen)
         except ValidationError as fault:
             first = fault.errors(include_url=False)[0]
             raise ValueError(f"parameter {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
@@ -176,10 +181,6 @@ class FuzzyRegressionTree(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         self.rules_: list[Rule] = list(outcome.model.rules())
         self.complexity_ = dict(outcome.model.complexity())
         return self
-
-
-def _scheme() -> Scheme:
-    return catalogue.load("frt")
 
 
 def _own_domain(data: Dataset, quantiles: tuple[float, float]) -> Domain:

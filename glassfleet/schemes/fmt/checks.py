@@ -1,0 +1,98 @@
+"""Can an answer be true? What sums of rows in [0, 1] always obey, checked before they are added to others'.
+
+Rounding is monotone: a smaller term never becomes a larger integer. So the bounds are exact. They find broken agents
+and crude lies; they cannot find a plausible lie.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.schemes.fmt.grow import UNIT
+from glassfleet.schemes.fmt.linear import moments, triangle
+from glassfleet.schemes.fmt.messages import Question
+from glassfleet.schemes.fmt.params import ERROR_BITS
+from glassfleet.schemes.fmt.partition import BINS
+
+Ints = NDArray[np.int64]
+
+
+def check_sums(question: Question, contribution: Contribution) -> None:
+    """Raise :class:`ContributionError` unless the sums can answer `question`."""
+    sums, rows = contribution.sums, contribution.rows
+    shapes = _shapes(question)
+    if set(sums) != set(shapes):
+        raise ContributionError(f"expected the sums {sorted(shapes)}, got {sorted(map(str, sums))[:12]}")
+    for name, shape in shapes.items():
+        if sums[name].shape != shape:
+            raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
+        if sums[name].size and int(sums[name].min()) < 0:
+            raise ContributionError(f"{name} is negative")
+    if question.kind == "scan":
+        _at_most(sums["training"], rows, "more rows train than there are")
+        _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
+        if question.parameters.min_rows == 1 and (sums["histogram"].sum(axis=1) != rows).any():
+            raise ContributionError("a histogram does not count every row once")
+        _at_most(sums["histogram"].sum(axis=1), rows, "a histogram counts more rows than there are")
+        _check_gram(question, sums["gram"][None], rows)
+    elif question.kind == "grow":
+        _check_gram(question, sums["whole"], rows)
+        _check_cuts(question, sums["whole"], sums["lower"])
+    elif question.kind == "leaves":
+        _check_gram(question, sums["gram"], rows)
+        _at_most(sums["gram"][:, 0].astype(np.float64).sum(keepdims=True), _weight(rows), "the leaves hold too much")
+    else:
+        _at_most(sums["held_out"], rows, "more rows are held out than there are")
+        _at_most(sums["errors"], int(sums["held_out"][0]) << ERROR_BITS, "an error exceeds the target's range")
+
+
+def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
+    if question.kind == "scan":
+        return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
+    if question.kind == "grow":
+        cuts = sum(len(question.cuts_of[node]) for node in question.nodes)
+        return {"whole": (len(question.nodes), question.width), "lower": (cuts, question.width)}
+    if question.kind == "leaves":
+        return {"gram": (len(question.tree.leaves), question.width)}
+    assert question.coefficients is not None
+    return {"errors": (len(question.coefficients), 2, len(question.tree.splits) + 1), "held_out": (1,)}
+
+
+def _at_most(left: NDArray[np.int64] | NDArray[np.float64], right: Ints | float, what: str) -> None:
+    if (left > right).any():
+        raise ContributionError(what)
+
+
+def _weight(rows: int) -> float:
+    # Degrees of leaves add up to one, but each is rounded: half a unit of the grid a leaf, generously.
+    return float(rows) * UNIT * 1.001
+
+
+def _check_gram(question: Question, gram: Ints, rows: int) -> None:
+    """Check sums over ``[1, x, y]``, shape (m, p)."""
+    k = len(question.columns) + 2
+    first, second = triangle(k)
+    _at_most(gram[:, 0], rows * UNIT, "a node's weight exceeds the agent's rows")
+    # The first k entries are the sums of 1, x and y; no product in [0, 1] exceeds either of its factors.
+    _at_most(gram, gram[:, first], "a sum of products exceeds the sum of one of its factors")
+    _at_most(gram, gram[:, second], "a sum of products exceeds the sum of one of its factors")
+    full = np.ascontiguousarray(moments(gram, k).transpose(2, 0, 1))
+    # Weights and products are rounded by at most half a unit of 2^-20 each.
+    slack = rows * 2.0**-19 * k + 1e-9 * np.trace(full, axis1=1, axis2=2)
+    if (np.linalg.eigvalsh(full)[:, 0] < -slack).any():
+        raise ContributionError("sums of products are not positive semi-definite")
+
+
+def _check_cuts(question: Question, whole: Ints, lower: Ints) -> None:
+    """Check that the lower side of a cut holds no more than its node, and no less than that of a lower cut."""
+    start = 0
+    for line, node in enumerate(question.nodes):
+        places = question.cuts_of[node]
+        part = lower[start : start + len(places)]
+        start += len(places)
+        _at_most(part, whole[line], "one side of a cut exceeds its node")
+        feature = np.array([question.cuts[place][0] for place in places])
+        same = feature[1:] == feature[:-1]
+        _at_most(part[:-1][same], part[1:][same], "a lower cut exceeds a higher one")

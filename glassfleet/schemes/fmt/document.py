@@ -1,0 +1,122 @@
+"""The model as a document: JSON values, complete and readable without this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.schemes.fmt.params import Parameters
+from glassfleet.schemes.fmt.partition import Knots, check_knots
+from glassfleet.schemes.fmt.rules import Rules
+from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
+from schemas.errors import DocumentError
+
+SCHEME = "fmt"
+FORMAT = 1
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Split(_Strict):
+    node: int = Field(ge=0)
+    feature: int = Field(ge=0)
+    cut: int = Field(ge=0)
+
+
+class _Rule(_Strict):
+    coefficients: dict[str, float]
+    intercept: float
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
+class _Body(_Strict):
+    knots: tuple[tuple[float, ...], ...] = Field(min_length=1)
+    splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
+    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
+
+
+def write_document(parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: Rules) -> dict[str, Any]:
+    """Return ``{scheme, format, parameters, domain, model}``.
+
+    ``model.splits``: split i cuts leaf ``node`` behind set ``cut`` of input ``feature`` into the nodes 2 i + 1 (lower)
+    and 2 i + 2; node 0 is the root. ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients``
+    by input name and ``intercept``, is over the scaled inputs and gives the scaled target.
+    """
+    lines = [
+        {
+            "coefficients": {
+                name: float(value) for name, value in zip(domain.names, row[1:], strict=True) if value != 0.0
+            },
+            "intercept": float(row[0]),
+            "weight": float(rules.weight[line]),
+            "support": float(rules.support[line]),
+            "confidence": float(rules.confidence[line]),
+        }
+        for line, row in enumerate(rules.coefficients)
+    ]
+    return {
+        "scheme": SCHEME,
+        "format": FORMAT,
+        "parameters": parameters.model_dump(mode="json"),
+        "domain": domain.to_document(),
+        "model": {
+            "knots": [list(line) for line in knots],
+            "splits": [{"node": s.node, "feature": s.feature, "cut": s.cut} for s in tree.splits],
+            "rules": lines,
+        },
+    }
+
+
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knots, Tree, Rules]:
+    """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
+    members = {"scheme", "format", "parameters", "domain", "model"}
+    if not isinstance(document, Mapping):
+        raise DocumentError("a model document is a JSON object")
+    if set(document) != members:
+        raise DocumentError(f"a model document has the members {', '.join(sorted(members))}")
+    scheme, number = document["scheme"], document["format"]
+    if not isinstance(scheme, str) or scheme != SCHEME:
+        raise DocumentError(f"this is a document of scheme {scheme!r}, not {SCHEME!r}")
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != FORMAT:
+        raise DocumentError(f"format {number!r} is not known; this version reads format {FORMAT}")
+    try:
+        parameters = Parameters.model_validate(document["parameters"])
+        domain = Domain.model_validate(document["domain"])
+        body = _Body.model_validate(document["model"])
+        if domain.target is None:
+            raise DocumentError("a model tree needs a numeric target")
+        knots = check_knots(body.knots, len(domain.features), parameters.most_knots)
+        tree = Tree.from_rows([(split.node, split.feature, split.cut) for split in body.splits], knots)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
+    except (ValueError, OverflowError) as fault:
+        raise DocumentError(str(fault)) from fault
+    return parameters, domain, knots, tree, _read_rules(body, tree, domain)
+
+
+def _read_rules(body: _Body, tree: Tree, domain: Domain) -> Rules:
+    if len(body.rules) != len(tree.leaves):
+        raise DocumentError(f"{len(body.rules)} rules for {len(tree.leaves)} leaves")
+    place = {name: index for index, name in enumerate(domain.names)}
+    coefficients = np.zeros((len(body.rules), len(place) + 1))
+    for line, rule in enumerate(body.rules):
+        coefficients[line, 0] = rule.intercept
+        for name, value in rule.coefficients.items():
+            if name not in place:
+                raise DocumentError(f"rule {line} has a coefficient of {name!r}, which the domain lacks")
+            coefficients[line, place[name] + 1] = value
+    numbers = {
+        name: np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64)
+        for name in ("weight", "support", "confidence")
+    }
+    return Rules(coefficients=coefficients, **numbers)

@@ -1,0 +1,205 @@
+"""What travels: the four questions of FMT, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Task, TaskError
+from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.fmt.partition import Knots, check_knots
+from glassfleet.schemes.fmt.tree import Tree
+from schemas.codec import Value
+
+NAME = "fmt"
+Kind = Literal["scan", "grow", "sizes", "leaves"]
+KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves")
+
+MAX_VARIANTS = 16
+"""Most ways to fit the nodes that one question compares."""
+
+Cut = tuple[int, int]
+"""Input, and the last set of the lower side."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"scan", "grow", "sizes", "leaves"}
+        Histograms and the root's sums over all inputs; sums of all cuts of some nodes; held-out errors of all sizes;
+        sums of the final leaves over all rows.
+    parameters : Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    knots : tuple of tuple of float
+        Each input's partition. Empty for ``"scan"``.
+    regressors : tuple of int
+        Inputs of the polynomials, increasing. Empty for ``"scan"``.
+    split_features : tuple of int
+        Inputs that may be split on, increasing. Empty for ``"scan"``.
+    tree : Tree
+        The splits so far (``"grow"``), in the order of growth (``"sizes"``), or of the final tree (``"leaves"``).
+    nodes : tuple of int
+        ``"grow"``: leaves whose cuts are asked about, increasing.
+    coefficients : ndarray of float64, shape (V, nodes, R + 1)
+        ``"sizes"``: of every node, in V variants: intercept, then slopes.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    knots: Knots = ()
+    regressors: tuple[int, ...] = ()
+    split_features: tuple[int, ...] = ()
+    tree: Tree = Tree()  # noqa: RUF009 - frozen
+    nodes: tuple[int, ...] = ()
+    coefficients: NDArray[np.float64] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Inputs whose products are summed: all in a scan, else the regressors."""
+        return tuple(range(self.n_features)) if self.kind == "scan" else self.regressors
+
+    @property
+    def width(self) -> int:
+        """Entries of a triangle of sums over ``[1, x, y]``."""
+        k = len(self.columns) + 2
+        return k * (k + 1) // 2
+
+    @cached_property
+    def n_sets(self) -> tuple[int, ...]:
+        """Sets of each input."""
+        return tuple(len(line) for line in self.knots)
+
+    @cached_property
+    def cuts(self) -> list[Cut]:
+        """All cuts of the inputs that may be split on."""
+        return [(feature, cut) for feature in self.split_features for cut in range(self.n_sets[feature] - 1)]
+
+    @cached_property
+    def cuts_of(self) -> dict[int, list[int]]:
+        """For each node asked about, which of :attr:`cuts` would cut it."""
+        found = {}
+        for node in self.nodes:
+            span = self.tree.span(node, self.n_sets)
+            found[node] = [
+                place
+                for place, (feature, cut) in enumerate(self.cuts)
+                if feature not in span or span[feature][0] <= cut < span[feature][1]
+            ]
+        return found
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Value] = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "max_rows": MAX_ROWS,
+        }
+        if self.kind != "scan":
+            body |= {
+                "knots": [list(line) for line in self.knots],
+                "regressors": list(self.regressors),
+                "split_features": list(self.split_features),
+                "tree": self.tree.to_value(),
+            }
+        if self.kind == "grow":
+            body["nodes"] = list(self.nodes)
+        if self.kind == "sizes":
+            body["coefficients"] = self.coefficients
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        if task.scheme != NAME or task.kind not in KINDS:
+            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        try:
+            return cls._read(task.kind, task.body)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        except TaskError:
+            raise
+        except ValueError as fault:
+            raise TaskError(str(fault)) from fault
+
+    @classmethod
+    def _read(cls, kind: Kind, body: Mapping[str, Any]) -> Question:
+        parameters = Parameters.model_validate(body["parameters"])
+        domain = Domain.from_document(body["domain"])
+        if body["max_rows"] != MAX_ROWS:
+            raise TaskError(f"the run's grid is good for {body['max_rows']!r} rows, this agent's for {MAX_ROWS}")
+        if domain.target is None:
+            raise TaskError("a model tree needs a numeric target")
+        if len(domain.features) > MAX_INPUTS:
+            raise TaskError(f"{len(domain.features)} inputs; at most {MAX_INPUTS} are supported")
+        if kind == "scan":
+            return cls(kind, parameters, domain)
+        f = len(domain.features)
+        knots = check_knots(body["knots"], f, parameters.most_knots)
+        regressors = _increasing("regressors", body["regressors"], f)
+        split_features = _increasing("split_features", body["split_features"], f)
+        tree = Tree.from_value(body["tree"], knots)
+        if kind == "grow":
+            nodes = _increasing("nodes", body["nodes"], tree.size)
+            if not nodes or any(node in tree.split_of for node in nodes):
+                raise TaskError("a node asked about is split already, or there is none")
+            return cls(kind, parameters, domain, knots, regressors, split_features, tree, nodes)
+        if kind == "leaves":
+            return cls(kind, parameters, domain, knots, regressors, split_features, tree)
+        coefficients = body["coefficients"]
+        _check_coefficients(coefficients, (tree.size, len(regressors) + 1))
+        return cls(kind, parameters, domain, knots, regressors, split_features, tree, (), coefficients)
+
+
+_recent: list[tuple[Mapping[str, Value], Question]] = []
+_REMEMBERED = 4
+
+
+def read_task(task: Task) -> Question:
+    """Return ``Question.from_task(task)``, read only once per task body (compared by identity, and held)."""
+    for body, question in _recent:
+        if body is task.body and question.kind == task.kind and task.scheme == NAME:
+            return question
+    question = Question.from_task(task)
+    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
+    return question
+
+
+def _increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise TaskError(f"{name} is not a list of integers")
+    if any(not 0 <= number < limit for number in numbers):
+        raise TaskError(f"{name} holds a number outside [0, {limit})")
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise TaskError(f"{name} does not increase")
+    return tuple(numbers)
+
+
+def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:
+    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.ndim != 3:
+        raise TaskError("coefficients must be float64 with three axes")
+    if coefficients.shape[1:] != shape or not 1 <= coefficients.shape[0] <= MAX_VARIANTS:
+        raise TaskError(f"coefficients must have the shape (variants, {shape[0]}, {shape[1]})")
+    if not np.isfinite(coefficients).all():
+        raise TaskError("coefficients must be finite")

@@ -1,0 +1,203 @@
+"""The finished tree: it predicts, explains itself, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.schemes.fmt.client import outputs_of
+from glassfleet.schemes.fmt.document import read_document, write_document
+from glassfleet.schemes.fmt.params import Parameters
+from glassfleet.schemes.fmt.partition import Knots, positions, up_to
+from glassfleet.schemes.fmt.rules import Rules
+from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
+from glassfleet.schemes.fmt.words import span_condition
+from glassfleet.statistics import blocks
+
+Array = NDArray[np.float64]
+
+RUNNERS_UP = 3
+"""Rules named beside the one that decided, in an explanation."""
+
+_ROW_BLOCK = 1 << 13
+
+
+class FuzzyModelTree:
+    """A binary tree of fuzzy cuts with a linear model in each leaf.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of the run.
+    domain : Domain
+        Inputs, target and their limits.
+    knots : tuple of tuple of float
+        Each input's partition.
+    tree : Tree
+        The splits.
+    rules : Rules
+        One line per leaf of `tree`, in its order.
+    """
+
+    scheme = "fmt"
+
+    def __init__(self, parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: Rules) -> None:
+        self.parameters = parameters
+        self.domain = domain
+        self.knots = knots
+        self.tree = tree
+        self._rules = rules
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Array) -> Array:
+        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
+
+        The result is clipped to the target's limits.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
+            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
+        if not np.isfinite(X).all():
+            raise ValueError("X must be finite")
+        result = np.empty(X.shape[0])
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            scaled = np.ascontiguousarray(self.domain.scale_inputs(X[block]).T)
+            result[block] = np.minimum(np.maximum(self._raw(scaled), 0.0), 1.0)
+        return self.domain.unscale_target(result)
+
+    def _raw(self, scaled: Array) -> Array:
+        """Return scaled, unclipped forecasts of scaled rows, shape (F, n)."""
+        position = positions(scaled, self.knots)
+        answer = np.zeros(scaled.shape[1])
+        if self.parameters.inference == "one_rule":
+            for rule, leaf in enumerate(self.tree.leaves):
+                inside = crisp(self.tree, position, leaf)
+                answer[inside] = outputs_of(self._rules.coefficients[rule], scaled[:, inside])
+            return answer
+        reached = degrees(self.tree, position, self.tree.leaves)
+        for rule, leaf in enumerate(self.tree.leaves):
+            answer += reached[leaf] * outputs_of(self._rules.coefficients[rule], scaled)
+        return answer
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: Array) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,).
+
+        Where the forecast is clipped to the target's limits, the difference is part of `base`.
+        """
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        prediction = float(self.predict(row)[0])
+        scaled = np.ascontiguousarray(self.domain.scale_inputs(row).T)
+        position = positions(scaled, self.knots)
+        reached = degrees(self.tree, position, self.tree.leaves)
+        strength = [float(reached[leaf][0]) for leaf in self.tree.leaves]
+        if self.parameters.inference == "one_rule":
+            decided = [bool(crisp(self.tree, position, leaf)[0]) for leaf in self.tree.leaves].index(True)
+            parts = {decided: 1.0}
+        else:
+            decided = max(range(len(strength)), key=lambda rule: (strength[rule], -rule))
+            parts = {rule: degree for rule, degree in enumerate(strength) if degree > 0.0}
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        shares = np.zeros(len(self.domain.features))
+        for rule, part in parts.items():
+            shares += part * width * self._rules.coefficients[rule, 1:] * scaled[:, 0]
+        others = sorted((r for r in range(len(strength)) if r != decided), key=lambda r: (-strength[r], r))
+        activations = [
+            Activation(
+                self.rules()[rule],
+                strength[rule],
+                tuple(_membership(position[f, 0], span) for f, span in self._spans[rule].items()),
+            )
+            for rule in [decided, *(r for r in others[:RUNNERS_UP] if strength[r] > 0.0)]
+        ]
+        return Explanation(
+            prediction=prediction,
+            fired=activations[0],
+            runners_up=tuple(activations[1:]),
+            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            base=prediction - float(shares.sum()),
+        )
+
+    @cached_property
+    def _spans(self) -> list[Span]:
+        n_sets = [len(line) for line in self.knots]
+        return [self.tree.span(leaf, n_sets) for leaf in self.tree.leaves]
+
+    @cached_property
+    def _readable(self) -> tuple[Rule, ...]:
+        rules, features = self._rules, self.domain.features
+        return tuple(
+            Rule(
+                index=index,
+                conditions=tuple(span_condition(features[f], self.knots[f], *sets) for f, sets in span.items()),
+                output=self._consequent(rules.coefficients[index]),
+                weight=float(rules.weight[index]),
+                support=float(rules.support[index]),
+                confidence=float(rules.confidence[index]),
+            )
+            for index, span in enumerate(self._spans)
+        )
+
+    def _consequent(self, coefficients: Array) -> str:
+        """Write a polynomial in the variables' own units (inputs limited to their domain)."""
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        constant, words = target.low + width * float(coefficients[0]), ""
+        for variable, coefficient in zip(self.domain.features, coefficients[1:], strict=True):
+            span = variable.high - variable.low
+            if coefficient == 0.0 or span == 0.0:
+                continue
+            slope = width * float(coefficient) / span
+            constant -= slope * variable.low
+            words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {variable.name}"
+        unit = f" {target.unit}" if target.unit else ""
+        return f"{target.name} = {constant:.4g}{words}{unit}"
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules, depth first, lower sides first."""
+        return self._readable
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
+
+        Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
+        FRT paper).
+        """
+        splits = len(self.tree.splits)
+        used = int(np.count_nonzero(self._rules.coefficients[:, 1:])) + splits + 1
+        return {
+            "nodes": self.tree.size - 1,
+            "leaves": splits + 1,
+            "depth": self.tree.depth,
+            "conditions": sum(len(span) for span in self._spans),
+            "parameters": max(splits - 1, 0) + used,
+        }
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values; its digest is the model's identity."""
+        return write_document(self.parameters, self.domain, self.knots, self.tree, self._rules)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> FuzzyModelTree:
+        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+        return cls(*read_document(document))
+
+
+def _membership(position: float, sets: tuple[int, int]) -> float:
+    """Return the membership in a run of sets: the part up to its last, without the part below its first."""
+    at = np.array([position])
+    upper = float(up_to(float(sets[1]), at)[0])
+    return upper if sets[0] == 0 else upper * (1.0 - float(up_to(sets[0] - 1.0, at)[0]))

@@ -1,0 +1,89 @@
+"""Parameters of the fuzzy model tree."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from glassfleet.fuzzy.partition import MAX_SETS
+from glassfleet.statistics import EXACT_BITS, capacity
+
+MAX_INPUTS = 256
+"""Most inputs: each is scanned once in pairs with all others (the root's Gram sums)."""
+
+MAX_REGRESSORS = 64
+"""Most inputs of the rules' polynomials: the sums of each cut grow with their square."""
+
+GRID_BITS = 20
+"""Memberships and products of columns are rounded to multiples of 2^-20; a term of a sum is a product of both."""
+
+BLOCK_ROWS = 1 << 11
+"""Rows in one product: 2^(20 + 20 + 11) is exact in float64, with room to spare."""
+
+ERROR_BITS = 32
+"""Grid of squared errors."""
+
+assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
+
+MAX_ROWS = capacity(2 * GRID_BITS)
+"""Largest total number of rows of a run for which no sum can overflow."""
+
+
+class Parameters(BaseModel):
+    """What a run of FMT can be told.
+
+    Attributes
+    ----------
+    n_sets : int
+        Fuzzy sets per input in the uniform part of a partition, K.
+    other_sets : tuple of int
+        Further values of `n_sets`: a tree is grown with each, one after the other, and the held-out rows choose.
+    partition : {"uniform", "quantile", "union"}
+        Where the sets have their peaks: at equal steps of the input's range; at equal steps of its ranks (from summed
+        histograms); at both, without those that come closer than 0.4 of the uniform step to another.
+    max_rules : int
+        Most rules (leaves).
+    inference : {"averaged", "one_rule"}
+        All rules that fire are averaged by their degrees, or the one on whose side the row is at every split answers.
+    max_slopes : int
+        Most inputs in a rule's polynomial; 0: constants.
+    max_regressors : int
+        Inputs that polynomials may use: the best of a forward selection on the root's sums. All may be split on.
+    max_split_features : int
+        After the root, only this many inputs, those with the highest gain at the root, are split on.
+    min_weight_fraction : float
+        Least share of the training rows' weight on either side of a split.
+    ridge : float
+        Strength, in rows, of the pull of a side's coefficients towards its parent's while splits are compared.
+    holdout : float
+        Share of each vehicle's rows, its last ones, that choose the number of rules. 0: `max_rules` rules are kept.
+    size_tolerance : float
+        The smallest tree is taken whose held-out squared error is within this fraction of the best one's.
+    min_rows : int
+        A vehicle's rows follow a split only when each side has at least this many of them. 1: always.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    n_sets: int = Field(default=7, ge=2, le=31)
+    other_sets: tuple[Annotated[int, Field(ge=2, le=31)], ...] = Field(default=(5,), max_length=8)
+    partition: Literal["uniform", "quantile", "union"] = "uniform"
+    max_rules: int = Field(default=40, ge=1, le=256)
+    inference: Literal["averaged", "one_rule"] = "averaged"
+    max_slopes: int = Field(default=MAX_REGRESSORS, ge=0, le=MAX_REGRESSORS)
+    max_regressors: int = Field(default=32, ge=1, le=MAX_REGRESSORS)
+    max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)
+    min_weight_fraction: float = Field(default=0.01, ge=0.0, le=0.5)
+    ridge: float = Field(default=1.0, gt=1e-3, le=1e6)
+    holdout: float = Field(default=0.2, ge=0.0, le=0.5)
+    size_tolerance: float = Field(default=0.01, ge=0.0, le=1.0)
+    min_rows: int = Field(default=3, ge=1, le=1_000_000)
+
+    @property
+    def most_knots(self) -> int:
+        """Most knots that a partition of this run can have."""
+        return 2 * max(self.n_sets, *self.other_sets, 2)
+
+
+assert MAX_SETS >= 31 * 2 - 1  # a union of knots still has a partition's number of sets

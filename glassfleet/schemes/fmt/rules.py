@@ -1,0 +1,58 @@
+"""The numbers of the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.schemes.fmt.grow import UNIT
+from glassfleet.schemes.fmt.linear import moments, residual_moments
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Consequents and weights of the leaves, one line per rule, in the order of the tree's leaves.
+
+    Attributes
+    ----------
+    coefficients : ndarray of float64, shape (r, F + 1)
+        Polynomial over the scaled inputs, intercept first; its value is the scaled target.
+    weight, support, confidence : ndarray of float64, shape (r,)
+        All in [0, 1]. Support: the rule's share of the rows' weight. Confidence: one minus its root mean squared error
+        on the scaled target. Weight: their harmonic mean.
+    """
+
+    coefficients: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    support: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+
+
+def rules_of(
+    whole: NDArray[np.int64], coefficients: NDArray[np.float64], wide: NDArray[np.float64], rows: int
+) -> Rules:
+    """Return the rules from the leaves' sums.
+
+    Parameters
+    ----------
+    whole : ndarray of int64, shape (r, p)
+        Sums of the leaves.
+    coefficients : ndarray of float64, shape (r, R + 1)
+        Over the regressors.
+    wide : ndarray of float64, shape (r, F + 1)
+        The same, over all inputs.
+    rows : int
+        All rows, >= 1.
+    """
+    k = coefficients.shape[1] + 1
+    error = residual_moments(moments(whole, k), np.ascontiguousarray(coefficients.T))[k - 1, k - 1]
+    strength = whole[:, 0].astype(np.float64) / UNIT
+    some = strength > 0.0
+    mean = np.maximum(error, 0.0) / np.where(some, strength, 1.0)
+    confidence = np.where(some, 1.0 - np.minimum(np.sqrt(mean), 1.0), 0.0)
+    support = np.minimum(strength / float(rows), 1.0)
+    both = confidence + support
+    weight = np.where(both > 0.0, 2.0 * confidence * support / np.where(both > 0.0, both, 1.0), 0.0)
+    return Rules(wide, weight, support, confidence)

@@ -1,0 +1,326 @@
+"""The coordinator's half: knots, growth, size, rules - all from sums."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.schemes.fmt.checks import check_sums
+from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
+from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
+from glassfleet.schemes.fmt.messages import NAME, Question, read_task
+from glassfleet.schemes.fmt.model import FuzzyModelTree
+from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.fmt.partition import find_knots
+from glassfleet.schemes.fmt.progress import progress_of
+from glassfleet.schemes.fmt.rules import rules_of
+from glassfleet.schemes.fmt.tree import Tree
+from schemas.codec import Value, encode
+from schemas.errors import RunFailedError, UsageError
+
+Ints = NDArray[np.int64]
+Sums = dict[str, Ints]
+
+RIDGES = (0.01, 0.1, 1.0, 10.0)
+"""Pulls towards the node above that the held-out rows choose from, in rows."""
+
+TOGETHER = 0.5
+"""All leaves whose best gain is at least this share of the highest are split in one round."""
+
+
+class FmtServer:
+    """Turns summed answers into the next question, or into the model."""
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
+        """Ask for histograms and for the root's sums."""
+        if domain.target is None:
+            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
+        if len(domain.features) > MAX_INPUTS:
+            raise UsageError(f"{len(domain.features)} inputs; {NAME} takes at most {MAX_INPUTS}: choose fewer columns")
+        return _ask(Question("scan", parameters, domain), {"sums_digest": ""})
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = read_task(task)
+        if contribution.kind != task.kind:
+            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        if contribution.rows > MAX_ROWS:
+            raise ContributionError(f"{contribution.rows} rows, the grid is good for {MAX_ROWS}")
+        if contribution.values:
+            raise ContributionError("this scheme sends sums only")
+        check_sums(question, contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        rows = sum(contribution.rows for contribution in contributions)
+        if rows == 0:
+            raise RunFailedError("no agent that answered has any rows")
+        if rows > MAX_ROWS:
+            raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
+        sums = _add(contributions)
+        memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
+        memory["sums_digest"] = _chain(state["sums_digest"], rows, sums)
+        if question.kind == "scan":
+            return _scanned(question, memory, sums)
+        if question.kind == "grow":
+            return _grown(question, memory, sums)
+        if question.kind == "sizes":
+            return _sized(question, memory, sums)
+        return _finish(question, memory, rows, sums)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
+        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+
+
+def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
+    task = question.to_task()
+    return Next({"kind": task.kind, "body": task.body, **memory}, task)
+
+
+def _add(contributions: Sequence[Contribution]) -> Sums:
+    total = {name: array.copy() for name, array in contributions[0].sums.items()}
+    for contribution in contributions[1:]:
+        for name, array in contribution.sums.items():
+            total[name] += array
+    return total
+
+
+def _chain(before: str, rows: int, sums: Sums) -> str:
+    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
+    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": sums})).hexdigest()
+
+
+def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Place the knots, choose the regressors, and ask for the root's cuts."""
+    training = int(sums["training"][0])
+    if training == 0 or int(sums["gram"][0]) == 0:
+        raise RunFailedError("no agent has enough rows to train on; lower min_rows or holdout, or wait for more rows")
+    kept = {
+        "sums_digest": memory["sums_digest"],
+        "training": training,
+        "histogram": sums["histogram"],
+        "regressors": rank_regressors(sums["gram"], question.n_features, question.parameters.max_regressors),
+        "tried": [],
+    }
+    return _plant(question, kept)
+
+
+def _plant(question: Question, memory: dict[str, Any]) -> Next:
+    """Start the tree of the next number of sets: ask for the root's cuts."""
+    parameters, f = question.parameters, question.n_features
+    n_sets = (parameters.n_sets, *parameters.other_sets)[len(memory["tried"])]
+    knots = find_knots(memory["histogram"], f, n_sets, parameters.partition)
+    regressors = tuple(memory["regressors"])
+    asked = Question("grow", parameters, question.domain, knots, regressors, tuple(range(f)), Tree(), (0,))
+    # `whole`: sums of each node; `lower`: sums of the cuts of each leaf that could still be split, by node.
+    return _ask(asked, {**memory, "whole": [], "lower": {}, "coefficients": [], "best": {}})
+
+
+# --- growing --------------------------------------------------------------------------------------------------------
+
+
+def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Take in the sums of the nodes asked about, derive their siblings', and split on."""
+    whole: list[Ints] = list(memory["whole"])
+    lower: dict[str, Ints] = dict(memory["lower"])
+    start, asked = 0, {}
+    for line, node in enumerate(question.nodes):
+        places = question.cuts_of[node]
+        part = sums["lower"][start : start + len(places)]
+        start += len(places)
+        asked[node] = (sums["whole"][line], _filled(question, node, sums["whole"][line], places, part))
+    whole += [np.zeros(0, dtype=np.int64)] * (question.tree.size - len(whole))
+    parents = []
+    for node, (total, cuts) in asked.items():
+        whole[node], lower[str(node)] = total, cuts
+        if node:
+            parent, sibling = question.tree.parent(node), node + 1 if node % 2 else node - 1
+            whole[sibling] = whole[parent] - total
+            lower[str(sibling)] = lower[str(parent)] - cuts
+            parents.append(parent)
+    for parent in parents:
+        del lower[str(parent)]
+    memory = {**memory, "whole": whole, "lower": lower}
+    new = [node for node in range(question.tree.size) if node >= len(memory["coefficients"])]
+    question, memory = _appraise(question, memory, new)
+    return _split(question, memory)
+
+
+def _filled(question: Question, node: int, total: Ints, places: Sequence[int], part: Ints) -> Ints:
+    """Return the sums of all cuts: beyond the node's sets on one input, all or nothing is on a cut's lower side."""
+    span = question.tree.span(node, question.n_sets)
+    full = np.zeros((len(question.cuts), len(total)), dtype=np.int64)
+    for place, (feature, cut) in enumerate(question.cuts):
+        if feature in span and cut >= span[feature][1]:
+            full[place] = total
+    full[list(places)] = part
+    return full
+
+
+def _appraise(question: Question, memory: dict[str, Any], new: Sequence[int]) -> tuple[Question, dict[str, Any]]:
+    """Fit the new nodes and find their best splits; after the root, choose the inputs to split on."""
+    parameters, tree = question.parameters, question.tree
+    coefficients, best, lower = list(memory["coefficients"]), dict(memory["best"]), dict(memory["lower"])
+    least = parameters.min_weight_fraction * float(memory["training"])
+    k = len(question.regressors) + 2
+    for node in new:
+        above = coefficients[tree.parent(node)] if node else np.zeros(k - 1)
+        fitted, error = refine(memory["whole"][node], above, parameters.ridge, k)
+        coefficients.append(fitted)
+        gain = gains(memory["whole"][node], lower[str(node)], fitted, error, ridge=parameters.ridge, least=least)
+        inside = set(_possible(question, node))
+        gain[[place for place in range(len(gain)) if place not in inside]] = 0.0
+        if node == 0:
+            chosen = choose_features(gain, question.cuts, parameters.max_split_features)
+            kept = [place for place, (feature, _) in enumerate(question.cuts) if feature in chosen]
+            question = Question(
+                "grow", parameters, question.domain, question.knots, question.regressors, tuple(chosen), tree, (0,)
+            )
+            gain, lower["0"] = gain[kept], lower["0"][kept]
+        found = best_of(gain)
+        if found.gain > 0.0:
+            best[str(node)] = [found.gain, found.place]
+        else:
+            del lower[str(node)]
+    return question, {**memory, "coefficients": coefficients, "best": best, "lower": lower}
+
+
+def _possible(question: Question, node: int) -> list[int]:
+    span = question.tree.span(node, question.n_sets)
+    return [
+        place
+        for place, (feature, cut) in enumerate(question.cuts)
+        if feature not in span or span[feature][0] <= cut < span[feature][1]
+    ]
+
+
+def _split(question: Question, memory: dict[str, Any]) -> Next:
+    """Split the leaves with the highest gains and ask for one child of each, the lighter one; or stop growing."""
+    parameters, tree = question.parameters, question.tree
+    room = parameters.max_rules - 1 - len(tree.splits)
+    open_leaves = sorted(
+        (int(node) for node in memory["lower"]), key=lambda node: (-memory["best"][str(node)][0], node)
+    )
+    if room <= 0 or not open_leaves:
+        return _compare(question, memory)
+    highest = memory["best"][str(open_leaves[0])][0]
+    chosen = [node for node in open_leaves if memory["best"][str(node)][0] >= TOGETHER * highest][:room]
+    splits = [split_at(node, question.cuts[memory["best"][str(node)][1]]) for node in chosen]
+    nodes = []
+    for number, node in enumerate(chosen):
+        low = int(memory["lower"][str(node)][memory["best"][str(node)][1]][0])
+        lighter_is_upper = 2 * low > int(memory["whole"][node][0])
+        nodes.append(2 * (len(tree.splits) + number) + 1 + lighter_is_upper)
+    asked = Question(
+        "grow",
+        parameters,
+        question.domain,
+        question.knots,
+        question.regressors,
+        question.split_features,
+        tree.grown(splits),
+        tuple(nodes),
+    )
+    return _ask(asked, memory)
+
+
+# --- size and rules -------------------------------------------------------------------------------------------------
+
+
+def _variants(parameters: Parameters, regressors: int) -> list[Variant]:
+    """Return the ways to fit the nodes that the held-out rows choose from."""
+    slopes = min(parameters.max_slopes, regressors)
+    if slopes < regressors:
+        return [Variant(parameters.ridge, slopes)]
+    return [Variant(ridge, slopes) for ridge in RIDGES]
+
+
+def _compare(question: Question, memory: dict[str, Any]) -> Next:
+    """Put the splits in best-first order and ask how well each number of rules does on held-out rows."""
+    gain_of = {int(node): float(value[0]) for node, value in memory["best"].items()}
+    tree, old_of = question.tree.reordered(growth_order(question.tree, gain_of))
+    whole = np.stack([memory["whole"][old] for old in old_of])
+    variants = _variants(question.parameters, len(question.regressors))
+    coefficients = np.stack([fit_nodes(tree, whole, len(question.regressors), variant) for variant in variants])
+    kept = {key: value for key, value in memory.items() if key not in ("whole", "lower", "coefficients", "best")}
+    asked = Question(
+        "sizes",
+        question.parameters,
+        question.domain,
+        question.knots,
+        question.regressors,
+        question.split_features,
+        tree,
+        (),
+        coefficients,
+    )
+    return _ask(asked, kept)
+
+
+def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Note this tree's best size; go on with the next number of sets, or to the best tree's leaves."""
+    parameters = question.parameters
+    # All rows' errors of all ways to fit, this run's way of inference.
+    error = sums["errors"][:, 0 if parameters.inference == "averaged" else 1].astype(np.float64)
+    splits, variant = len(question.tree.splits), 0
+    held = int(sums["held_out"][0])
+    if held:
+        limit = float(error.min()) * (1.0 + parameters.size_tolerance)
+        splits = int(np.flatnonzero(error.min(axis=0) <= limit)[0])
+        variant = int(np.argmin(error[:, splits]))
+    found = {
+        "knots": [list(line) for line in question.knots],
+        "split_features": list(question.split_features),
+        "splits": question.tree.first(splits).to_value()["splits"],
+        "variant": variant,
+        "errors": error[variant],
+    }
+    memory = {**memory, "tried": [*memory["tried"], found], "held_out": held}
+    if len(memory["tried"]) <= len(parameters.other_sets):
+        return _plant(question, memory)
+    # The first of the lowest errors, each at its own size.
+    best = min(memory["tried"], key=lambda one: float(one["errors"][len(one["splits"])]))
+    knots = tuple(tuple(line) for line in best["knots"])
+    asked = Question(
+        "leaves",
+        parameters,
+        question.domain,
+        knots,
+        question.regressors,
+        tuple(best["split_features"]),
+        Tree.from_value({"splits": best["splits"]}, knots),
+    )
+    return _ask(asked, {"sums_digest": memory["sums_digest"], "held_out": held, "best": best})
+
+
+def _finish(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
+    """Fit the final leaves over all rows and build the model."""
+    parameters, tree = question.parameters, question.tree
+    leaves = tree.leaves
+    whole = np.zeros((tree.size, question.width), dtype=np.int64)
+    whole[leaves] = sums["gram"]
+    for index in range(len(tree.splits) - 1, -1, -1):
+        whole[tree.splits[index].node] = whole[2 * index + 1] + whole[2 * index + 2]
+    variant = _variants(parameters, len(question.regressors))[memory["best"]["variant"]]
+    coefficients = fit_nodes(tree, whole, len(question.regressors), variant)
+    wide = np.zeros((len(leaves), question.n_features + 1))
+    wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients[leaves]
+    rules = rules_of(whole[leaves], coefficients[leaves], wide, rows)
+    model = FuzzyModelTree(parameters, question.domain, question.knots, tree, rules)
+    held = int(memory["held_out"])
+    summary: dict[str, Value] = {"sums_digest": memory["sums_digest"], "rows": rows, "held_out": held}
+    if held:
+        target = question.domain.target
+        assert target is not None
+        mean = memory["best"]["errors"] / (float(1 << ERROR_BITS) * held)
+        summary["held_out_rmse"] = (np.sqrt(mean) * (target.high - target.low)).tolist()
+        summary["ridge"] = variant.ridge
+    return Done(model, {**summary, **model.complexity()})

@@ -1,0 +1,210 @@
+"""A binary tree of fuzzy cuts as a list of splits, and the degree to which rows reach its nodes.
+
+The i-th split turns one leaf into the two nodes 2 i + 1 (the sets up to the cut) and 2 i + 2 (the rest); node 0 is the
+root. So the first s - 1 splits of a tree are a tree of s leaves: sizes are prefixes.
+
+A path may cut an input several times. Cuts of one input blend over disjoint stretches (between two neighbouring knots),
+so the product of the degrees along the path is the membership in one run of adjacent sets, times that of other inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.schemes.fmt.partition import Knots, up_to
+
+MAX_SPLITS = 1023
+"""Most splits of a tree that is accepted from a peer or a document."""
+
+Step = tuple[int, int, bool]
+"""Input, cut, and whether the path takes the upper side."""
+
+Span = dict[int, tuple[int, int]]
+"""The first and last set of each input that a node's rows may be in; inputs that were not cut are left out."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Leaf `node` is cut: the sets 0 .. `cut` of input `feature` on one side, the others on the other."""
+
+    node: int
+    feature: int
+    cut: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The splits, in order.
+
+    Attributes
+    ----------
+    splits : tuple of Split
+        Split i makes the nodes 2 i + 1 and 2 i + 2.
+    """
+
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, the root included."""
+        return 2 * len(self.splits) + 1
+
+    @cached_property
+    def split_of(self) -> dict[int, int]:
+        """Which split cuts a node; leaves are left out."""
+        return {split.node: index for index, split in enumerate(self.splits)}
+
+    @cached_property
+    def leaves(self) -> list[int]:
+        """Nodes that are not cut, from the lower sides to the upper ones."""
+        found, stack = [], [0]
+        while stack:
+            node = stack.pop()
+            index = self.split_of.get(node)
+            if index is None:
+                found.append(node)
+            else:
+                stack += [2 * index + 2, 2 * index + 1]
+        return found
+
+    def parent(self, node: int) -> int:
+        """Return the node above `node`; -1 for the root."""
+        return self.splits[(node - 1) // 2].node if node else -1
+
+    def path(self, node: int) -> list[Step]:
+        """Return the steps from the root to `node`."""
+        steps = []
+        while node > 0:
+            split = self.splits[(node - 1) // 2]
+            steps.append((split.feature, split.cut, node % 2 == 0))
+            node = split.node
+        return steps[::-1]
+
+    @cached_property
+    def depth(self) -> int:
+        """Length of the longest path."""
+        return max(len(self.path(leaf)) for leaf in self.leaves)
+
+    def span(self, node: int, n_sets: Sequence[int]) -> Span:
+        """Return which sets of each input lead to `node`, in the order in which inputs first appear on the path."""
+        spans: Span = {}
+        for feature, cut, upper in self.path(node):
+            first, last = spans.get(feature, (0, n_sets[feature] - 1))
+            spans[feature] = (cut + 1, last) if upper else (first, cut)
+        return spans
+
+    def grown(self, splits: Sequence[Split]) -> Tree:
+        """Return this tree with more splits at the end."""
+        return Tree((*self.splits, *splits))
+
+    def first(self, n_splits: int) -> Tree:
+        """Return the tree of the first `n_splits` splits."""
+        return Tree(self.splits[:n_splits])
+
+    def reordered(self, order: Sequence[int]) -> tuple[Tree, list[int]]:
+        """Return the tree whose splits are those numbered `order` here, and each new node's old number."""
+        old_of = [0]
+        new_of = {0: 0}
+        splits = []
+        for index in order:
+            split = self.splits[index]
+            splits.append(Split(new_of[split.node], split.feature, split.cut))
+            for child in (2 * index + 1, 2 * index + 2):
+                new_of[child] = len(old_of)
+                old_of.append(child)
+        return Tree(tuple(splits)), old_of
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the splits as a codec value."""
+        table = np.array([(s.node, s.feature, s.cut) for s in self.splits], dtype=np.int32).reshape(-1, 3)
+        return {"splits": table}
+
+    @classmethod
+    def from_value(cls, value: Any, knots: Knots) -> Tree:
+        """Rebuild a tree; raises ValueError, with the reason, unless it is one over these partitions."""
+        if not isinstance(value, Mapping) or set(value) != {"splits"}:
+            raise ValueError("the tree is not a map of splits")
+        table = value["splits"]
+        if not isinstance(table, np.ndarray) or table.ndim != 2 or table.shape[1] != 3 or table.dtype.kind not in "iu":
+            raise ValueError("the tree's splits are not a table of integers with three columns")
+        return cls.from_rows(table.tolist(), knots)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]], knots: Knots) -> Tree:
+        """Build a tree from (node, feature, cut) triples; raises ValueError unless each cuts a leaf into two."""
+        if len(rows) > MAX_SPLITS:
+            raise ValueError(f"a tree of {len(rows)} splits; at most {MAX_SPLITS} are accepted")
+        spans: dict[int, dict[int, tuple[int, int]]] = {0: {}}
+        for index, (node, feature, cut) in enumerate(rows):
+            if node not in spans:
+                raise ValueError(f"split {index} cuts node {node}, which is no leaf")
+            if not 0 <= feature < len(knots):
+                raise ValueError(f"split {index} is on input {feature}, which the domain lacks")
+            span = spans.pop(node)
+            first, last = span.get(feature, (0, len(knots[feature]) - 1))
+            if not first <= cut < last:
+                raise ValueError(f"split {index} cuts behind set {cut}; the node holds the sets {first} to {last}")
+            spans[2 * index + 1] = {**span, feature: (first, cut)}
+            spans[2 * index + 2] = {**span, feature: (cut + 1, last)}
+        return cls(tuple(Split(*row) for row in rows))
+
+
+def degrees(
+    tree: Tree,
+    position: NDArray[np.float64],
+    nodes: Sequence[int],
+    keep: Callable[[NDArray[np.float64], NDArray[np.float64]], bool | None] = lambda lower, upper: None,  # noqa: ARG005
+) -> dict[int, NDArray[np.float64]]:
+    """Return the degree to which rows reach each of `nodes`: the product along the path, root first.
+
+    Parameters
+    ----------
+    tree : Tree
+        The splits.
+    position : ndarray of float64, shape (F, n)
+        From :func:`~glassfleet.schemes.fmt.partition.positions`.
+    nodes : sequence of int
+        Nodes wanted.
+    keep : callable
+        Asked at every split with the degrees of both sides. None: rows follow the split. Otherwise all rows of the
+        node stay together: on the upper side when it says True, else on the lower one.
+
+    Returns
+    -------
+    dict of int to ndarray of float64, shape (n,)
+        By node.
+    """
+    wanted = {0}
+    for node in nodes:
+        above = node
+        while above > 0:
+            wanted.add(above)
+            above = tree.parent(above)
+    found = {0: np.ones(position.shape[1])}
+    for index, split in enumerate(tree.splits):
+        lower, upper = 2 * index + 1, 2 * index + 2
+        if lower not in wanted and upper not in wanted:
+            continue
+        whole = found[split.node]
+        low = up_to(float(split.cut), position[split.feature])
+        sides = whole * low, whole * (1.0 - low)
+        together = keep(*sides)
+        if together is not None:
+            sides = (np.zeros_like(whole), whole) if together else (whole, np.zeros_like(whole))
+        found[lower], found[upper] = sides
+    return {node: found[node] for node in nodes}
+
+
+def crisp(tree: Tree, position: NDArray[np.float64], node: int) -> NDArray[np.bool_]:
+    """Return which rows are on `node`'s side of every split above it: there, with a membership of at least one half."""
+    inside = np.ones(position.shape[1], dtype=bool)
+    for feature, cut, upper in tree.path(node):
+        low = up_to(float(cut), position[feature]) >= 0.5
+        inside &= ~low if upper else low
+    return inside

@@ -1,0 +1,85 @@
+"""The accuracy that the model tree's pages state, on the real datasets.
+
+The settings are the scheme's defaults, chosen on training rows; test rows are read here and in ``benchmarks/fmt.py``.
+Numbers of others: FRT's are those of its published table, reproduced in ``test_frt_tables.py``; gradient boosting is
+scikit-learn's ``GradientBoostingRegressor`` on the pooled training rows with its defaults, measured by
+``python -m benchmarks.fmt tables``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+
+from edge_agent.sources import read_source
+from glassfleet.catalogue import load
+from glassfleet.data import Dataset, pool
+from glassfleet.domain import Domain, Variable
+from glassfleet.local import central, federated
+from glassfleet.protocols import paper_fold, rmse, summarise
+from schemas.documents import document_digest
+
+STATED = {
+    # dataset: (fmt, FRT as published, gradient boosting): test RMSE, averaged over folds and clients
+    "weather_izmir": (1.1912, 1.27, 1.2726),
+    "mortgage": (0.10636, 0.121, 0.14568),
+    "kinematics": (0.12709, 0.196, 0.17607),
+    "compactiv": (2.4573, 2.51, 2.4004),
+    "california": (56585.0, 58700.0, 54563.0),
+}
+BETTER_THAN_BOOSTING = {"weather_izmir", "mortgage", "kinematics"}
+SLOW = {"kinematics", "compactiv", "california"}
+FMT = load("fmt")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in STATED]
+)
+def test_model_tree_is_more_accurate_than_the_published_tree_with_at_most_forty_rules(name, glassfleet_data: Path):
+    stated, published, boosting = STATED[name]
+    data = read_source(glassfleet_data / f"{name}.csv.gz").train
+    found = summarise([paper_fold(FMT, FMT.Parameters(), data, fold, settings=("FL",)) for fold in range(5)])
+
+    assert found.average("FL") == pytest.approx(stated, rel=1e-4)
+    assert found.average("FL") < published
+    assert (found.average("FL") < boosting) == (name in BETTER_THAN_BOOSTING)
+    assert found.complexity["FL"]["leaves"] <= 40
+
+
+def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Domain]:
+    sources = {path.name: read_source(path) for path in sorted((folder / "qoe").glob("vehicle_*.csv.gz"))}
+    first = next(iter(sources.values())).train
+    domain = Domain(
+        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in first.features),
+        target=Variable(name="y", low=0.0, high=1.0),
+    )
+    return {k: s.train for k, s in sources.items()}, {k: s.test for k, s in sources.items()}, domain
+
+
+@pytest.mark.parametrize(
+    ("settings", "stated"),
+    [({}, 0.2416), ({"max_rules": 12}, 0.2469), ({"max_rules": 12, "inference": "one_rule"}, 0.2493)],
+    ids=["defaults", "twelve rules", "one rule answers"],
+)
+def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehicles(settings, stated, glassfleet_data):
+    train, test, domain = vehicles(glassfleet_data)
+    outcome = federated(FMT, FMT.Parameters(**settings), domain, train)
+    errors = [rmse(outcome.model.predict(data.X), data.y) for data in test.values()]
+
+    assert fmean(errors) == pytest.approx(stated, abs=6e-5)
+    assert fmean(errors) < 0.2555  # FRT on the same rows, with 162 rules
+    assert outcome.model.complexity()["leaves"] <= settings.get("max_rules", 40)
+
+
+def test_model_tree_of_three_real_vehicles_equals_the_central_one(glassfleet_data):
+    train, _, domain = vehicles(glassfleet_data)
+    exact = FMT.exact(FMT.Parameters(max_rules=12))
+    fleet = federated(FMT, exact, domain, train)
+    alone = central(FMT, exact, domain, pool(list(train.values())[::-1]))
+    assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
+    assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
