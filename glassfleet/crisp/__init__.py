@@ -1,0 +1,8 @@
+"""Crisp binary trees: rows prepared for them, growing, fitting of given structures, and the finished tree."""
+
+from glassfleet.crisp.columns import Columns, prepare
+from glassfleet.crisp.forest import Forest
+from glassfleet.crisp.model import TreeModel
+from glassfleet.crisp.tree import Tree
+
+__all__ = ["Columns", "Forest", "Tree", "TreeModel", "prepare"]

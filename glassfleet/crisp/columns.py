@@ -1,0 +1,126 @@
+"""A vehicle's rows, prepared for crisp trees: numbers, orders of every column, classes as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.categories import encode_inputs
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.scheme import TaskError
+from glassfleet.statistics import to_grid
+
+MEMO = "crisp"
+GRID_BITS = 30
+"""Fraction bits of a numeric target."""
+
+GRID = float(1 << GRID_BITS)
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Rows whose label, for classes, is one of the run's.
+
+    Attributes
+    ----------
+    X : ndarray of float64, shape (n, F)
+        Inputs in their own units; categories as positions among the domain's categories.
+    y : ndarray of int64, shape (n,)
+        Class numbers; or the target, scaled and rounded to multiples of 2^-GRID_BITS, in those units: sums of integers
+        are exact, so that what a tree scores does not depend on what else is scored with it.
+    classes : int
+        Number of classes; 0 for a numeric target.
+    order : ndarray of intp, shape (F, n)
+        Row numbers of every column, in increasing order of its values.
+    position : ndarray of intp, shape (F, n)
+        Where each row stands in `order`.
+    unknown : int
+        Rows left out because the run does not know their label.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    classes: int
+    order: NDArray[np.intp]
+    position: NDArray[np.intp]
+    unknown: int = 0
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64], y: NDArray[np.int64], classes: int, unknown: int = 0) -> Columns:
+        """Sort every column once."""
+        order = np.ascontiguousarray(np.argsort(X, axis=0, kind="stable").T)
+        position = np.empty_like(order)
+        np.put_along_axis(position, order, np.arange(X.shape[0], dtype=np.intp)[None, :], axis=1)
+        return cls(np.ascontiguousarray(X), y, classes, order, position, unknown)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def features(self) -> int:
+        """Number of inputs, F."""
+        return int(self.X.shape[1])
+
+
+def prepare(data: Dataset, domain: Domain) -> Columns:
+    """Return the rows of `data` for a run with `domain`, kept in the dataset's memo.
+
+    Raises
+    ------
+    TaskError
+        The vehicle lacks a column, has another target or one of the other kind, or has none of the run's classes.
+    """
+    known = data.memo.get(MEMO)
+    if isinstance(known, tuple) and (known[0] is domain or known[0] == domain):
+        columns: Columns = known[1]
+        return columns
+    if data.target != domain.target_name:
+        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
+    try:
+        chosen = data.select(domain.names)
+    except KeyError as fault:
+        raise TaskError(f"there is no column {fault} here") from fault
+    X = encode_inputs(chosen, domain)
+    if domain.target is not None:
+        if data.y.dtype.kind != "f":
+            raise TaskError("the target here is not numeric")
+        scaled = domain.scale_target(data.y.astype(np.float64, copy=False))
+        columns = Columns.of(X, to_grid(scaled, GRID_BITS).astype(np.int64), 0)
+    else:
+        numbers = class_numbers(data, domain.classes)
+        here = numbers >= 0
+        unknown = int(here.size - np.count_nonzero(here))
+        if unknown == data.rows > 0:
+            raise TaskError(
+                f"no row's {data.target!r} is one of the run's {len(domain.classes)} classes: "
+                f"{', '.join(domain.classes[:10])}"
+            )
+        if unknown:
+            X, numbers = X[here], numbers[here]
+        columns = Columns.of(X, numbers, len(domain.classes), unknown)
+    data.memo[MEMO] = (domain, columns)
+    return columns
+
+
+def class_numbers(data: Dataset, classes: Sequence[str]) -> NDArray[np.int64]:
+    """Return each row's position in `classes`, which are in lexicographic order; -1 for other labels.
+
+    Raises
+    ------
+    TaskError
+        The target is numeric.
+    """
+    if data.y.dtype.kind not in "UO":
+        raise TaskError(f"the target {data.target!r} is numeric here; this run needs class labels (text)")
+    known = np.array(classes, dtype=np.str_)
+    labels = data.y.astype(np.str_)
+    number = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+    return np.where(known[number] == labels, number, -1).astype(np.int64)

@@ -1,0 +1,174 @@
+"""A finished crisp tree as a model: it predicts, explains itself by its path, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from glassfleet.crisp.document import write_tree
+from glassfleet.crisp.tree import Tree
+from glassfleet.crisp.words import interval_condition
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Explanation, Rule
+
+
+class TreeModel:
+    """A binary decision or regression tree; not changed after it is made.
+
+    Parameters
+    ----------
+    scheme : str
+        Name of the scheme that learned it.
+    parameters : BaseModel
+        Of the run.
+    domain : Domain
+        Inputs, and the target or classes.
+    tree : Tree
+    """
+
+    format = 1
+
+    def __init__(self, scheme: str, parameters: BaseModel, domain: Domain, tree: Tree) -> None:
+        self.scheme = scheme
+        self.parameters = parameters
+        self.domain = domain
+        self.tree = tree
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        """Predict rows `X`, shape (n, F), in the inputs' own units (categories as positions among the domain's).
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Labels (text), or numbers in the target's own unit.
+
+        Raises
+        ------
+        ValueError
+            `X` has another width, or is not finite.
+        """
+        answers: NDArray[Any] = self._answers[self.tree.reach(check_rows(X, self.domain))]
+        return answers
+
+    @cached_property
+    def _answers(self) -> NDArray[Any]:
+        """What each node would say."""
+        if self.domain.target is None:
+            labels: NDArray[Any] = np.array(self.domain.classes, dtype=np.str_)[self.tree.value.argmax(axis=1)]
+            return labels
+        numbers: NDArray[Any] = self.domain.unscale_target(self.tree.value[:, 0])
+        return numbers
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: NDArray[np.float64]) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,).
+
+        The row goes down one path. ``base`` is what the root says; each split moves that to what its child says, and
+        the move is the share of the input that is split on. What is said is the target's mean, or the share of the
+        predicted class among the training rows; base and shares add up to it.
+        """
+        row = check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1), self.domain)
+        leaf = int(self.tree.reach(row)[0])
+        path = self.tree.path(leaf)
+        prediction = self._answers[leaf]
+        if self.domain.target is None:
+            said = self.tree.value[path, int(self.tree.value[leaf].argmax())]
+        else:
+            said = self._answers[path]
+        moves = np.zeros(len(self.domain.features))
+        np.add.at(moves, self.tree.feature[path[:-1]], np.diff(said))
+        rule = self.rules()[int(np.searchsorted(self.tree.leaves, leaf))]
+        return Explanation(
+            prediction=str(prediction) if self.domain.target is None else float(prediction),
+            fired=Activation(rule, 1.0, (1.0,) * len(rule.conditions)),
+            shares={name: float(move) for name, move in zip(self.domain.names, moves, strict=True)},
+            base=float(said[0]),
+        )
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def rules(self) -> Sequence[Rule]:
+        """Return one rule per leaf, left to right: the conditions of its path, joined per input."""
+        return self._rules
+
+    @cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        return tuple(self._rule(index, int(leaf)) for index, leaf in enumerate(self.tree.leaves))
+
+    def _rule(self, index: int, leaf: int) -> Rule:
+        tree = self.tree
+        path = tree.path(leaf)
+        limits: dict[int, tuple[float, float]] = {}
+        for node, child in pairwise(path):
+            feature, threshold = int(tree.feature[node]), float(tree.threshold[node])
+            low, high = limits.get(feature, (-np.inf, np.inf))
+            limits[feature] = (low, min(high, threshold)) if child == node + 1 else (max(low, threshold), high)
+        support = float(min(1.0, tree.rows[leaf] / tree.rows[0])) if tree.rows[0] > 0 else 0.0
+        confidence = self._confidence(leaf)
+        together = support + confidence
+        return Rule(
+            index=index,
+            conditions=tuple(
+                interval_condition(self.domain.features[feature], low, high) for feature, (low, high) in limits.items()
+            ),
+            output=self._output(leaf),
+            weight=2.0 * support * confidence / together if together > 0 else 0.0,
+            support=support,
+            confidence=confidence,
+        )
+
+    def _confidence(self, leaf: int) -> float:
+        """Share of the leaf's class in it; or the part of the root's variance that the leaf does not have."""
+        if self.domain.target is None:
+            return float(np.clip(self.tree.value[leaf].max(), 0.0, 1.0))
+        whole = float(self.tree.impurity[0])
+        return float(np.clip(1.0 - self.tree.impurity[leaf] / whole, 0.0, 1.0)) if whole > 0 else 1.0
+
+    def _output(self, leaf: int) -> str:
+        if self.domain.target is None:
+            return f"{self.domain.label or 'class'} is {self._answers[leaf]}"
+        unit = f" {self.domain.target.unit}" if self.domain.target.unit else ""
+        return f"{self.domain.target.name} = {self._answers[leaf]:.4g}{unit}"
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return nodes (leaves included), leaves, depth, mean rule length and parameters."""
+        tree = self.tree
+        inner = tree.size - len(tree.leaves)
+        return {
+            "nodes": tree.size,
+            "leaves": len(tree.leaves),
+            "depth": int(tree.depth.max()),
+            "rule_length": float(tree.depth[tree.leaves].mean()),
+            "parameters": 2 * inner + len(tree.leaves),
+        }
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values; see :mod:`glassfleet.crisp.document`."""
+        return {
+            "scheme": self.scheme,
+            "format": self.format,
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "model": write_tree(self.tree),
+        }
+
+
+def check_rows(X: NDArray[np.float64], domain: Domain) -> NDArray[np.float64]:
+    """Return `X` as float64; raises ValueError unless it is finite and has the domain's columns."""
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != len(domain.features):
+        raise ValueError(f"X has shape {rows.shape}, expected (n, {len(domain.features)})")
+    if not np.isfinite(rows).all():
+        raise ValueError("X must be finite")
+    return rows

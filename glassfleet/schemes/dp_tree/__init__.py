@@ -1,0 +1,72 @@
+"""dp_tree: a differentially private decision tree, the papers' baseline. See README.md in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from glassfleet.crisp import TreeModel, prepare
+from glassfleet.crisp.document import TreeBody, read_head, read_part, read_tree
+from glassfleet.crisp.grow import cross_validated_tree
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.scheme import Participation, Purpose
+from glassfleet.schemes.dp_tree.client import DpTreeClient
+from glassfleet.schemes.dp_tree.messages import NAME, check_domain
+from glassfleet.schemes.dp_tree.params import Parameters
+from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
+from glassfleet.schemes.dp_tree.server import DpTreeServer
+from schemas.errors import DocumentError, RunFailedError
+
+
+class DifferentiallyPrivateTree:
+    """The scheme, as the catalogue knows it."""
+
+    name = NAME
+    title = "Differentially private decision tree"
+    purpose: frozenset[Purpose] = frozenset({"classification"})
+    participation: frozenset[Participation] = frozenset({"elastic"})
+    equals_central = False
+    categorical = True
+    Parameters: type[BaseModel] = Parameters
+    paper_protocol = "glassfleet.protocols_fedga"
+
+    def __init__(self) -> None:
+        self.client = DpTreeClient()
+        self.server = DpTreeServer()
+
+    def exact(self, parameters: DpTreeParameters) -> DpTreeParameters:
+        """Return `parameters` without noise: nothing is hidden then, for models that stay where the rows are."""
+        return parameters.model_copy(update={"noise": "none"})
+
+    def alone(self, parameters: DpTreeParameters, domain: Domain, data: Dataset, seed: int = 0) -> TreeModel:
+        """Return what the papers compare with: the vehicle's own CART, its depth chosen by cross-validation.
+
+        Raises
+        ------
+        RunFailedError
+            There are no rows.
+        """
+        columns = prepare(data, domain)
+        if not columns.rows:
+            raise RunFailedError("no-rows: a tree needs rows")
+        positive = 1 if len(domain.classes) == 2 else None
+        tree = cross_validated_tree(columns, np.random.default_rng([seed % 2**63, 1]), positive=positive)
+        return TreeModel(NAME, parameters, domain, tree)
+
+    def from_document(self, document: Mapping[str, Any]) -> TreeModel:
+        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
+        parameters, domain, body = read_head(document, NAME, TreeModel.format, Parameters)
+        try:
+            check_domain(domain)
+            return TreeModel(NAME, parameters, domain, read_tree(read_part(TreeBody, body), domain))
+        except (ValueError, OverflowError) as fault:
+            raise DocumentError(str(fault)) from fault
+
+
+SCHEME = DifferentiallyPrivateTree()
+
+__all__ = ["SCHEME", "DifferentiallyPrivateTree", "Parameters"]

@@ -1,0 +1,255 @@
+"""What travels: the questions of dp_tree, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.scheme import Task, TaskError
+from glassfleet.schemes.dp_tree.params import Parameters
+from schemas.codec import Value
+
+NAME = "dp_tree"
+Kind = Literal["hello", "edges", "level"]
+KINDS: tuple[Kind, ...] = ("hello", "edges", "level")
+
+MAX_CLASSES = 256
+MAX_AGENTS = 1_000_000
+
+GRID = 64
+"""Bins of the histogram that finds the edges; a column of fewer categories has a bin for each."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The tree as far as it has grown, level by level; the right child of a node is the one after the left.
+
+    Attributes
+    ----------
+    feature, cut, left : ndarray of int32, shape (n,)
+        Input that a node splits on, the last bin that goes left, and the left child; -1 for leaves and open nodes.
+    level : ndarray of int32, shape (n,)
+        Depth of each node.
+    """
+
+    feature: NDArray[np.int32]
+    cut: NDArray[np.int32]
+    left: NDArray[np.int32]
+    level: NDArray[np.int32]
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.feature)
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the tree as codec values."""
+        return {"feature": self.feature, "cut": self.cut, "left": self.left}
+
+    @classmethod
+    def root(cls) -> Growth:
+        """Return the tree of one open node."""
+        nothing = np.full(1, -1, dtype=np.int32)
+        return cls(nothing, nothing, nothing, np.zeros(1, dtype=np.int32))
+
+    @classmethod
+    def from_value(cls, value: Any, n_features: int, n_bins: int, depth: int) -> Growth:  # noqa: C901 - a list
+        """Read :meth:`to_value`; raises ValueError with the reason, whatever it holds."""
+        if not isinstance(value, Mapping) or set(value) != {"feature", "cut", "left"}:
+            raise ValueError("a tree is feature, cut and left, and nothing else")
+        feature, cut, left = (value[name] for name in ("feature", "cut", "left"))
+        for part in (feature, cut, left):
+            if (
+                not isinstance(part, np.ndarray)
+                or part.dtype != np.int32
+                or part.ndim != 1
+                or part.shape != feature.shape
+            ):
+                raise ValueError("the parts of a tree must be int32 arrays of one length")
+        size = len(feature)
+        if not 1 <= size < 2 << depth:
+            raise ValueError(f"a tree of {size} nodes, expected 1 to {(2 << depth) - 1}")
+        split = left >= 0
+        if not bool(((feature >= 0) == split).all()) or not bool(((cut >= 0) == split).all()):
+            raise ValueError("a node of the tree is neither a split nor a leaf")
+        if bool((feature >= n_features).any()) or bool((cut >= n_bins - 1).any()):
+            raise ValueError("a node of the tree names an unknown input or bin")
+        # Children follow in the order of their parents: so the tree is one, and levels come one after the other.
+        if not np.array_equal(left[split], 1 + 2 * np.arange(int(split.sum()))) or 2 * int(split.sum()) + 1 != size:
+            raise ValueError("the children in the tree are not in the order of their parents")
+        parents = np.flatnonzero(split)
+        if bool((left[parents] <= parents).any()):
+            raise ValueError("a child in the tree comes before its parent")
+        level = np.zeros(size, dtype=np.int32)
+        for parent in parents:
+            level[left[parent] : left[parent] + 2] = level[parent] + 1
+        if int(level.max()) > depth:
+            raise ValueError(f"the tree is deeper than {depth}")
+        return cls(feature, cut, left, level)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"hello", "edges", "level"}
+        Who is there; how are your inputs spread; what do the open nodes hold.
+    parameters : Parameters
+    domain : Domain
+    agents : int
+        t, from the first round; 0 in it.
+    edges : ndarray of float64, shape (F, n_bins - 1), or None
+        In the inputs' own units, increasing; a value of at most an edge is below it.
+    growth : Growth or None
+    nodes : ndarray of intp, shape (m,)
+        The open nodes, all of one level.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    agents: int = 0
+    edges: NDArray[np.float64] | None = None
+    growth: Growth | None = None
+    nodes: NDArray[np.intp] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, K."""
+        return len(self.domain.classes)
+
+    @property
+    def depth(self) -> int:
+        """Level of the open nodes."""
+        assert self.growth is not None
+        assert self.nodes is not None
+        return int(self.growth.level[self.nodes[0]])
+
+    @property
+    def last(self) -> bool:
+        """Whether the open nodes are leaves because of their depth."""
+        return self.depth == self.parameters.max_depth
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the sums of an answer, with their shapes."""
+        if self.kind == "hello":
+            return {}
+        if self.kind == "edges":
+            return {"histogram": (self.n_features, GRID)}
+        assert self.nodes is not None
+        m, k = len(self.nodes), self.n_classes
+        shapes: dict[str, tuple[int, ...]] = {"nodes": (m, k)}
+        if not self.last:
+            shapes["cells"] = (m, self.n_features, self.parameters.n_bins, k)
+        return shapes
+
+    def epsilons(self) -> dict[str, float]:
+        """Return the budget of each sum."""
+        parameters, features = self.parameters, self.n_features
+        if self.kind == "hello":
+            return {}
+        if self.kind == "edges":
+            return {"histogram": parameters.edge_epsilon(features)}
+        spent = {"nodes": parameters.node_epsilon(last=self.last)}
+        return spent if self.last else spent | {"cells": parameters.cell_epsilon(features)}
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Any] = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+        }
+        if self.kind != "hello":
+            body["agents"] = self.agents
+        if self.growth is not None:
+            assert self.nodes is not None
+            body["edges"] = self.edges
+            body["tree"] = self.growth.to_value()
+            body["nodes"] = self.nodes.astype(np.int32)
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        if task.scheme != NAME or task.kind not in KINDS:
+            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        if not isinstance(task.body, Mapping):
+            raise TaskError("the task has no body")
+        body = task.body
+        try:
+            parameters = Parameters.model_validate(body["parameters"])
+            domain = Domain.from_document(body["domain"])
+            check_domain(domain)
+            if task.kind == "hello":
+                return cls(task.kind, parameters, domain)
+            agents = body["agents"]
+            if isinstance(agents, bool) or not isinstance(agents, int) or not 1 <= agents <= MAX_AGENTS:
+                raise TaskError(f"agents must be an integer in [1, {MAX_AGENTS}]")
+            if task.kind == "edges":
+                return cls(task.kind, parameters, domain, agents)
+            growth = Growth.from_value(body["tree"], len(domain.features), parameters.n_bins, parameters.max_depth)
+            edges = _read_edges(body["edges"], (len(domain.features), parameters.n_bins - 1))
+            nodes = _read_nodes(body["nodes"], growth)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        except ValueError as fault:
+            raise TaskError(str(fault)) from fault
+        return cls(task.kind, parameters, domain, agents, edges, growth, nodes)
+
+
+_recent: list[tuple[Mapping[str, Value], Question]] = []
+_REMEMBERED = 4
+
+
+def read_task(task: Task) -> Question:
+    """Return ``Question.from_task(task)``, read only once per task body (compared by identity, and held)."""
+    for body, question in _recent:
+        if body is task.body and question.kind == task.kind and task.scheme == NAME:
+            return question
+    question = Question.from_task(task)
+    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
+    return question
+
+
+def check_domain(domain: Domain) -> None:
+    """Raise ValueError, with the reason, unless the domain's classes can be learned."""
+    if domain.target is not None:
+        raise ValueError(f"{NAME} learns classes; the domain has the numeric target {domain.target_name!r}")
+    if len(domain.classes) > MAX_CLASSES:
+        raise ValueError(f"{len(domain.classes)} classes, at most {MAX_CLASSES} are possible")
+    if list(domain.classes) != sorted(set(domain.classes)):
+        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")
+
+
+def _read_edges(edges: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
+    if not isinstance(edges, np.ndarray) or edges.dtype != np.float64 or edges.shape != shape:
+        raise ValueError(f"edges must be float64 of shape {shape}")
+    if not bool(np.isfinite(edges).all()) or bool((edges[:, 1:] < edges[:, :-1]).any()):
+        raise ValueError("edges must be finite and increasing")
+    return edges
+
+
+def _read_nodes(nodes: Any, growth: Growth) -> NDArray[np.intp]:
+    if not isinstance(nodes, np.ndarray) or nodes.dtype != np.int32 or nodes.ndim != 1 or not nodes.size:
+        raise ValueError("the open nodes are not a list of int32")
+    if nodes[0] < 0 or nodes[-1] >= growth.size or bool((nodes[1:] <= nodes[:-1]).any()):
+        raise ValueError("the open nodes are not increasing node numbers of the tree")
+    if bool((growth.left[nodes] >= 0).any()) or bool((growth.level[nodes] != growth.level[nodes[0]]).any()):
+        raise ValueError("an open node is split already, or on another level")
+    return nodes.astype(np.intp)

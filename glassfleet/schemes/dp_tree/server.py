@@ -1,0 +1,237 @@
+"""The coordinator's half: adds noisy counts and grows the tree from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.crisp import Tree, TreeModel
+from glassfleet.domain import Domain
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.schemes.dp_tree.client import grid_edges
+from glassfleet.schemes.dp_tree.messages import GRID, NAME, Growth, Question, check_domain, read_task
+from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
+from glassfleet.schemes.dp_tree.params import Parameters
+from schemas.codec import Value, encode
+from schemas.errors import RunFailedError, UsageError
+
+Sums = dict[str, NDArray[np.int64]]
+
+
+class DpTreeServer:
+    """Turns summed counts into the next question, or into the tree."""
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random here
+        """Ask who is there."""
+        try:
+            check_domain(domain)
+        except ValueError as fault:
+            raise UsageError(str(fault)) from fault
+        return _ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": ""})
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = read_task(task)
+        if contribution.kind != task.kind:
+            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        if contribution.values:
+            raise ContributionError("this scheme sends sums only")
+        shapes, rows = question.shapes(), contribution.rows
+        if set(contribution.sums) != set(shapes):
+            raise ContributionError(
+                f"expected the sums {sorted(shapes)}, got {sorted(map(str, contribution.sums))[:12]}"
+            )
+        for name, shape in shapes.items():
+            counts = contribution.sums[name]
+            if counts.shape != shape:
+                raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
+            noisy = rows > 0 and question.parameters.noise != "none"
+            slack = int(SLACK / question.epsilons()[name]) + 1 if noisy else 0
+            if bool(((counts < -slack) | (counts > rows + slack)).any()):
+                raise ContributionError(f"{name} is farther from [0, {rows}] than noise can be")
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the tree.
+
+        Raises
+        ------
+        RunFailedError
+            ``no-rows``: nobody who answered has rows. ``too-few-shares``: with ``noise="aggregate"``, so many
+            agents are missing that the noise of the others is too small; the sum is not used.
+        """
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        present = sum(contribution.rows > 0 for contribution in contributions)
+        if not present:
+            raise RunFailedError("no-rows: no agent that answered has any rows")
+        if question.kind == "hello":
+            return _ask(replace(question, kind="edges", agents=present), dict(state))
+        if question.parameters.noise == "aggregate" and present < question.agents - 1:
+            raise RunFailedError(
+                f"too-few-shares: {present} of {question.agents} agents answered; their noise does not keep the "
+                "promised epsilon. Ask for a larger quorum, or use noise=local"
+            )
+        sums = {name: np.sum([c.sums[name] for c in contributions], axis=0) for name in contributions[0].sums}
+        before = str(state["sums_digest"]).encode()
+        digest = hashlib.sha256(before + encode({"sums": sums})).hexdigest()
+        if question.kind == "edges":
+            asked = replace(
+                question,
+                kind="level",
+                edges=_edges(question, sums["histogram"]),
+                growth=Growth.root(),
+                nodes=np.zeros(1, dtype=np.intp),
+            )
+            return _ask(asked, {"counts": np.zeros((1, question.n_classes), dtype=np.int64), "sums_digest": digest})
+        return _grow(question, state, sums, digest)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Say how far the tree has grown."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        if question.growth is None:
+            return {"stage": question.kind, "nodes": 0, "leaves": 0, "depth": 0, "lines": []}
+        growth = question.growth
+        lines = []
+        for node in range(min(growth.size, 200)):
+            name = question.domain.features[growth.feature[node]].name if growth.left[node] >= 0 else "."
+            lines.append("  " * int(growth.level[node]) + f"{node}: {name}")
+        return {
+            "stage": "level",
+            "nodes": growth.size - 1,
+            "leaves": int((growth.left < 0).sum()),
+            "depth": int(growth.level.max()),
+            "lines": lines,
+        }
+
+
+def _ask(question: Question, memory: Mapping[str, Value]) -> Next:
+    task = question.to_task()
+    return Next({**memory, "kind": task.kind, "body": task.body}, task)
+
+
+def _edges(question: Question, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the inner edges of about equal shares of the rows, from the noisy histogram; some may coincide."""
+    n_bins, grid = question.parameters.n_bins, grid_edges(question.domain)
+    edges = np.empty((question.n_features, n_bins - 1))
+    for feature, counts in enumerate(np.maximum(histogram, 0)):
+        running = np.cumsum(counts)
+        ranks = np.arange(1, n_bins) / n_bins * max(1, int(running[-1]))
+        edges[feature] = grid[feature, np.minimum(np.searchsorted(running, ranks), GRID - 2)]
+    return edges
+
+
+def _grow(question: Question, state: State, sums: Sums, digest: str) -> Next | Done:
+    """Split the open nodes that hold enough rows, and make leaves of the others."""
+    parameters = question.parameters
+    assert question.growth is not None
+    assert question.nodes is not None
+    counts = np.array(state["counts"], dtype=np.int64)
+    counts[question.nodes] = sums["nodes"]
+    chosen: dict[int, tuple[int, int]] = {}
+    if not question.last:
+        # Friedman and Schuster: splitting needs on average more rows in a cell than noise.
+        noise = deviation(parameters.cell_epsilon(question.n_features), parameters.noise, question.agents)
+        for line, node in enumerate(question.nodes):
+            held = np.maximum(sums["nodes"][line], 0)
+            enough = held.sum() > noise * parameters.n_bins * question.n_classes
+            if enough and (parameters.noise != "none" or np.count_nonzero(held) > 1):
+                cut = _best_cut(np.maximum(sums["cells"][line], 0).astype(np.float64))
+                if cut is not None:
+                    chosen[int(node)] = cut
+    growth = _with_splits(question.growth, chosen)
+    memory = {"counts": np.concatenate([counts, np.zeros((2 * len(chosen), question.n_classes), dtype=np.int64)])}
+    if not chosen:
+        return _finish(question, memory["counts"], digest)
+    nodes = np.arange(question.growth.size, growth.size)
+    return _ask(replace(question, growth=growth, nodes=nodes), {**memory, "sums_digest": digest})
+
+
+def _best_cut(cells: NDArray[np.float64]) -> tuple[int, int] | None:
+    """Return (input, last bin on the left) of the least weighted Gini index, or None when nothing can be cut.
+
+    `cells` has shape (F, B, K). A gain of zero is no cut: it would be paid for with rows.
+    """
+    left = np.cumsum(cells, axis=1)[:, :-1]
+    whole = cells.sum(axis=1)[:, None, :]
+    right = whole - left
+    n_left, n_right = left.sum(axis=2), right.sum(axis=2)
+    possible = (n_left > 0) & (n_right > 0)
+    squares = (left**2).sum(axis=2) / np.maximum(n_left, 1.0) + (right**2).sum(axis=2) / np.maximum(n_right, 1.0)
+    # Each input has its own noisy total, so gains are compared per row.
+    n = np.maximum(whole.sum(axis=2), 1.0)
+    gain = np.where(possible, (squares - (whole**2).sum(axis=2) / n) / n, 0.0)
+    best = int(gain.argmax())
+    if gain.flat[best] <= 1e-12:
+        return None
+    return best // gain.shape[1], best % gain.shape[1]
+
+
+def _with_splits(growth: Growth, chosen: Mapping[int, tuple[int, int]]) -> Growth:
+    """Return the tree with the nodes `chosen` split; their children come last, in the order of their parents."""
+    more = 2 * len(chosen)
+    nothing = np.full(more, -1, dtype=np.int32)
+    feature, cut, left = (np.concatenate([part, nothing]) for part in (growth.feature, growth.cut, growth.left))
+    level = np.concatenate([growth.level, np.zeros(more, dtype=np.int32)])
+    for number, (node, (f, c)) in enumerate(sorted(chosen.items())):
+        feature[node], cut[node], left[node] = f, c, growth.size + 2 * number
+        level[left[node] : left[node] + 2] = level[node] + 1
+    return Growth(feature, cut, left, level)
+
+
+def _finish(question: Question, counts: NDArray[np.int64], digest: str) -> Done:
+    assert question.growth is not None
+    assert question.edges is not None
+    parameters = question.parameters
+    model = TreeModel(NAME, parameters, question.domain, finished_tree(question.growth, question.edges, counts))
+    kept = true_epsilon(parameters.noise, parameters.epsilon, question.agents)
+    summary: dict[str, Value] = {
+        "sums_digest": digest,
+        "agents": question.agents,
+        "noise": parameters.noise,
+        "epsilon_nominal": parameters.epsilon,
+        "epsilon_sum": kept,
+        "epsilon_answer": parameters.epsilon if parameters.noise == "local" else None,
+        "private": kept is not None,
+        **model.complexity(),
+    }
+    return Done(model, summary)
+
+
+def finished_tree(growth: Growth, edges: NDArray[np.float64], counts: NDArray[np.int64]) -> Tree:
+    """Return the tree in pre-order. Noisy counts below 0 count as 0; a node of which nothing is left answers as its
+    parent does.
+    """  # noqa: D205 - one sentence
+    held = np.maximum(counts, 0).astype(np.float64)
+    rows = held.sum(axis=1)
+    share = np.where(rows[:, None] > 0, held / np.maximum(rows, 1.0)[:, None], 0.0)
+    if rows[0] == 0:
+        share[0] = 1.0 / share.shape[1]
+    order: list[int] = []
+    stack: list[int] = [0]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        left = int(growth.left[node])
+        if left >= 0:
+            for son in (left, left + 1):
+                if rows[son] == 0:
+                    share[son] = share[node]
+            stack += [left + 1, left]
+    at = np.array(order, dtype=np.intp)
+    place: NDArray[np.intp] = np.empty(len(at), dtype=np.intp)
+    place[at] = np.arange(len(at))
+    split = growth.left[at] >= 0
+    feature = growth.feature[at].astype(np.int32)
+    threshold: Any = np.where(split, edges[np.maximum(feature, 0), np.maximum(growth.cut[at], 0)], 0.0)
+    return Tree(
+        feature=feature,
+        threshold=threshold,
+        right=np.where(split, place[np.where(split, growth.left[at] + 1, 0)], -1).astype(np.intp),
+        value=share[at],
+        rows=rows[at],
+        impurity=np.maximum(1.0 - (share[at] ** 2).sum(axis=1), 0.0),
+    )

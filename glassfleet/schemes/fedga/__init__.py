@@ -1,0 +1,67 @@
+"""FedGA: personal trees whose structures evolve in the fleet. See README.md in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.scheme import Participation, Purpose
+from glassfleet.schemes.fedga.client import FedgaClient, own_tree
+from glassfleet.schemes.fedga.messages import Question
+from glassfleet.schemes.fedga.model import PersonalTree, Population, read_document
+from glassfleet.schemes.fedga.params import Parameters
+from glassfleet.schemes.fedga.params import Parameters as FedgaParameters
+from glassfleet.schemes.fedga.server import FedgaServer
+from schemas.errors import RunFailedError
+
+
+class FederatedGeneticTrees:
+    """The scheme, as the catalogue knows it."""
+
+    name = "fedga"
+    title = "Personal trees by a genetic algorithm"
+    purpose: frozenset[Purpose] = frozenset({"regression", "classification"})
+    participation: frozenset[Participation] = frozenset({"elastic"})
+    equals_central = False
+    categorical = True
+    Parameters: type[BaseModel] = Parameters
+    paper_protocol = "glassfleet.protocols_fedga"
+    trial = Parameters(generations=8)
+
+    def __init__(self) -> None:
+        self.client = FedgaClient()
+        self.server = FedgaServer()
+
+    def exact(self, parameters: FedgaParameters) -> FedgaParameters:
+        """Return `parameters` with all nullification and noise off. The model still differs from the central one."""
+        return parameters.model_copy(update={"min_rows": 1, "row_epsilon": None})
+
+    def personalise(self, model: PersonalTree | Population, data: Dataset) -> PersonalTree | Population:
+        """Return the vehicle's own tree, made of the population and the vehicle's rows; a tree stays as it is."""
+        return model.personalise(data) if isinstance(model, Population) else model
+
+    def alone(self, parameters: FedgaParameters, domain: Domain, data: Dataset, seed: int = 0) -> PersonalTree:
+        """Return what the papers compare with: the vehicle's own CART, its depth chosen by cross-validation.
+
+        Raises
+        ------
+        RunFailedError
+            There are no rows.
+        """
+        tree = own_tree(Question("depth", parameters, domain, seed % 2**63), data)
+        if tree is None:
+            raise RunFailedError("no-rows: a tree needs rows")
+        return PersonalTree(parameters, domain, tree)
+
+    def from_document(self, document: Mapping[str, Any]) -> PersonalTree | Population:
+        """Rebuild a population or a personal tree; raises ``DocumentError`` when the document is malformed."""
+        return read_document(document)
+
+
+SCHEME = FederatedGeneticTrees()
+
+__all__ = ["SCHEME", "FederatedGeneticTrees", "Parameters", "PersonalTree", "Population"]

@@ -1,0 +1,137 @@
+"""What travels: the three questions of FedGA, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from glassfleet.crisp import Forest
+from glassfleet.domain import Domain
+from glassfleet.scheme import Task, TaskError
+from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
+from schemas.codec import Value
+
+NAME = "fedga"
+Kind = Literal["depth", "local", "candidates"]
+KINDS: tuple[Kind, ...] = ("depth", "local", "candidates")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"depth", "local", "candidates"}
+        How deep would you go; which structure do you grow; how good are these structures.
+    parameters : Parameters
+    domain : Domain
+    seed : int
+        Of the vehicles' splits into folds, and into fitting and scoring rows. Not of any privacy noise.
+    depth : int
+        Of the trees; 0 where it is still asked for.
+    generation : int
+        Of the candidates.
+    fit_on_all : bool
+        Fit and score on all rows.
+    forest : Forest or None
+        The candidates.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    seed: int
+    depth: int = 0
+    generation: int = 0
+    fit_on_all: bool = False
+    forest: Forest | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def positive(self) -> int | None:
+        """Class whose F1 is the fitness: the second of two; None: the mean over the classes, or no classes at all."""
+        return 1 if len(self.domain.classes) == 2 else None
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Any] = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "seed": self.seed,
+        }
+        if self.kind != "depth":
+            body["depth"] = self.depth
+        if self.forest is not None:
+            body["generation"] = self.generation
+            body["fit_on_all"] = self.fit_on_all
+            body["structures"] = self.forest.to_value(self.n_features)
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        if task.scheme != NAME or task.kind not in KINDS:
+            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        if not isinstance(task.body, Mapping):
+            raise TaskError("the task has no body")
+        body = task.body
+        try:
+            parameters = Parameters.model_validate(body["parameters"])
+            domain = Domain.from_document(body["domain"])
+            check_domain(domain)
+            seed = _integer(body["seed"], "seed", 0, 2**63 - 1)
+            if task.kind == "depth":
+                return cls(task.kind, parameters, domain, seed)
+            depth = _integer(body["depth"], "depth", 1, MAX_DEPTH)
+            if task.kind == "local":
+                return cls(task.kind, parameters, domain, seed, depth)
+            generation = _integer(body["generation"], "generation", 0, 2**31)
+            if not isinstance(body["fit_on_all"], bool):
+                raise TaskError("fit_on_all must be true or false")
+            forest = Forest.from_value(body["structures"], len(domain.features), depth, MAX_STRUCTURES)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        except ValueError as fault:
+            raise TaskError(str(fault)) from fault
+        return cls(task.kind, parameters, domain, seed, depth, generation, body["fit_on_all"], forest)
+
+
+_recent: list[tuple[Mapping[str, Value], Question]] = []
+_REMEMBERED = 4
+
+
+def read_task(task: Task) -> Question:
+    """Return ``Question.from_task(task)``, read only once per task body.
+
+    Bodies are compared by identity and held, so that a body can neither be taken for another nor be collected while it
+    is remembered.
+    """
+    for body, question in _recent:
+        if body is task.body and question.kind == task.kind and task.scheme == NAME:
+            return question
+    question = Question.from_task(task)
+    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
+    return question
+
+
+def check_domain(domain: Domain) -> None:
+    """Raise ValueError unless the domain's classes, if any, are in the order that class numbers rest on."""
+    if list(domain.classes) != sorted(set(domain.classes)):
+        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")
+
+
+def _integer(value: object, name: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise TaskError(f"{name} must be an integer in [{least}, {most}]")
+    return value

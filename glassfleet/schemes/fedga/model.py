@@ -1,0 +1,240 @@
+"""What a run of FedGA ends with: the population of structures; and the tree that a vehicle makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from glassfleet.crisp import Forest, TreeModel
+from glassfleet.crisp.document import Strict, TreeBody, read_head, read_part, read_tree
+from glassfleet.crisp.forest import NIL
+from glassfleet.crisp.model import check_rows
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.schemes.fedga.client import choose_tree
+from glassfleet.schemes.fedga.messages import NAME, Question
+from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
+from glassfleet.schemes.fedga.words import draw_structure
+from schemas.errors import DocumentError
+
+FORMAT = 1
+
+
+class PersonalTree(TreeModel):
+    """A vehicle's own tree: a structure of the population, fitted to the vehicle's rows. It stays at the vehicle."""
+
+    def __init__(self, parameters: Parameters, domain: Domain, tree: Any) -> None:
+        super().__init__(NAME, parameters, domain, tree)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values, ``model.kind`` being ``"tree"``."""
+        document = super().to_document()
+        document["model"]["kind"] = "tree"
+        return document
+
+
+class Population:
+    """The structures that survived, best first, for vehicles to make their own trees of (:meth:`personalise`).
+
+    A structure names inputs only; thresholds and leaves are the vehicles' own and were never sent. By itself the
+    population therefore predicts what all vehicles have in common: the most frequent class, or the mean target.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    domain : Domain
+    depth : int
+        Of the deepest structure that could be.
+    seed : int
+        Of the vehicles' splits into rows that fit and rows that score.
+    fit_on_all : bool
+        Whether all rows do both.
+    forest : Forest
+        The structures.
+    fitness : tuple of float
+        Of each: F1, or minus the mean squared error of the scaled target.
+    prior : tuple of float
+        Shares of the classes in the fleet, or the mean scaled target.
+    """
+
+    scheme = NAME
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        domain: Domain,
+        *,
+        depth: int,
+        seed: int,
+        fit_on_all: bool,
+        forest: Forest,
+        fitness: tuple[float, ...],
+        prior: tuple[float, ...],
+    ) -> None:
+        self.parameters = parameters
+        self.domain = domain
+        self.depth = depth
+        self.seed = seed
+        self.fit_on_all = fit_on_all
+        self.forest = forest
+        self.fitness = fitness
+        self.prior = prior
+
+    def personalise(self, data: Dataset) -> PersonalTree | Population:
+        """Return the vehicle's tree: the structure that scores best on its rows, fitted to them.
+
+        A vehicle without rows keeps the population.
+
+        Raises
+        ------
+        TaskError
+            The rows are not those of the domain.
+        """
+        question = Question(
+            "candidates",
+            self.parameters,
+            self.domain,
+            self.seed,
+            self.depth,
+            fit_on_all=self.fit_on_all,
+            forest=self.forest,
+        )
+        tree = choose_tree(question, data)
+        return self if tree is None else PersonalTree(self.parameters, self.domain, tree)
+
+    # --- what it says by itself -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _answer(self) -> Any:
+        if self.domain.target is None:
+            return self.domain.classes[int(np.argmax(self.prior))]
+        return float(self.domain.unscale_target(np.array(self.prior))[0])
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        """Predict rows `X`, shape (n, F): the same for all of them, see the class."""
+        return np.full(len(check_rows(X, self.domain)), self._answer)
+
+    def explain(self, x: NDArray[np.float64]) -> Explanation:
+        """Say that no input counts before a vehicle has made its own tree."""
+        check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1), self.domain)
+        base = float(max(self.prior)) if self.domain.target is None else float(self._answer)
+        shares = dict.fromkeys(self.domain.names, 0.0)
+        return Explanation(self._answer, Activation(self.rules()[0], 1.0, ()), shares=shares, base=base)
+
+    @cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        if self.domain.target is None:
+            output = f"{self.domain.label or 'class'} is {self._answer}"
+            confidence = float(np.clip(max(self.prior), 0.0, 1.0))
+        else:
+            unit = f" {self.domain.target.unit}" if self.domain.target.unit else ""
+            output, confidence = f"{self.domain.target.name} = {self._answer:.4g}{unit}", 0.0
+        rules = [Rule(0, (), output, confidence, 1.0, confidence)]
+        for line, (genes, fitness) in enumerate(zip(self.forest.structures(), self.fitness, strict=True)):
+            words = (
+                f"a vehicle may fit structure {line + 1} (fitness {fitness:.4g}): {draw_structure(genes, self.domain)}"
+            )
+            rules.append(Rule(line + 1, (), words, 0.0, 0.0, 0.0))
+        return tuple(rules)
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the population's own answer, then each structure in words."""
+        return self._rules
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return structures, and the mean of their nodes (leaves included), leaves and depth."""
+        splits = self.forest.splits()
+        return {
+            "structures": self.forest.size,
+            "nodes": float((2 * splits + 1).mean()),
+            "leaves": float((splits + 1).mean()),
+            "depth": float(self.forest.depths().mean()),
+        }
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the population as JSON values, ``model.kind`` being ``"population"``.
+
+        ``model.structures``: features in pre-order, -1 where nothing is split.
+        """
+        return {
+            "scheme": NAME,
+            "format": FORMAT,
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "model": {
+                "kind": "population",
+                "depth": self.depth,
+                "seed": str(self.seed),  # JSON numbers end at 2^53
+                "fit_on_all": self.fit_on_all,
+                "structures": [genes.tolist() for genes in self.forest.structures()],
+                "fitness": list(self.fitness),
+                "prior": list(self.prior),
+            },
+        }
+
+
+class _Structures(Strict):
+    depth: int = Field(ge=1, le=MAX_DEPTH)
+    seed: str = Field(pattern=r"^[0-9]{1,19}$")
+    fit_on_all: bool
+    structures: tuple[tuple[int, ...], ...] = Field(min_length=1, max_length=MAX_STRUCTURES)
+    fitness: tuple[float, ...]
+    prior: tuple[float, ...] = Field(min_length=1)
+
+
+def read_document(document: Mapping[str, Any]) -> PersonalTree | Population:
+    """Rebuild a population or a tree; raises ``DocumentError`` when the document is malformed."""
+    parameters, domain, body = read_head(document, NAME, FORMAT, Parameters)
+    if not isinstance(body, Mapping):
+        raise DocumentError("model is not a JSON object")
+    kind, rest = body.get("kind"), {name: part for name, part in body.items() if name != "kind"}
+    try:
+        if kind == "tree":
+            return PersonalTree(parameters, domain, read_tree(read_part(TreeBody, rest), domain))
+        if kind == "population":
+            return _population(parameters, domain, read_part(_Structures, rest))
+    except DocumentError:
+        raise
+    except (ValueError, OverflowError) as fault:
+        raise DocumentError(str(fault)) from fault
+    raise DocumentError(f"model.kind is {kind!r}, expected 'population' or 'tree'")
+
+
+def _population(parameters: Parameters, domain: Domain, body: _Structures) -> Population:
+    """Return the population; raises ValueError with the reason when it is none."""
+    classes = len(domain.classes)
+    if len(body.fitness) != len(body.structures) or len(body.prior) != (classes or 1):
+        raise ValueError("every structure has a fitness, and every class a share")
+    if int(body.seed) >= 2**63:
+        raise ValueError("seed is too large")
+    if not all(0.0 <= share <= 1.0 for share in body.prior):
+        raise ValueError("prior is not in [0, 1]")
+    if not all(-1.0 - 1e-9 <= value <= 1.0 + 1e-9 for value in body.fitness):
+        raise ValueError("a fitness is not in [-1, 1]")
+    structures = []
+    for genes in body.structures:
+        if not genes or not all(NIL <= gene < len(domain.features) for gene in genes):
+            raise ValueError("a structure names an unknown feature, or is empty")
+        if len(genes) > 2 << body.depth:
+            raise ValueError(f"a structure is longer than depth {body.depth} allows")
+        structures.append(np.array(genes, dtype=np.int32))
+    forest = Forest.of(structures)
+    forest.check(body.depth)
+    return Population(
+        parameters,
+        domain,
+        depth=body.depth,
+        seed=int(body.seed),
+        fit_on_all=body.fit_on_all,
+        forest=forest,
+        fitness=body.fitness,
+        prior=body.prior,
+    )
