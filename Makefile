@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-fast test-slow check format lock bench clean
+.PHONY: help setup demo test test-fast test-slow fuzz check format lock bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -27,6 +27,9 @@ test-fast: $(READY)  ## Unit and property tests only
 
 test-slow: $(READY)  ## The slow suite: all published tables, long chaos
 	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+fuzz: $(READY)  ## A million broken messages (about ten minutes); ARGS="--inputs N --seed N"
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(READY)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

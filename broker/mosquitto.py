@@ -53,6 +53,10 @@ class MosquittoConfig:
         Messages kept for one client that is away or slow; must be above the number of agents that answer at once.
     persistence : bool
         Whether sessions and retained messages survive a restart.
+    cert, key : Path or None
+        Certificate (with its chain) and private key, PEM: TLS. Both or neither.
+    run_as : str
+        User that it becomes when it is started as root. A child of ours stays root, to read the files that we wrote.
     """
 
     port: int
@@ -61,13 +65,18 @@ class MosquittoConfig:
     max_message_bytes: int = 1024 * 1024
     max_queued_messages: int = 100_000
     persistence: bool = True
+    cert: Path | None = None
+    key: Path | None = None
+    run_as: str = "root"
 
     def render(self) -> str:
         """Give the text of the configuration file."""
         lines = [
             "# Written by glassfleet; see docs/reference/brokers.md for the reason of each line.",
             f"listener {self.port} {self.host}",
+            *([] if self.cert is None else [f"certfile {self.cert}", f"keyfile {self.key}", "tls_version tlsv1.2"]),
             "allow_anonymous false",
+            "allow_zero_length_clientid false",
             f"password_file {self.state_dir / 'passwords'}",
             f"acl_file {self.state_dir / 'acl'}",
             "set_tcp_nodelay true",
@@ -79,8 +88,7 @@ class MosquittoConfig:
             f"persistence {'true' if self.persistence else 'false'}",
         ]
         if os.geteuid() == 0:
-            # As root it would become the user "mosquitto", who may not read the files above.
-            lines.append("user root")
+            lines.append(f"user {self.run_as}")
         if self.persistence:
             lines += [
                 f"persistence_location {self.state_dir}/",
@@ -96,6 +104,26 @@ class MosquittoConfig:
             "log_timestamp_format %Y-%m-%dT%H:%M:%S",
         ]
         return "\n".join(lines) + "\n"
+
+
+def write_mosquitto(config: MosquittoConfig, path: Path) -> str:
+    """Write the configuration to `path`, and the password file and access rules that it names.
+
+    Returns
+    -------
+    str
+        The password of the one user: the one that was made before for this state directory, or a new one.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be written.
+    """
+    password = kept_password(config.state_dir)
+    write_private(config.state_dir / "passwords", f"{USER}:{mosquitto_hash(password)}\n")
+    write_private(config.state_dir / "acl", loopback_acl(USER))
+    write_private(path, config.render())
+    return password
 
 
 class MosquittoProcess:
@@ -148,10 +176,7 @@ class MosquittoProcess:
             max_queued_messages=max_queued_messages,
             persistence=persistence,
         )
-        password = kept_password(state_dir)
-        write_private(state_dir / "passwords", f"{USER}:{mosquitto_hash(password)}\n")
-        write_private(state_dir / "acl", loopback_acl(USER))
-        write_private(state_dir / "mosquitto.conf", self.config.render())
+        password = write_mosquitto(self.config, state_dir / "mosquitto.conf")
         self.address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
 
     @property

@@ -31,9 +31,6 @@ _log = structlog.get_logger("glassfleet.broker")
 _jitter = secrets.SystemRandom()
 P = ParamSpec("P")
 
-FIRST_DELAY, LONGEST_DELAY = 0.25, 10.0
-"""Seconds before the first and the later reconnects; each wait is drawn between half of it and all of it."""
-
 
 @dataclass
 class _Pending:
@@ -171,7 +168,7 @@ class PahoTransport:
             self._wake_writer.send(b"\0")
 
     def _run(self) -> None:
-        delay = FIRST_DELAY
+        delay = self._link.reconnect_first
         try:
             while not self._stopping.is_set():
                 try:
@@ -181,10 +178,10 @@ class PahoTransport:
                         break
                     _log.warning("broker-unreachable", broker=self._address.public, reason=str(fault))
                 else:
-                    delay = FIRST_DELAY
+                    delay = self._link.reconnect_first
                     self._serve(connection)
                 self._stopping.wait(_jitter.uniform(delay / 2, delay))
-                delay = min(delay * 2, LONGEST_DELAY)
+                delay = min(delay * 2, self._link.reconnect_longest)
         finally:
             self._is_connected = False
             self._wake_reader.close()

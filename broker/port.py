@@ -78,6 +78,9 @@ class Link:
         ``"auto"`` (5, then 3.1.1), ``"5"`` or ``"3.1.1"``.
     connect_timeout : float
         Seconds to wait for an answer to CONNECT before the next protocol version, or attempt, is tried.
+    reconnect_first, reconnect_longest : float
+        Seconds before the first and, doubled each time, the later reconnects; each wait is drawn between half of it and
+        all of it, so that a fleet does not come back at once.
     """
 
     url: str
@@ -88,6 +91,8 @@ class Link:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     protocol: str = "auto"
     connect_timeout: float = 5.0
+    reconnect_first: float = 0.25
+    reconnect_longest: float = 10.0
 
 
 class Transport(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import click
 
 from console.common import config_option, json_option, print_json, state_dir_option
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, UsageError
+from schemas.limits import MIN_MESSAGE_BYTES
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--kind",
     type=click.Choice(["auto", "embedded", "mosquitto"]),
@@ -25,7 +27,8 @@ from schemas.errors import BrokerError
 @state_dir_option
 @json_option
 @config_option
-def broker(**options: Any) -> None:
+@click.pass_context
+def broker(context: click.Context, /, **options: Any) -> None:
     """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.
 
     Its address, with the password, is printed and written to STATE_DIR/broker-url (for your eyes only), where the other
@@ -33,6 +36,8 @@ def broker(**options: Any) -> None:
 
     Example: glassfleet broker --kind embedded
     """
+    if context.invoked_subcommand is not None:
+        return
     from broker.launch import launch  # noqa: PLC0415 - loaded when used
 
     stop = threading.Event()
@@ -54,3 +59,72 @@ def broker(**options: Any) -> None:
     finally:
         running.stop()
         note.unlink(missing_ok=True)
+
+
+@broker.command()
+@click.argument("program", type=click.Choice(["mosquitto", "rabbitmq"]))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; a network needs TLS.")
+@click.option("--port", type=click.IntRange(1, 65535), default=1883, show_default=True, help="Port to listen on.")
+@click.option(
+    "--cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate and chain, PEM."
+)
+@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its private key, PEM.")
+@click.option(
+    "--max-message-bytes",
+    type=click.IntRange(MIN_MESSAGE_BYTES, 2**28 - 1),
+    default=1024 * 1024,
+    show_default=True,
+    help="Largest payload that the broker carries.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write it there, and beside it the password file and access rules that it names. Default: print it.",
+)
+@state_dir_option
+def config(program: str, **options: Any) -> None:
+    """Write the hardened configuration of a broker: the one that Glassfleet starts and tests.
+
+    One user with a random password, who may use the topics of Glassfleet and nothing else; limits above the fleet's
+    size; TLS with --cert and --key. docs/reference/brokers.md gives the reason of each line.
+
+    Example: glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
+    """
+    from broker.mosquitto import USER, MosquittoConfig, write_mosquitto  # noqa: PLC0415 - loaded when used
+    from broker.rabbitmq import RabbitmqConfig, write_rabbitmq  # noqa: PLC0415
+
+    cert, key = (None if path is None else path.resolve() for path in (options["cert"], options["key"]))
+    if (cert is None) != (key is None):
+        raise UsageError("TLS needs both --cert and --key")
+    if cert is None and options["host"] not in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(
+            f"{options['host']} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
+            "broker on 127.0.0.1"
+        )
+    out: Path | None = options["out"]
+    folder = (options["state_dir"] / "broker" if out is None else out.parent).absolute()
+    settings: dict[str, Any] = {
+        "port": options["port"],
+        "state_dir": folder,
+        "host": options["host"],
+        "max_message_bytes": options["max_message_bytes"],
+        "cert": cert,
+        "key": key,
+    }
+    made: MosquittoConfig | RabbitmqConfig
+    made = MosquittoConfig(**settings, run_as="mosquitto") if program == "mosquitto" else RabbitmqConfig(**settings)
+    if out is None:
+        click.echo(made.render(), nl=False)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(made, MosquittoConfig):
+        write_mosquitto(made, out)
+        if os.geteuid() == 0:
+            click.echo(f"as root it becomes the user mosquitto: chown its files in {folder} to it", err=True)
+        click.echo(f"start it with: mosquitto -c {out}", err=True)
+    else:
+        write_rabbitmq(made, out)
+        start = f"RABBITMQ_CONFIG_FILE={out} RABBITMQ_ENABLED_PLUGINS_FILE={folder / 'enabled_plugins'} rabbitmq-server"
+        click.echo(f"start it with: {start}", err=True)
+    click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)

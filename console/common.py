@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from schemas.errors import UsageError
+from schemas.topics import DEFAULT_FLEET
 
 EXTRAS = {
     "amqtt": "broker",
@@ -23,13 +24,11 @@ EXTRAS = {
     "uvicorn": "coordinator",
     "httpx": "operator",
     "rich": "operator",
+    "matplotlib": "experiments",
     "sklearn": "experiments",
     "pyarrow": "parquet",
 }
 """Which optional part of the package brings a module."""
-
-DEFAULT_FLEET = "fleet"
-"""Fleet id when none is named."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

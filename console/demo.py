@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, parse_parameters, print_json
+from console.runs import BOUNDS_HELP, json_file
 from schemas.errors import StorageError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from qoe.demo.conduct import Result
 
 TOP_RULES = 5
+ENOUGH_ROUNDS = 9
+"""A run of so many rounds has room for all that may happen to its vehicles."""
 
 
 @click.command()
@@ -35,15 +38,26 @@ TOP_RULES = 5
 @click.option(
     "--participation",
     type=click.Choice(["cohort", "elastic"]),
-    default="cohort",
-    show_default=True,
-    help="One set of vehicles for the whole model, or whoever answers each round.",
+    help="One set of vehicles for the whole model, or whoever answers each round. Default: cohort if the scheme can.",
 )
 @click.option(
     "--data", type=click.Path(path_type=Path), metavar="DIR", help="Real vehicles: a file each. Default: simulated."
 )
 @click.option("--target", metavar="COLUMN", help="Target column of --data. Default: the last one.")
-@click.option("--scheme", default="frt", show_default=True, help="What to learn.")
+@click.option(
+    "--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=f"For --data. {BOUNDS_HELP}"
+)
+@click.option(
+    "--scheme", default="frt", show_default=True, metavar="NAME",
+    help="What to learn; a classifier forecasts Good or Poor. `glassfleet doctor` lists the schemes.",
+)  # fmt: skip
+@click.option(
+    "--good-above", type=float, metavar="NUMBER",
+    help="For classifiers: a target above this is Good, else Poor. Default: 0.8, where the target is a number.",
+)  # fmt: skip
+@click.option(
+    "--labels", is_flag=True, help="For classifiers: the target of --data is a class, though it looks a number."
+)
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
     "--nullify", is_flag=True, help="Vehicles nullify statistics that would give rows away, in the run itself."
@@ -56,11 +70,12 @@ TOP_RULES = 5
     help="auto: Mosquitto when it is found, else the embedded one.",
 )
 @click.option(
-    "--deadline", type=click.FloatRange(0.2, 3600), default=2.5, show_default=True, metavar="SECONDS", help="Per round."
-)
+    "--deadline", type=click.FloatRange(0.2, 3600), metavar="SECONDS",
+    help="Per round. Default: 2.5; more where this machine needs it for all vehicles' answers.",
+)  # fmt: skip
 @click.option(
-    "--pace", type=click.FloatRange(0, 60), default=0.2, show_default=True, metavar="SECONDS",
-    help="Time that each vehicle takes to answer, so that there is something to watch.",
+    "--pace", type=click.FloatRange(0, 60), metavar="SECONDS",
+    help="Time that each answer is on its way, so that there is something to watch. Default: 0.2; 0.05 in long runs.",
 )  # fmt: skip
 @click.option(
     "--timeout",
@@ -82,62 +97,105 @@ def demo(**options: Any) -> int:
     Broker, coordinator and every vehicle are processes of their own. At the end the model is compared with the one that
     a central server would have learned from the rows of the vehicles that finished: the digests are equal, bit for bit.
 
-    Exit codes: 0 the model exists (and, with --participation cohort and without --nullify, the digests are equal);
-    8 the digests differ; 6 the run failed.
+    Exit codes: 0 the model exists (and, where the scheme promises it, with cohort participation and without --nullify,
+    the digests are equal); 8 the digests differ; 6 the run failed.
 
+    \b
     Example: glassfleet demo --drop 0.3 --seed 7 --json
-    """
+    Example: glassfleet demo --scheme frbc --slow 0.2
+    Example: glassfleet demo --data my-vehicles --target quality
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415 - what the demo needs is loaded when it is called
     from console.display import watching  # noqa: PLC0415
     from console.report import report_lines, summary  # noqa: PLC0415
     from qoe.demo.conduct import conduct  # noqa: PLC0415
+    from qoe.demo.plan import make_plan  # noqa: PLC0415
 
+    make_plan((), options["drop"], options["slow"], options["rejoin"], options["seed"])  # a wrong share is told first
+    if options["pace"] and options["deadline"] is not None and options["pace"] > 0.8 * options["deadline"]:
+        raise UsageError(f"--pace {options['pace']} leaves no time before --deadline {options['deadline']}")
     with _ended_by_sigterm(), _workshop(options["keep"]) as work:
         with watching(plain=options["plain"]) as watcher:
             settings = _settings(options, work)
             plan = settings.plan
             nullification = "on" if options["nullify"] else "off (so that equality shows)"
             watcher.say(
-                f"{len(settings.files)} vehicles: {len(plan.kills)} will be killed, {len(plan.returns)} of them come "
-                f"back, {len(plan.slow)} are too slow; nullification {nullification}"
+                f"{settings.scheme}, {len(settings.files)} vehicles: {len(plan.kills)} will be killed, "
+                f"{len(plan.returns)} of them come back, {len(plan.slow)} are too slow; nullification {nullification}"
             )
+            watcher.say(f"a round waits {settings.deadline:g} s for those who do not answer")
             result: Result = conduct(settings, lambda folder: Coordinator(None, None, folder), watcher)
         if options["keep"] is not None:
             (work / "model.json").write_bytes(result.record.to_bytes())
     click.echo("\n".join(report_lines(result, nullify=options["nullify"], top=TOP_RULES)), err=options["as_json"])
     if options["as_json"]:
         print_json(summary(result, options))
-    promised = options["participation"] == "cohort" and not options["nullify"]
-    if promised and _promises_equality(result) and not result.verdict.equal:
-        verdict = result.verdict
+    verdict = result.verdict
+    holds = result.status["participation"] == "cohort" and not options["nullify"]
+    if holds and verdict.promised and not verdict.equal:
         raise VerificationError(
             f"the fleet's model {verdict.federated} is not the central one of its cohort, {verdict.central}"
         )
     return 0
 
 
-def _promises_equality(result: Result) -> bool:
-    from glassfleet import catalogue  # noqa: PLC0415
-
-    return catalogue.load(result.record.scheme).equals_central
-
-
 def _settings(options: dict[str, Any], work: Path) -> Any:
+    from qoe.demo.conduct import Settings  # noqa: PLC0415
+    from qoe.demo.plan import make_plan  # noqa: PLC0415
+    from qoe.demo.rehearsal import MANY_ROUNDS, rehearse, tempo  # noqa: PLC0415
+    from qoe.demo.vehicles import read_rows  # noqa: PLC0415
+
+    scheme, parameters, participation, labels = _scheme(options)
+    files = _files(options, work, labels=labels)
+    # Two vehicles' rows tell how many rounds there will be, and what a file of bounds may name.
+    few = list(read_rows(dict(list(files.items())[:2]), options["target"], labels=labels).values())
+    known = {*few[0].train.features, few[0].train.target}
+    bounds = _bounds(options, known)
+    at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
+    rehearsal = rehearse(scheme, parameters, few, options["seed"], at_most=at_most)
+    pace, deadline = tempo(rehearsal, len(files), participation)
+    pace = pace if options["pace"] is None else options["pace"]
+    deadline = deadline if options["deadline"] is None else options["deadline"]
+    if pace > 0.8 * deadline:
+        raise UsageError(f"--pace {pace} leaves no time before --deadline {deadline}: make it smaller")
+    return Settings(
+        files=files,
+        plan=make_plan(
+            list(files),
+            options["drop"],
+            options["slow"],
+            options["rejoin"],
+            options["seed"],
+            None if rehearsal.rounds >= ENOUGH_ROUNDS else rehearsal.rounds,
+        ),
+        work=work,
+        scheme=scheme.name,
+        parameters=parameters.model_dump(mode="json"),
+        participation=participation,
+        deadline=deadline,
+        pace=pace,
+        broker_kind=options["broker_kind"],
+        bounds=bounds,
+        target=options["target"],
+        labels=labels,
+        seed=options["seed"],
+        timeout=options["timeout"],
+    )
+
+
+def _scheme(options: dict[str, Any]) -> tuple[Any, Any, str, bool]:
+    """Return the scheme, its parameters, the participation, and whether the target is a class."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from glassfleet import catalogue  # noqa: PLC0415
-    from qoe.demo.conduct import Settings  # noqa: PLC0415
-    from qoe.demo.plan import make_plan  # noqa: PLC0415
-    from qoe.demo.vehicles import real_files, simulated_files  # noqa: PLC0415
-    from qoe.windows import BOUNDS  # noqa: PLC0415
 
-    if options["pace"] > 0.8 * options["deadline"]:
-        raise UsageError(
-            f"--pace {options['pace']} leaves no time before --deadline {options['deadline']}: make it smaller"
-        )
     scheme = catalogue.load(options["scheme"])
-    if options["participation"] not in scheme.participation:
+    participation = options["participation"] or ("cohort" if "cohort" in scheme.participation else "elastic")
+    if participation not in scheme.participation:
         raise UsageError(f"scheme {scheme.name} takes part only in: {', '.join(sorted(scheme.participation))}")
+    wants_labels = options["labels"] or options["good_above"] is not None
+    if wants_labels and "classification" not in scheme.purpose:
+        raise UsageError(f"--labels and --good-above go with a classifier; scheme {scheme.name} forecasts numbers")
     try:
         parameters = scheme.Parameters.model_validate(parse_parameters(options["parameters"]))
     except ValidationError as fault:
@@ -145,27 +203,51 @@ def _settings(options: dict[str, Any], work: Path) -> Any:
         raise UsageError(f"--param {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from fault
     if not options["nullify"]:
         parameters = scheme.exact(parameters)
-    if options["data"] is not None:
-        files = real_files(options["data"], options["vehicles"])
-    else:
-        if options["target"] is not None:
-            raise UsageError("--target goes with --data; the simulated vehicles have their own target")
-        files = simulated_files(work / "data", options["vehicles"] or 15, options["seed"])
-    return Settings(
-        files=files,
-        plan=make_plan(list(files), options["drop"], options["slow"], options["rejoin"], options["seed"]),
-        work=work,
-        scheme=scheme.name,
-        parameters=parameters.model_dump(mode="json"),
-        participation=options["participation"],
-        deadline=options["deadline"],
-        pace=options["pace"],
-        broker_kind=options["broker_kind"],
-        bounds=None if options["data"] is not None else BOUNDS,
-        target=options["target"],
-        seed=options["seed"],
-        timeout=options["timeout"],
-    )
+    return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose
+
+
+def _files(options: dict[str, Any], work: Path, *, labels: bool) -> dict[str, Path]:
+    from qoe.demo.vehicles import labelled_files, real_files, simulated_files  # noqa: PLC0415
+    from qoe.windows import GOOD_ABOVE  # noqa: PLC0415
+
+    if options["data"] is None:
+        for name in ("target", "bounds_file", "labels"):
+            if options[name]:
+                raise UsageError(
+                    f"--{name.removesuffix('_file')} goes with --data; the simulated vehicles have their own"
+                )
+    good_above = GOOD_ABOVE if options["good_above"] is None else options["good_above"]
+    if options["data"] is None:
+        return simulated_files(
+            work / "data", options["vehicles"] or 15, options["seed"], good_above=good_above if labels else None
+        )
+    files = real_files(options["data"], options["vehicles"])
+    if not labels:
+        return files
+    return labelled_files(files, work / "data", options["target"], good_above, labels=options["labels"])
+
+
+def _bounds(options: dict[str, Any], known: set[str]) -> dict[str, Any] | None:
+    """Return the run's bounds: the simulator's own, or those of the file; raises UsageError for an unknown column."""
+    from qoe.windows import BOUNDS, UNITS  # noqa: PLC0415
+
+    if options["data"] is None:
+        return {
+            name: {"low": low, "high": high, "unit": UNITS[name]}
+            for name, (low, high) in BOUNDS.items()
+            if name in known
+        }
+    if options["bounds_file"] is None:
+        return None
+    bounds = json_file(options["bounds_file"], "bounds")
+    if not isinstance(bounds, dict):
+        raise UsageError(f'--bounds: {options["bounds_file"]} must hold an object: {{"column": [low, high]}}')
+    unknown = sorted(set(bounds) - known)
+    if unknown:
+        raise UsageError(
+            f"--bounds: no vehicle has a column {unknown[0]!r}; the columns are: {', '.join(sorted(known))}"
+        )
+    return bounds
 
 
 @contextmanager

@@ -9,19 +9,17 @@ from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from console.averages import mean_of
 from console.common import json_option, parse_parameters, print_json
-from console.folds import SETTINGS, Plan, mean_of, run_folds
-from edge_agent.sources import SPLIT, read_table
+from console.folds import SETTINGS, Plan, run_folds
+from console.rows import read_rows
 from glassfleet import catalogue
 from glassfleet.paper import protocol_of
+from glassfleet.protocols_frbc import Skew
 from glassfleet.scheme import Scheme
 from schemas.errors import DataError, RunFailedError, UsageError
-
-MAX_CLASSES = 100
-"""Most classes of a target: one with more is rather a number."""
 
 MEASURES = {"rmse": "RMSE", "f1": "F1"}
 
@@ -40,13 +38,16 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
 )
 @click.option("--target", metavar="COLUMN", help="Column to predict.  [default: the last]")
 @click.option(
+    "--labels", is_flag=True, help="The target is a class label even if it looks like a number, e.g. 0 and 1."
+)
+@click.option(
     "--clients", type=click.IntRange(2, 1000), help="Clients that share the rows.  [default: the paper's, 5 for frt]"
 )
 @click.option(
     "--folds", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: the paper's, 5 for frt]"
 )
 @click.option(
-    "--seed", default=19, show_default=True, type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits."
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits.  [default: the paper's, 19 for frt]"
 )
 @click.option("--settings", default=",".join(SETTINGS), show_default=True, help="Which settings to run, with commas.")
 @click.option(
@@ -56,6 +57,35 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     type=click.Choice(["paper", "federated"]),
     help="paper: limits from the pooled rows, as in the papers. federated: limits found by the clients, as in a run.",
 )
+@click.option(
+    "--participation",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    metavar="SHARE",
+    help="Share of the clients that answers a federated round, drawn anew in each.",
+)
+@click.option(
+    "--skew",
+    default="iid",
+    show_default=True,
+    type=click.Choice(["iid", "quantity", "quantity+label"]),
+    help="iid: the paper's split. Else Dirichlet shares: of all rows, or of the rows of each label.",
+)
+@click.option(
+    "--alpha",
+    default=0.5,
+    show_default=True,
+    type=click.FloatRange(0.0, min_open=True),
+    help="Concentration of --skew; small is uneven.",
+)
+@click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="Run all folds this often, with the seeds SEED, SEED + 1 and so on.",
+)
 @click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes that run folds.  [default: one per core]")
 @json_option
@@ -64,11 +94,16 @@ def experiment(
     scheme: str,
     path: Path,
     target: str | None,
+    labels: bool,
     clients: int | None,
     folds: int | None,
-    seed: int,
+    seed: int | None,
     settings: str,
     protocol: str,
+    participation: float,
+    skew: Skew,
+    alpha: float,
+    repeat: int,
     pairs: tuple[str, ...],
     jobs: int | None,
     as_json: bool,
@@ -77,45 +112,75 @@ def experiment(
 
     The rows are cut into folds and clients as the scheme's paper does: for regression nested KFold, folds first; for
     classification stratified, clients first. Scores are per client, averaged over the folds: RMSE in the target's own
-    unit, or F1 of each class.
+    unit, or F1 of each class (its mean over the classes is the F1 of a line).
 
     \b
-    Example:
+    Examples:
       glassfleet experiment --csv california.csv.gz --target MedianHouseValue
+      glassfleet experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
+      glassfleet experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     chosen = _settings(settings)
     loaded = catalogue.load(scheme)
-    parameters = _parameters(loaded, parse_parameters(pairs), protocol)
-    clients = clients or protocol_of(loaded).clients
-    folds = folds or protocol_of(loaded).folds
-    names, target, X, y = _read(path, target, loaded)
+    given = parse_parameters(pairs)
+    _parameters(loaded, given, {})  # a misspelt option is told before a large file is read
+    if participation < 1 and "elastic" not in loaded.participation:
+        raise UsageError(
+            f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
+        )
+    table = read_rows(path, target, loaded, labels=labels)
+    y = table.y
+    paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
+    parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})
+    clients, folds = clients or paper.clients, folds or paper.folds
+    seed = paper.seed if seed is None else seed
     if len(y) < folds * clients:
         raise DataError(
             f"{path}: {len(y)} rows are too few for {folds} folds of {clients} clients, at least {folds * clients} are "
             "needed. Lower --folds or --clients, or bring more rows"
         )
-    plan = Plan(scheme, parameters, names, target, protocol, clients, folds, seed, chosen)
+    plan = Plan(
+        scheme,
+        parameters,
+        table.names,
+        table.target,
+        protocol,
+        clients,
+        folds,
+        seed,
+        chosen,
+        participation=participation,
+        skew=skew,
+        alpha=alpha,
+        repeat=repeat,
+        categories=table.categories,
+    )
     results: dict[int, Any] = {}
     try:
-        for fold, result in run_folds(plan, X, y, min(jobs or os.cpu_count() or 1, folds)):
-            results[fold] = result
+        for unit, result in run_folds(plan, table.X, y, min(jobs or os.cpu_count() or 1, plan.units)):
+            results[unit] = result
             scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in chosen)
             measure = MEASURES[result[chosen[0]]["measure"]]
-            click.echo(f"fold {fold + 1}: test {measure} {scores}  ({len(results)} of {folds} done)", err=True)
+            number = f"fold {unit % folds + 1}" + (f" of seed {seed + unit // folds}" if repeat > 1 else "")
+            click.echo(f"{number}: test {measure} {scores}  ({len(results)} of {plan.units} done)", err=True)
     except ValueError as fault:
         raise RunFailedError(f"{scheme}: {fault}") from fault
     summary: dict[str, Any] = {
         "scheme": scheme,
         "protocol": protocol,
         "file": path.name,
-        "target": target,
+        "target": table.target,
         "rows": len(y),
-        "features": len(names),
+        "features": len(table.names),
         "clients": clients,
         "folds": folds,
         "seed": seed,
+        "participation": participation,
+        "skew": skew,
+        "alpha": None if skew == "iid" else alpha,
+        "repeat": repeat,
         "parameters": parameters,
-        "settings": mean_of([results[fold] for fold in range(folds)]),
+        "settings": mean_of([results[unit] for unit in range(plan.units)]),
     }
     if as_json:
         print_json(summary)
@@ -132,10 +197,9 @@ def _settings(text: str) -> list[str]:
     return chosen
 
 
-def _parameters(scheme: Scheme, given: Mapping[str, Any], protocol: str) -> dict[str, Any]:
+def _parameters(scheme: Scheme, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Check the parameters of the scheme and return them all as JSON values."""
     known = scheme.Parameters.model_fields
-    wanted = protocol_of(scheme).parameters if protocol == "paper" else {}
     defaults = {name: value for name, value in wanted.items() if name in known}
     try:
         return scheme.Parameters.model_validate({**defaults, **given}).model_dump(mode="json")
@@ -145,34 +209,16 @@ def _parameters(scheme: Scheme, given: Mapping[str, Any], protocol: str) -> dict
         raise UsageError(f"--param {name}: {first['msg']}; parameters of {scheme.name}: {', '.join(known)}") from fault
 
 
-def _read(path: Path, target: str | None, scheme: Scheme) -> tuple[list[str], str, NDArray[np.float64], NDArray[Any]]:
-    table = read_table(path)
-    names = list(table.names)
-    if SPLIT in names and target != SPLIT:
-        names.remove(SPLIT)
-        click.echo(f"{path}: the column {SPLIT!r} is left out; the protocol makes its own folds", err=True)
-    chosen = target if target is not None else names[-1]
-    table.column(chosen)  # says which columns there are when this is none of them
-    features = [name for name in names if name != chosen]
-    if not features:
-        raise DataError(f"{path}: there is no column beside the target {chosen!r}. At least one input is needed")
-    if "classification" in scheme.purpose and ("regression" not in scheme.purpose or chosen in table.text):
-        return features, chosen, table.matrix(features), _labels(path, chosen, table.column(chosen))
-    matrix = table.matrix([*features, chosen])
-    return features, chosen, np.ascontiguousarray(matrix[:, :-1]), matrix[:, -1].copy()
-
-
-def _labels(path: Path, target: str, column: NDArray[Any]) -> NDArray[np.str_]:
-    """Return a column as class labels; whole numbers lose their point."""
-    texts = [f"{cell:.0f}" if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in column.tolist()]
-    labels = np.array(texts, dtype=np.str_)
-    different = len(set(texts))
-    if different > MAX_CLASSES:
-        raise DataError(
-            f"{path}: the target {target!r} has {different} different values, more than {MAX_CLASSES} classes. Name a "
-            "column of classes with --target, or use a scheme for regression such as frt"
-        )
-    return labels
+def _unusual(summary: Mapping[str, Any]) -> str:
+    """Name the options that are not as in the papers' plain experiment."""
+    words = []
+    if summary["skew"] != "iid":
+        words.append(f"skew {summary['skew']} (alpha {summary['alpha']:g})")
+    if summary["participation"] < 1:
+        words.append(f"{summary['participation']:.0%} of the clients per round")
+    if summary["repeat"] > 1:
+        words.append(f"{summary['repeat']} repetitions")
+    return "".join(f", {word}" for word in words)
 
 
 def _print_table(summary: Mapping[str, Any]) -> None:
@@ -198,7 +244,7 @@ def _print_table(summary: Mapping[str, Any]) -> None:
         )
     click.echo(
         f"{summary['file']}: {summary['rows']} rows, {summary['features']} inputs, target {summary['target']}; "
-        f"{summary['folds']} folds, {summary['clients']} clients, protocol {summary['protocol']}"
+        f"{summary['folds']} folds, {summary['clients']} clients, protocol {summary['protocol']}{_unusual(summary)}"
     )
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:

@@ -8,42 +8,35 @@ no ``fork``.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
-from statistics import fmean, stdev
-from typing import Any, Self
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from console.averages import FoldResult
+from console.workers import Worker, ask_all, serve
 from glassfleet import catalogue
 from glassfleet.data import Dataset, pool
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.domain import Domain
-from glassfleet.local import Outcome, central, federated, learn_local
-from glassfleet.paper import Rows, protocol_of
+from glassfleet.local import Outcome, central, drawn, federated, learn_local
+from glassfleet.paper import PaperProtocol, Rows, protocol_of
 from glassfleet.protocols import rmse
-from glassfleet.protocols_frbc import f1_scores
-from glassfleet.scheme import Scheme
-from schemas.errors import GlassfleetError, RunFailedError
+from glassfleet.protocols_frbc import Skew, f1_scores
+from glassfleet.scheme import Model, Scheme, personal_model
+from glassfleet.skew import skewed_split
 
 SETTINGS = ("local", "federated", "central")
 """LL, FL and CL in full."""
 
 Parts = Mapping[str, Dataset]
-FoldResult = dict[str, dict[str, Any]]
-"""Per setting: ``measure`` (``rmse`` or ``f1``), ``test`` and ``train`` (per client), for a classifier ``test_classes``
-and ``train_classes`` (F1 of each class, per client), ``complexity``, ``bytes_up``, ``bytes_down``, ``nullified``,
-``rounds``, ``seconds``."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +58,16 @@ class Plan:
         Of the nested KFold.
     settings : list of str
         Which of `SETTINGS`.
+    participation : float
+        Share of the clients, (0, 1], that answers a round of federated learning, drawn anew in each.
+    skew : {"iid", "quantity", "quantity+label"}
+        ``iid``: the protocol's own split. Otherwise see :func:`glassfleet.skew.skewed_split`.
+    alpha : float
+        Concentration of a skewed split, > 0; small is uneven.
+    repeat : int
+        Times that all folds are run, with the seeds ``seed``, ``seed + 1`` and so on.
+    categories : dict of str to list of str
+        Of the columns of text: their categories, which the rows hold positions of.
     """
 
     scheme: str
@@ -76,22 +79,35 @@ class Plan:
     folds: int
     seed: int
     settings: list[str]
+    participation: float = 1.0
+    skew: Skew = "iid"
+    alpha: float = 0.5
+    repeat: int = 1
+    categories: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        """Pieces of work: every fold of every repetition."""
+        return self.folds * self.repeat
 
 
-def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], fold: int) -> FoldResult:
+def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> FoldResult:
     """Learn and score every setting of one fold.
 
     Parameters
     ----------
     plan : Plan
     X : ndarray of float64, shape (n, F)
-    y : ndarray of float64, shape (n,)
-    fold : int
-        In [0, plan.folds).
+    y : ndarray of float64 or text, shape (n,)
+    unit : int
+        In [0, plan.units): the fold, after as many times `plan.folds` as there were repetitions before it.
     """
+    repetition, fold = divmod(unit, plan.folds)
+    seed = plan.seed + repetition
     scheme = catalogue.load(plan.scheme)
     parameters = scheme.Parameters.model_validate(plan.parameters)
-    split = protocol_of(scheme).split(y, fold, plan.folds, plan.clients, plan.seed)
+    split = _split(plan, scheme, y, fold, seed)
+    X, y, width = _scaled(plan, scheme, X, y)
     train, test = (_parts(plan, X, y, rows) for rows in zip(*split, strict=True))
     started = time.perf_counter()
     domain = _domain(plan, scheme, X, y, train)
@@ -99,46 +115,106 @@ def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], fold: int) -> 
     result: FoldResult = {}
     for setting in plan.settings:
         started = time.perf_counter()
-        if setting == "local":
-            outcomes = learn_local(scheme, parameters, domain, train, plan.seed)
-        elif setting == "federated":
-            outcomes = dict.fromkeys(train, federated(scheme, parameters, domain, train, plan.seed))
-        else:
-            outcomes = dict.fromkeys(train, central(scheme, parameters, domain, pool(list(train.values())), plan.seed))
+        learned = learn(scheme, parameters, domain, train, setting=setting, participation=plan.participation, seed=seed)
         seconds = time.perf_counter() - started
-        result[setting] = _measure(outcomes, train, test, seconds + domain_seconds * (plan.protocol == "federated"))
+        seconds += domain_seconds * (plan.protocol == "federated")
+        result[setting] = measure(learned, train, test, seconds, width)
     return result
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A setting's runs (one each for LL, else one), and each client's model."""
+
+    runs: Sequence[Outcome]
+    models: Mapping[str, Model]
+
+
+def learn(
+    scheme: Scheme, parameters: Any, domain: Domain, train: Parts, *, setting: str, participation: float, seed: int
+) -> Learned:
+    """Learn one of `SETTINGS`; `participation` is the share of clients in each federated round."""
+    if setting == "local":
+        own = _alone(scheme, parameters, domain, train, seed)
+        return Learned(list(own.values()), _personal(scheme, {name: run.model for name, run in own.items()}, train))
+    if setting == "federated":
+        count = max(1, round(participation * len(train)))
+        present = drawn(count, seed) if count < len(train) else None
+        outcome = federated(scheme, parameters, domain, train, seed, present=present)
+        return Learned([outcome], _personal(scheme, dict.fromkeys(train, outcome.model), train))
+    pooled = pool(list(train.values()))
+    outcome = central(scheme, parameters, domain, pooled, seed)
+    (model,) = _personal(scheme, {"central": outcome.model}, {"central": pooled}).values()
+    return Learned([outcome], dict.fromkeys(train, model))
+
+
+def _alone(scheme: Scheme, parameters: Any, domain: Domain, train: Parts, seed: int) -> dict[str, Outcome]:
+    """Learn a model per client: as a fleet of one, unless the scheme says what a client alone would learn."""
+    alone = getattr(scheme, "alone", None)
+    if alone is None:
+        return learn_local(scheme, parameters, domain, train, seed)
+    return {name: Outcome(alone(parameters, domain, part, seed), 0) for name, part in train.items()}
+
+
+def _personal(scheme: Scheme, models: Mapping[str, Model], train: Parts) -> Mapping[str, Model]:
+    """Return what each client answers with: its own version of the model, where the scheme makes one."""
+    return {name: personal_model(scheme, model, train[name]) for name, model in models.items()}
+
+
+def _protocol(scheme: Scheme, y: NDArray[Any]) -> PaperProtocol:
+    return protocol_of(scheme, labels=y.dtype.kind in "UO")
+
+
+def _split(plan: Plan, scheme: Scheme, y: NDArray[Any], fold: int, seed: int) -> list[tuple[Rows, Rows]]:
+    if plan.skew == "iid":
+        return _protocol(scheme, y).split(y, fold, plan.folds, plan.clients, seed)
+    return skewed_split(y, fold, plan.folds, plan.clients, seed, skew=plan.skew, alpha=plan.alpha)
+
+
+def _scaled(
+    plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[Any], float]:
+    """Return the rows as the paper scaled them, and what an error must be multiplied by to be in the target's unit."""
+    scaled = _protocol(scheme, y).scaled
+    if plan.protocol != "paper" or scaled is None:
+        return X, y, 1.0
+    data, width = scaled(_dataset(plan, X, y))
+    return data.X, data.y, width
 
 
 def _parts(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], parts: Sequence[Rows]) -> dict[str, Dataset]:
     # Padded, so that the order of names is the order of the parts.
-    return {
-        f"client-{index:04d}": Dataset(tuple(plan.names), plan.target, X[part], y[part])
-        for index, part in enumerate(parts)
-    }
+    return {f"client-{index:04d}": _dataset(plan, X[part], y[part]) for index, part in enumerate(parts)}
+
+
+def _dataset(plan: Plan, X: NDArray[np.float64], y: NDArray[Any]) -> Dataset:
+    categories = {name: tuple(texts) for name, texts in plan.categories.items()}
+    return Dataset(tuple(plan.names), plan.target, X, y, categories=categories)
 
 
 def _domain(plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any], train: Parts) -> Domain:
     if plan.protocol == "paper":
-        return protocol_of(scheme).domain(Dataset(tuple(plan.names), plan.target, X, y))
-    wanted = DiscoveryParameters(features=tuple(plan.names), target=plan.target, labels=y.dtype.kind == "U")
+        return _protocol(scheme, y).domain(_dataset(plan, X, y))
+    wanted = DiscoveryParameters(
+        features=tuple(plan.names), target=plan.target, labels=y.dtype.kind == "U", categories=True
+    )
     return discover(wanted, list(train.values()))
 
 
-def _measure(outcomes: Mapping[str, Outcome], train: Parts, test: Parts, seconds: float) -> dict[str, Any]:
-    # One model for all clients is one run; a model each is a run each.
-    runs = list({id(outcome): outcome for outcome in outcomes.values()}.values())
-    sizes = [run.model.complexity() for run in runs]
+def measure(learned: Learned, train: Parts, test: Parts, seconds: float = 0.0, width: float = 1.0) -> dict[str, Any]:
+    """Score each client's model on its rows: one setting of a `FoldResult`. `width` brings errors to their unit."""
+    models, runs = learned.models, learned.runs
+    sizes = [model.complexity() for model in {id(model): model for model in models.values()}.values()]
     scores: dict[str, Any] = {"measure": "rmse"}
     for kind, parts in (("test", test), ("train", train)):
-        predicted = {name: outcomes[name].model.predict(part.X) for name, part in parts.items()}
-        classes = next(iter(outcomes.values())).model.domain.classes
+        predicted = {name: models[name].predict(part.X) for name, part in parts.items()}
+        classes = next(iter(models.values())).domain.classes
         if classes:
             per_class = [f1_scores(predicted[name], part.y, classes) for name, part in parts.items()]
             scores |= {"measure": "f1", f"{kind}_classes": {c: [line[c] for line in per_class] for c in classes}}
             scores[kind] = [fmean(line.values()) for line in per_class]
         else:
-            scores[kind] = [rmse(predicted[name], part.y) for name, part in parts.items()]
+            scores[kind] = [rmse(predicted[name], part.y) * width for name, part in parts.items()]
     return {
         **scores,
         "complexity": {name: fmean(float(size[name]) for size in sizes) for name in sizes[0]},
@@ -151,7 +227,7 @@ def _measure(outcomes: Mapping[str, Outcome], train: Parts, test: Parts, seconds
 
 
 def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) -> Iterator[tuple[int, FoldResult]]:
-    """Yield (fold, result) as folds finish, on up to `jobs` processes; 1: in this process.
+    """Yield (unit, result) as folds finish, on up to `jobs` processes; 1: in this process.
 
     Raises
     ------
@@ -159,134 +235,23 @@ def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) ->
         A fold failed, or a worker process died.
     """
     if jobs == 1:
-        for fold in range(plan.folds):
-            yield fold, run_fold(plan, X, y, fold)
+        for unit in range(plan.units):
+            yield unit, run_fold(plan, X, y, unit)
         return
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-")))
-        np.save(folder / "X.npy", X, allow_pickle=False)
-        np.save(folder / "y.npy", y, allow_pickle=False)
-        workers = [stack.enter_context(_Worker(plan, folder)) for _ in range(min(jobs, plan.folds))]
-        idle: SimpleQueue[_Worker] = SimpleQueue()
-        for worker in workers:
-            idle.put(worker)
-
-        def answer(fold: int) -> tuple[int, FoldResult]:
-            worker = idle.get()
-            try:
-                return fold, worker.ask(fold)
-            finally:
-                idle.put(worker)
-
-        with ThreadPoolExecutor(len(workers)) as threads:
-            pending = [threads.submit(answer, fold) for fold in range(plan.folds)]
-            try:
-                for future in as_completed(pending):
-                    yield future.result()
-            finally:
-                # After a fault or Ctrl-C, folds that run are of no use: without this, leaving would wait for them.
-                for future in pending:
-                    future.cancel()
-                for worker in workers:
-                    worker.kill()
+    with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
+        np.save(Path(folder) / "X.npy", X, allow_pickle=False)
+        np.save(Path(folder) / "y.npy", y, allow_pickle=False)
+        questions = [(unit, f"fold {unit}") for unit in range(plan.units)]
+        yield from ask_all(lambda: Worker("console.folds", [folder], asdict(plan)), jobs, questions)
 
 
-class _Worker:
-    """A process that runs folds one at a time."""
-
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
-            [sys.executable, "-m", "console.folds", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C is for the parent, which ends its workers
-        )
-        self._write(json.dumps(asdict(plan)))
-
-    def ask(self, fold: int) -> FoldResult:
-        """Run one fold."""
-        self._write(str(fold))
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RunFailedError(f"the process of fold {fold} died; try --jobs 1 to see why")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise RunFailedError(f"fold {fold}: {answer['error']}")
-        result: FoldResult = answer["result"]
-        return result
-
-    def kill(self) -> None:
-        """End the process, in the middle of a fold if need be; who waits for its answer gets RunFailedError."""
-        self._process.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):
-                assert pipe is not None
-                pipe.close()
-        self._process.wait()
-
-    def _write(self, line: str) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as fault:
-            raise RunFailedError("a process of the experiment died; try --jobs 1 to see why") from fault
-
-
-def serve(lines: Iterator[str], folder: Path) -> Iterator[str]:
-    """Answer the lines that a worker reads."""
+def answers(lines: Iterator[str], folder: Path) -> Iterator[str]:
+    """Answer the lines that a worker reads: the plan, then fold after fold."""
     plan = Plan(**json.loads(next(lines)))
     X, y = (np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ("X", "y"))
-    for line in lines:
-        try:
-            answer: dict[str, Any] = {"result": run_fold(plan, X, y, int(line))}
-        except (GlassfleetError, ValueError) as fault:
-            answer = {"error": str(fault)}
-        yield json.dumps(answer)
-
-
-def mean_of(results: Sequence[FoldResult]) -> dict[str, dict[str, Any]]:
-    """Average over folds, per setting: scores per client and their mean, complexity, bytes and the rest."""
-    return {setting: _averages([result[setting] for result in results]) for setting in results[0]}
-
-
-def _averages(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    scores: dict[str, Any] = {}
-    for kind in ("test", "train"):
-        name = f"{kind}_{folds[0]['measure']}"
-        scores[name] = _over_folds([fold[kind] for fold in folds])
-        by_class = [fold.get(f"{kind}_classes", {}) for fold in folds]
-        if by_class[0]:
-            lines = {label: _over_folds([fold[label] for fold in by_class]) for label in by_class[0]}
-            scores[name]["classes"] = {
-                label: {**line, "std": _std(line["per_client"])} for label, line in lines.items()
-            }
-    complexity = {name: fmean(fold["complexity"][name] for fold in folds) for name in folds[0]["complexity"]}
-    rest = {
-        name: fmean(fold[name] for fold in folds)
-        for name in ("bytes_up", "bytes_down", "nullified", "rounds", "seconds")
-    }
-    return {**scores, "complexity": complexity, **rest}
-
-
-def _over_folds(lines: Sequence[Sequence[float]]) -> dict[str, Any]:
-    per_client = [fmean(column) for column in zip(*lines, strict=True)]
-    return {"per_client": per_client, "mean": fmean(per_client)}
-
-
-def _std(values: Sequence[float]) -> float:
-    return stdev(values) if len(values) > 1 else 0.0
+    return serve(lines, lambda unit: run_fold(plan, X, y, unit))
 
 
 if __name__ == "__main__":
-    for reply in serve(sys.stdin, Path(sys.argv[1])):
+    for reply in answers(sys.stdin, Path(sys.argv[1])):
         print(reply, flush=True)  # noqa: T201 - the parent reads it

@@ -30,7 +30,17 @@ COMMANDS = {
     "model": ("console.models:model", "List, read and use published models: rules, forecasts, explanations."),
     "tap": ("console.tap:tap", "Print the fleet's messages, decoded, as they pass."),
     "experiment": ("console.experiment:experiment", "Run a paper's protocol on a CSV file: local, federated, central."),
+    "chaos": (
+        "console.chaos.command:chaos",
+        "Break a fleet in every way, and check that nothing is lost or counted twice.",
+    ),
+    "papers": ("console.papers.command:papers", "Make the papers' tables and figures, printed value beside ours."),
+    "datasets": (
+        "console.datasets.command:datasets",
+        "List, fetch and verify the papers' datasets; prepare the QoE set.",
+    ),
     "doctor": ("console.doctor:doctor", "Check this machine: packages, broker, coordinator, data, folders."),
+    "completion": ("console.completion:completion", "Print the script that lets your shell complete commands."),
 }
 
 

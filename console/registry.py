@@ -14,8 +14,9 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DocumentError, NotFoundError, WireError
+from schemas.joining import BlobStore
 from schemas.messages import Manifest, ModelPointer
-from schemas.parts import BlobStore, read_model
+from schemas.parts import read_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics, check_id
 

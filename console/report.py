@@ -11,6 +11,9 @@ from glassfleet.data import Dataset
 from qoe.demo.conduct import Result
 from qoe.demo.reference import Verdict
 
+SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
+"""What the scores are called."""
+
 
 def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
     """Return the report in lines: scores, cohort, digests, the most used rules, one forecast explained."""
@@ -36,7 +39,8 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
     chosen = _a_row(result)
     if chosen is not None:
         vehicle, number, data = chosen
-        lines += ["", f"one forecast explained ({vehicle}, test row {number + 1}; it turned out {data.y[number]:.4f}):"]
+        truth = data.y[number] if verdict.metric == "f1" else f"{data.y[number]:.4f}"
+        lines += ["", f"one forecast explained ({vehicle}, test row {number + 1}; it turned out {truth}):"]
         explanation = verdict.model.explain(data.X[number])
         lines += [f"  {line}" for line in explanation_lines(explanation, verdict.model.domain, keep=5)]
     return lines
@@ -55,6 +59,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
                 "seconds": float(item["seconds"]),
                 "bytes": int(item["bytes"]),
                 "dropped_agents": item["dropped_agents"],
+                "late_agents": item["late_agents"],
             }
             for index, item in enumerate(result.status["rounds"])
         ],
@@ -65,9 +70,10 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
             "equal": verdict.equal,
             "federated": verdict.federated,
             "central": verdict.central,
+            "promised": verdict.promised,
             "reason": "" if verdict.equal else _comparison(result, nullify=options["nullify"]),
         },
-        "rmse": {
+        verdict.metric: {
             "local": verdict.mean("local"),
             "federated": verdict.mean("federated"),
             "central": verdict.mean("central"),
@@ -84,14 +90,21 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
         "nullification": {
             "in_run": bool(options["nullify"]),
             "cells_in_run": int(result.status["nullified"]),
+            "joined_bins": int(result.status["joined_bins"]),
             "would_be": None
             if null is None
-            else {"cells": null.cells, "rmse": null.rmse, "digest": null.digest, "same_model": null.same_model},
+            else {
+                "cells": null.cells,
+                verdict.metric: null.score,
+                "digest": null.digest,
+                "same_model": null.same_model,
+            },
         },
         "dropped": list(result.killed),
         "slow": list(result.slow),
         "rejoined": list(result.returned),
-        "participation": options["participation"],
+        "scheme": record.scheme,
+        "participation": result.status["participation"],
         "restarts": int(result.status["restarts"]),
         "seconds": round(result.seconds, 3),
         "broker": result.broker_kind,
@@ -104,8 +117,9 @@ def _scores(result: Result) -> list[str]:
     domain = verdict.model.domain
     width = max(len(vehicle) for vehicle in result.rows)
     unit = f" in {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
+    what = f"test {SCORES[verdict.metric]} of {domain.target_name}{unit}"
     lines = [
-        f"test RMSE of {domain.target_name}{unit}: local (LL), federated (FL), central (CL, all vehicles' rows)",
+        f"{what}: local (LL), federated (FL), central (CL, all vehicles' rows)",
         f"  {'':<{width}}     LL      FL      CL",
     ]
     for vehicle, score in verdict.scores.items():
@@ -131,9 +145,10 @@ def _size(verdict: Verdict) -> str:
 
 
 def _comparison(result: Result, *, nullify: bool) -> str:
-    if result.verdict.equal:
+    verdict = result.verdict
+    if verdict.equal:
         return "equal: the fleet learned exactly the central model of its cohort"
-    null = result.verdict.nullification
+    null = verdict.nullification
     if nullify:
         return (
             "different, as nullification was on: the cohort withheld "
@@ -144,7 +159,13 @@ def _comparison(result: Result, *, nullify: bool) -> str:
             "different, as participation was elastic: each round counted whoever answered it, so no single set of rows "
             "has this model"
         )
-    return "DIFFERENT, and that must not be"
+    if verdict.promised:
+        return "DIFFERENT, and that must not be"
+    choice = f" with {', '.join(verdict.setting)}" if verdict.setting else ""
+    told = f"different: {verdict.title}{choice} does not promise the central model"
+    if verdict.replayed == verdict.federated:
+        return f"{told}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
+    return f"{told}, and draws on what only the vehicles know (secrets, noise)"
 
 
 def _cost(result: Result, *, nullify: bool) -> list[str]:
@@ -153,18 +174,26 @@ def _cost(result: Result, *, nullify: bool) -> list[str]:
         return []
     score = (
         ""
-        if null.rmse is None
-        else f", mean test RMSE {null.rmse:.4f} (off: {_cell(result.verdict.mean('federated'))})"
+        if null.score is None
+        else f", mean test {SCORES[result.verdict.metric]} {null.score:.4f} "
+        f"(off: {_cell(result.verdict.mean('federated'))})"
     )
     same = "the same tree and rules" if null.same_model else "another model"
-    return [f"  with check & nullify on (--nullify) the cohort would withhold {null.cells} statistics: {same}{score}"]
+    switches = ", ".join(null.switches)
+    return [f"  with --nullify ({switches}) the cohort would withhold {null.cells} statistics: {same}{score}"]
 
 
 def _a_row(result: Result) -> tuple[str, int, Dataset] | None:
-    """Return a vehicle, row number and test rows: a forecast that is neither the lowest nor the highest there."""
+    """Return a vehicle, row number and test rows: a forecast in the middle of all there, or of the rarer class."""
     for vehicle in [*result.record.cohort, *result.rows]:
         data = result.rows[vehicle].test.select(result.verdict.model.domain.names)
         if data.rows:
-            order = np.argsort(result.verdict.model.predict(data.X), kind="stable")
+            predicted = np.asarray(result.verdict.model.predict(data.X))
+            if result.verdict.metric == "f1":
+                # The rarer class is the one that people ask about.
+                names, counts = np.unique(predicted, return_counts=True)
+                rows = np.flatnonzero(predicted == names[counts.argmin()])
+                return vehicle, int(rows[rows.size // 2]), data
+            order = np.argsort(predicted, kind="stable")
             return vehicle, int(order[data.rows // 2]), data
     return None

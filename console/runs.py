@@ -15,6 +15,11 @@ from schemas.errors import RunFailedError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+BOUNDS_HELP = (
+    'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
+    '"fast"]}}, every part optional.'
+)
+
 
 def coordinator_options(function: F) -> F:
     """Add ``--coordinator URL``, ``--token TEXT`` and ``--state-dir DIR``."""
@@ -76,8 +81,11 @@ def run() -> None:
 @click.option("--gather-timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Wait for them.")
 @click.option("--features", metavar="A,B,...", help="Input columns. Default: those that the agents offer.")
 @click.option("--target", metavar="COLUMN", help="Target column. Default: the agents' target.")
-@click.option("--domain", "domain_file", type=click.Path(path_type=Path), help="JSON file: limits of all variables.")
-@click.option("--bounds", "bounds_file", type=click.Path(path_type=Path), help='JSON file: {"column": [low, high]}.')
+@click.option(
+    "--domain", "domain_file", type=click.Path(path_type=Path), metavar="FILE",
+    help="JSON file: limits (units, terms) of all variables, as `model show --json` has it under document.domain.",
+)  # fmt: skip
+@click.option("--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=BOUNDS_HELP)
 @click.option("--seed", type=int, default=0, show_default=True, help="For what is random at the coordinator.")
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
 @json_option
@@ -187,23 +195,20 @@ def follow(api: Any, run_id: str, say: Callable[[str], Any], *, poll: float = 0.
         Seconds between looks.
     """
     said = 0
-    looks_left = round(10.0 / poll)
     while True:
         status: dict[str, Any] = api.run(run_id)
         for item in status.get("rounds", [])[said:]:
             said += 1
             say(line_of_round(item))
         if status.get("state") == "ended":
-            # Between the end and the model's publication lies a moment; a coordinator may also fail to publish it.
-            if status.get("outcome") != "finished" or status.get("model") is not None or looks_left == 0:
-                return status
-            looks_left -= 1
+            return status
         time.sleep(poll)
 
 
 def line_of_round(item: dict[str, Any]) -> str:
     """Return one round in one line."""
     dropped = item.get("dropped_agents") or {}
+    dropped = {**dropped, **dict.fromkeys(item.get("late_agents") or (), "too late")}
     why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(dropped.items()))
     attempt = f" (attempt {item['attempt']})" if int(item.get("attempt", 1)) > 1 else ""
     where = f"{item.get('phase', ''):<10} {item.get('number', '?'):>3}{attempt}  {item.get('kind', ''):<9}"
@@ -271,7 +276,7 @@ def _spec(options: dict[str, Any]) -> dict[str, Any]:
         spec["features"] = [name.strip() for name in options["features"].split(",") if name.strip()]
     for key in ("domain", "bounds"):
         if options[f"{key}_file"] is not None:
-            spec[key] = _json_file(options[f"{key}_file"], key)
+            spec[key] = json_file(options[f"{key}_file"], key)
     return spec
 
 
@@ -290,7 +295,8 @@ def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:
     return dict(exact.model_dump(mode="json"))
 
 
-def _json_file(path: Path, what: str) -> Any:
+def json_file(path: Path, what: str) -> Any:
+    """Read the JSON file of option --`what`; raises UsageError."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as fault:

@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from pydantic import BaseModel
 
-from console.common import DEFAULT_FLEET, read_note, read_toml, state_home
+from console.common import read_note, read_toml, state_home
+from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
 """Defaults that :func:`fill_in` gives, where they are not the configuration's own."""

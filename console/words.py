@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from glassfleet.domain import Domain
 from glassfleet.explain import Activation, Condition, Explanation, Rule
+
+LONG = 6
+"""An antecedent of more conditions is told in running text where words are to be few."""
+
+RUNNERS_UP = 2
+"""So many are told there."""
 
 
 def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
@@ -18,10 +25,17 @@ def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
 
 
 def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> list[str]:
-    """Return a rule as lines: condition by condition, then what follows; with `domain`, its strongest terms only."""
+    """Return a rule as lines: condition by condition, then what follows.
+
+    With `domain` a consequent is told by its strongest terms, and a long antecedent without the numbers of its terms.
+    """
     head = f"{indent}rule {rule.index}  support {rule.support:.3f}  confidence {rule.confidence:.3f}"
-    words = [f"{part.feature} is {part.term} ({_where(part)})" for part in rule.conditions] or ["always"]
+    words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
+    if domain is not None and len(words) > LONG:
+        lines = _wrapped(
+            f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
+        )
     output = rule.output if domain is None else strongest_terms(rule.output, domain)
     return [head, *lines, *_wrapped(f"THEN {output}", f"{indent}  ")]
 
@@ -32,6 +46,10 @@ def strongest_terms(output: str, domain: Domain, keep: int = 4) -> str:
     Texts that are no such polynomial come back unchanged.
     """
     head, equals, right = output.partition(" = ")
+    unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
+    if unit:
+        # It stands behind the last term; the terms are told apart without it.
+        right = right.removesuffix(unit)
     width = {variable.name: variable.high - variable.low for variable in domain.features}
     parts = re.split(r" ([+-]) ", right)
     terms: list[tuple[float, str]] = []
@@ -41,11 +59,14 @@ def strongest_terms(output: str, domain: Domain, keep: int = 4) -> str:
             terms.append((abs(float(number)) * width[name], f" {sign} {text}"))
         except (KeyError, ValueError):
             return output
-    if not equals or len(terms) <= keep + 1:
+    if not equals or not terms:
         return output
+    behind = f" ({unit.strip()})" if unit else ""
+    if len(terms) <= keep + 1:
+        return f"{head} = {right}{behind}"
     limit = sorted((strength for strength, _ in terms), reverse=True)[keep - 1]
     kept = [text for strength, text in terms if strength >= limit]
-    return f"{head} = {parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms"
+    return f"{head} = {parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms{behind}"
 
 
 def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
@@ -59,9 +80,16 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     if explanation.fallback:
         lines.append("no rule fires for this row; the rule with the highest weight answered:")
     rule = explanation.fired.rule
-    lines.append(f"because of rule {rule.index} (strength {explanation.fired.strength:.3f}):")
-    for number, (part, degree) in enumerate(zip(rule.conditions, explanation.fired.memberships, strict=False)):
-        lines.append(f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})")
+    lines.append(f"because of rule {rule.index} ({_strength(explanation.fired)}):")
+    degrees = list(zip(rule.conditions, explanation.fired.memberships, strict=False))
+    if keep is not None and len(degrees) > LONG:
+        joined = " AND ".join(f"{part.feature} is {part.term} ({degree:.2f})" for part, degree in degrees)
+        lines += _wrapped(f"IF {joined}", "  ")
+    else:
+        for number, (part, degree) in enumerate(degrees):
+            lines.append(
+                f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})"
+            )
     lines += _wrapped(f"THEN {rule.output if keep is None else strongest_terms(rule.output, domain)}", "  ")
     if explanation.shares:
         what = "they add up to the forecast"
@@ -76,12 +104,20 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
             lines.append(f"  {rest:+.4f}{unit}  the others together")
     if explanation.runners_up:
         lines.append("runners-up:")
-        for other in explanation.runners_up:
+        for other in explanation.runners_up if keep is None else explanation.runners_up[:RUNNERS_UP]:
             words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
             # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
             then = f" THEN {other.rule.output}" if isinstance(explanation.prediction, str) else ""
-            lines += _wrapped(f"rule {other.rule.index} (strength {other.strength:.3f}): IF {words}{then}", "  ")
+            lines += _wrapped(f"rule {other.rule.index} ({_strength(other)}): IF {words}{then}", "  ")
     return lines
+
+
+def _strength(item: Activation) -> str:
+    """Say how strongly a rule fired, and what it was chosen by when that is not the strength itself."""
+    words = f"strength {item.strength:.3f}"
+    if item.normalised_strength is None:
+        return words
+    return f"{words}, {item.normalised_strength:.3g} times its mean"
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
@@ -108,6 +144,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         return {
             "rule": rule_json(item.rule),
             "strength": float(item.strength),
+            "normalised_strength": None if item.normalised_strength is None else float(item.normalised_strength),
             "memberships": [float(degree) for degree in item.memberships],
         }
 
@@ -123,14 +160,23 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, 116, initial_indent=indent, subsequent_indent=f"{indent}     ", break_long_words=False)
+    # Two columns less, as a report indents what it quotes.
+    width = max(60, min(116, shutil.get_terminal_size((118, 24)).columns - 2))
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=f"{indent}     ", break_long_words=False)
+
+
+def _condition(part: Condition) -> str:
+    # A crisp condition ("at most 0.03 s") has said its numbers already.
+    if part.crisp or re.match(r"(at most|above|between|at least) -?\d", part.term):
+        return f"{part.feature} is {part.term}"
+    return f"{part.feature} is {part.term} ({_where(part)})"
 
 
 def _where(part: Condition) -> str:
     unit = f" {part.unit}" if part.unit else ""
     if part.low == part.high:
         return f"{part.low:.4g}{unit}"
-    return f"{part.low:.4g} to {part.high:.4g}, most at {part.peak:.4g}{unit}"
+    return f"{part.low:.4g} to {part.high:.4g}{unit}, most at {part.peak:.4g}{unit}"
 
 
 def _number(value: float | str) -> str:

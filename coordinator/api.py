@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import socket
@@ -76,8 +77,12 @@ def make_app(service: Service, token: str) -> FastAPI:  # noqa: C901  one short 
     @app.get("/api/runs")
     def _runs() -> list[dict[str, Any]]:
         shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
-        documents = (coordinator.run(run) for run in coordinator.run_ids())
-        return [{name: document[name] for name in shown} for document in documents]
+        rows = []
+        for run in coordinator.run_ids():
+            with contextlib.suppress(NotFoundError):  # forgotten between the two looks
+                document = coordinator.run(run)
+                rows.append({name: document[name] for name in shown})
+        return rows
 
     @app.get("/api/runs/{run}")
     def _run(run: str) -> dict[str, Any]:

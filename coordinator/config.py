@@ -19,7 +19,7 @@ from pydantic_settings.sources import InitSettingsSource
 
 from schemas import limits
 from schemas.errors import UsageError
-from schemas.topics import check_id
+from schemas.topics import DEFAULT_FLEET, check_id
 
 
 def _state_home() -> Path:
@@ -43,6 +43,10 @@ class CoordinatorConfig(BaseSettings):
         Seconds for which the broker keeps subscriptions and messages while the coordinator is away.
     connect_timeout : float
         Seconds that a connection attempt may take.
+    reconnect_first : float
+        Seconds before the first reconnect; each wait is twice the one before, and drawn between half of it and all.
+    reconnect_longest : float
+        Longest wait between two reconnects, seconds.
     broker_wait : float
         Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever.
     fleet : str
@@ -54,6 +58,9 @@ class CoordinatorConfig(BaseSettings):
         SQLAlchemy URL; empty: ``sqlite:///{state_dir}/journal.sqlite``.
     keep_records : bool
         Keep the events of ended runs in the journal; False bounds its size.
+    kept_runs : int
+        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
+        `retained_versions` of each name.
     api : bool
         Whether to serve the HTTP API.
     api_host : str
@@ -86,11 +93,14 @@ class CoordinatorConfig(BaseSettings):
     keepalive: Annotated[int, Field(ge=2, le=3600)] = 30
     session_expiry: Annotated[int, Field(ge=0, le=7 * 24 * 3600)] = 3600
     connect_timeout: Annotated[float, Field(gt=0, le=300)] = 5.0
+    reconnect_first: Annotated[float, Field(gt=0, le=3600)] = 0.25
+    reconnect_longest: Annotated[float, Field(gt=0, le=24 * 3600)] = 10.0
     broker_wait: Annotated[float, Field(ge=0, le=7 * 24 * 3600)] = 10.0
-    fleet: str = "fleet"
+    fleet: str = DEFAULT_FLEET
     state_dir: Path = Field(default_factory=_state_home)
     journal: str = ""
     keep_records: bool = True
+    kept_runs: Annotated[int, Field(ge=1)] = 10_000
     api: bool = True
     api_host: str = "127.0.0.1"
     api_port: Annotated[int, Field(ge=0, le=65535)] = 0

@@ -1,10 +1,10 @@
 """The coordinator without threads: messages and time go in, messages go out.
 
 One order is kept everywhere, and it is all that crash safety rests on: *decide* (the pure engine computes the next
-states), *append* (one transaction for the whole batch), *take over* the new states, *perform* the effects. When the
-append fails the new states are thrown away and nothing was said to anybody. A crash between append and perform is
-harmless: effects that shall stand are performed again at the start, and a receipt that was not sent is asked for by the
-agent's resend.
+states; what could not be sent is found out now, and ends the run by name), *append* (one transaction for the whole
+batch), *take over* the new states, *perform* the effects. When the append fails the new states are thrown away and
+nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
+again at the start, and a receipt that was not sent is asked for by the agent's resend.
 
 The class owns no thread, no clock and no socket: `runner` gives it those, and a simulator may give it others.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -40,32 +40,25 @@ from coordinator.engine import (
     SendReceipt,
     Start,
     Tick,
-    TurnedAway,
+    Unable,
     standing,
     wakes_at,
 )
-from coordinator.engine.events import from_value, to_value
 from coordinator.fleet import Fleet
-from coordinator.inbound import Birth, Death, Decoder, ForRun, Ignored, Leftover, Scores
+from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, Scores
 from coordinator.journal.port import Entry, Journal
+from coordinator.publisher import Publisher, birth
+from coordinator.records import entry_of, fold, shortened, spec_of
 from coordinator.registry import Registry
 from coordinator.spec import RunSpec
-from coordinator.view import run_document
-from schemas import codec
-from schemas.envelope import Envelope
-from schemas.errors import BrokerError, GlassfleetError, NotFoundError, StorageError, UsageError
-from schemas.limits import MAX_DECODED_BYTES, MAX_MESSAGE_BYTES
-from schemas.messages import CoordinatorState, Receipt, Request
-from schemas.parts import Retained, clearing, frames_for_request
+from coordinator.view import run_document, suspended_document
+from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
+from schemas.limits import MAX_MESSAGE_BYTES
+from schemas.messages import Outcome
+from schemas.parts import Retained
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
-
-
-def birth(topics: Topics, incarnation: str, software: str, status: str) -> Message:
-    """Return the retained message that says whether the coordinator is up; the one with ``down`` is its last will."""
-    body = CoordinatorState(status="up" if status == "up" else "down", incarnation=incarnation, software=software)
-    return Message(topics.coordinator_state(), Envelope(fleet=topics.fleet, body=body).to_bytes(), retained=True)
 
 
 class Coordinator:
@@ -88,6 +81,9 @@ class Coordinator:
         So many versions of each model are kept on retained topics.
     keep_records : bool
         Whether the events of ended runs stay in the journal.
+    kept_runs : int
+        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
+        `retained_versions` of each name.
     software, incarnation : str
         For births and records.
 
@@ -109,6 +105,7 @@ class Coordinator:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         retained_versions: int = 10,
         keep_records: bool = True,
+        kept_runs: int = 10_000,
         software: str = "glassfleet",
         incarnation: str = "",
     ) -> None:
@@ -119,17 +116,26 @@ class Coordinator:
         self.engine = engine
         self.fleet = Fleet(wall)
         self.registry = Registry(journal, fleet, software, wall)
-        self._transport = transport
         self._journal = journal
         self._clock = clock
         self._wall = wall
-        self._max_bytes = max_message_bytes
-        self._retained_versions = retained_versions
         self._keep_records = keep_records
+        self._kept_runs = kept_runs
+        self._retained_versions = retained_versions
         self._decoder = Decoder(self.topics)
+        self._publisher = Publisher(
+            self.topics,
+            transport,
+            self.registry,
+            self.metrics,
+            now=self.now,
+            wall=wall,
+            max_bytes=max_message_bytes,
+            retained_versions=retained_versions,
+        )
         self._runs: dict[str, RunState] = {}
+        self._suspended: dict[str, dict[str, Any]] = {}
         self._started: dict[str, float] = {}
-        self._requests: dict[str, tuple[str, Retained]] = {}
         self._models: dict[str, dict[str, Any]] = {}
         self._past: dict[str, None] = dict.fromkeys(journal.ended())
         last = journal.last_time()
@@ -154,24 +160,34 @@ class Coordinator:
     def connected(self) -> None:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
-        message = birth(self.topics, self.incarnation, self.software, "up")
-        self._publish(message.topic, message.payload, retain=True)
-        for frame in self.registry.frames(self.topics, self._limit, self._retained_versions):
-            self._publish(*frame, retain=True)
+        self._publisher.publish_state(birth(self.topics, self.incarnation, self.software, "up"))
+        self._publisher.models(self._tell_unpublishable)
         for state in list(self._runs.values()):
-            self._perform(standing(state))
+            self._stand(state)
 
-    def handle(self, messages: Sequence[Message]) -> None:
+    def at(self, clock: float) -> float:
+        """Return a time of the clock that was given in the coordinator's own time."""
+        return clock + self._offset
+
+    def handle(self, messages: Sequence[Message], arrived: Sequence[float] | None = None) -> None:
         """Take a batch of messages; one journal transaction for all of them.
+
+        Parameters
+        ----------
+        messages : sequence of Message
+        arrived : sequence of float or None
+            When each came, on the clock that was given; None: now. What came before a deadline is in time, however long
+            it waited here.
 
         Raises
         ------
         StorageError
             The journal cannot be written. Nothing has changed, nothing was acknowledged: agents will send again.
         """
-        at = self.now()
+        now = self.now()
+        times = [now] * len(messages) if arrived is None else [self.at(each) for each in arrived]
         events: list[tuple[str, Event]] = []
-        for message in messages:
+        for message, at in zip(messages, times, strict=True):
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
@@ -199,7 +215,7 @@ class Coordinator:
         StorageError
             The journal cannot be written.
         """
-        if spec.run in self._runs or spec.run in self._past:
+        if spec.run in self._runs or spec.run in self._past or spec.run in self._suspended:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.parameters(spec)
         self._started[spec.run] = self._wall()
@@ -212,19 +228,24 @@ class Coordinator:
         """End a live run; a run that has ended stays as it is. Raises NotFoundError when there is no such run."""
         if run in self._runs:
             self._apply([(run, Cancel(self.now(), reason))])
+        elif run in self._suspended:
+            ended = suspended_document(self._suspended[run], cancelled=reason, ended=self._wall())
+            self._journal.close_run(run, ended, self.now(), keep_records=self._keep_records)
+            self._past[run] = None
+            del self._suspended[run]
+            self._publisher.clear(run)
         elif run not in self._past:
             raise NotFoundError(f"no run {run!r}")
 
     def stop(self) -> None:
         """Say goodbye: a clean stop does not trigger the last will."""
-        message = birth(self.topics, self.incarnation, self.software, "down")
-        self._publish(message.topic, message.payload, retain=True)
+        self._publisher.publish_state(birth(self.topics, self.incarnation, self.software, "down"))
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
-        return [*self._past, *self._runs]
+        return [*self._past, *self._suspended, *self._runs]
 
     def state(self, run: str) -> RunState | None:
         """Return the state of a live run."""
@@ -237,31 +258,45 @@ class Coordinator:
             return run_document(
                 self.engine, state, started=self._started.get(run, 0.0), ended=None, model=self._models.get(run)
             )
-        document = self._journal.document(run)
+        document = self._suspended.get(run) or self._journal.document(run)
         if document is None:
             raise NotFoundError(f"no run {run!r}")
         return document
-
-    @property
-    def _limit(self) -> int:
-        """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
-        return min(self._max_bytes, self._transport.max_message_bytes)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _resume(self) -> None:
         for run in self._journal.unfinished():
-            state: RunState | None = None
-            # A list, not an iterator: nothing may hold the database open while it is written to.
-            for entry in list(self._journal.records(run)):
-                self._started.setdefault(run, entry.wall)
-                state, _ = self.engine.step(state, _read(entry))
+            # A list, not an iterator: nothing may hold the database open while it is written to. A damaged record
+            # raises here; one that is whole but cannot be followed concerns its own run only.
+            entries = list(self._journal.records(run))
+            self._started[run] = entries[0].wall
+            try:
+                state = fold(self.engine, entries)
+            except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
+                self._suspend(run, entries, fault)
+                continue
             if state is not None:
                 self._runs[run] = state
                 self.metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, phase=state.phase, round=len(state.rounds) + 1)
         for state in [state for state in self._runs.values() if state.is_ended]:
-            self._perform(standing(state))
+            self._stand(state)
+
+    def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
+        """Leave a run in the journal that this software cannot go on with; the other runs must not wait for it."""
+        detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
+        self._suspended[run] = suspended_document(
+            {
+                "run": run,
+                "spec": spec_of(entries),
+                "started": entries[0].wall,
+                "reason": f"suspended: {detail[:300]}. Install what it needs and start the coordinator again, or "
+                "cancel it",
+            }
+        )
+        self.metrics["runs.suspended"] += 1
+        _log.error("run-suspended", run=run, reason=detail)
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
         match self._decoder.read(message, at):
@@ -273,22 +308,37 @@ class Coordinator:
                 return self._for_all(AgentDown(at, agent)) if self.fleet.down(agent, incarnation) else []
             case Scores(agent, scores):
                 self.fleet.evaluated(agent, scores)
-            case Leftover(run) if run not in self._runs:
-                # A coordinator that was killed before it could clear: the run has ended, its request must not stand.
-                self.metrics["requests.cleared-leftover"] += 1
-                self._publish(self.topics.request(run), b"", retain=True)
+            case Leftover(run, blobs):
+                self._leftover(run, blobs)
+            case Gone(run) if run in self._runs:
+                # Somebody cleared the request of a live run, or the broker lost it: agents took it for the run's end.
+                self.metrics["requests.restored"] += 1
+                self._stand(self._runs[run])
             case Ignored(code, detail):
                 self.metrics[f"ignored.{code}"] += 1
                 _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
             case ForRun(run, event) if run in self._runs:
                 return [(run, event)]
             case ForRun(run, event):
-                outcome = "late" if run in self._past else "unknown-run"
-                reason = "the run has ended" if run in self._past else ""
-                if isinstance(event, Malformed):
-                    outcome, reason = "rejected", event.reason
-                self._perform([SendReceipt(run, event.agent, event.task_digest, outcome, reason)])  # type: ignore[arg-type]
+                self._answer_for_absent(run, event)
         return []
+
+    def _leftover(self, run: str, blobs: tuple[str, ...]) -> None:
+        if run in self._suspended:
+            self._publisher.adopt(run, blobs)
+        else:
+            self._publisher.seen(run, blobs, is_live=run in self._runs)
+
+    def _answer_for_absent(self, run: str, event: Answer | Refused | Malformed) -> None:
+        if run in self._suspended:
+            # No receipt: the agent keeps its answer and sends it again, for the day when the run goes on.
+            self.metrics["ignored.suspended"] += 1
+            return
+        outcome: Outcome = "late" if run in self._past else "unknown-run"
+        reason = "the run has ended" if run in self._past else ""
+        if isinstance(event, Malformed):
+            outcome, reason = "rejected", event.reason
+        self._receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
 
     def _for_all(self, event: Event) -> list[tuple[str, Event]]:
         return [(run, event) for run in self._runs]
@@ -298,14 +348,20 @@ class Coordinator:
         states: dict[str, RunState] = {}
         entries: list[Entry] = []
         effects: list[Effect] = []
+        ready: dict[str, Retained] = {}
         wall = self._wall()
         for run, event in events:
             before = states.get(run) or self._runs.get(run)
             after, caused = self.engine.step(before, event)
-            effects += caused
             if after is not before:
                 states[run] = after
-                entries.append(_entry(run, _short(event, caused), wall))
+                entries.append(entry_of(run, shortened(event, caused), wall))
+            unable = self._rehearse(after, caused, ready)
+            if unable is not None:
+                states[run], instead = self.engine.step(after, unable)
+                entries.append(entry_of(run, unable, wall))
+                caused = (*_without(caused, unable), *instead)
+            effects += caused
         if entries:
             try:
                 self._journal.append(entries)
@@ -315,16 +371,44 @@ class Coordinator:
             self.metrics["journal.records"] += len(entries)
             self.metrics["journal.transactions"] += 1
             self._runs.update(states)
-        self._perform(effects)
+        self._perform(effects, ready)
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
+    def _stand(self, state: RunState) -> None:
+        """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
+        effects = standing(state)
+        ready: dict[str, Retained] = {}
+        unable = self._rehearse(state, effects, ready)
+        if unable is None:
+            self._perform(effects, ready)
+        else:
+            self._apply([(state.run, unable)])
+
+    def _rehearse(self, state: RunState, effects: Iterable[Effect], ready: dict[str, Retained]) -> Unable | None:
+        """Find out whether the effects can be performed; requests that are `ready` need not be cut twice."""
+        for effect in effects:
+            try:
+                if isinstance(effect, OpenRound):
+                    ready[effect.key] = self._publisher.prepare(effect)
+                elif isinstance(effect, Publish):
+                    self._publisher.check_model(effect, state)
+            except StorageError:
+                raise
+            except Exception as fault:  # noqa: BLE001  a model's own code runs here
+                cause = "request-too-large" if isinstance(effect, OpenRound) else "model-unpublishable"
+                detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
+                _log.error(cause, run=effect.run, detail=detail)
+                return Unable(self.now(), cause, detail[:400])
+        return None
+
+    def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
         for effect in effects:
             log = _log.bind(run=effect.run)
             match effect:
                 case OpenRound():
-                    self._open(effect, log)
+                    self._publisher.request(effect.run, ready[effect.key])
+                    self._tell_opened(effect, log)
                 case ClearRequest():
-                    self._clear(effect.run)
+                    self._publisher.clear(effect.run)
                 case SendReceipt():
                     self._receipt(effect, log)
                 case RoundClosed():
@@ -337,66 +421,21 @@ class Coordinator:
                 case Ended():
                     self._finish(effect, log)
 
-    def _open(self, effect: OpenRound, log: Any) -> None:
-        log = log.bind(round=effect.number, phase=effect.phase, attempt=effect.attempt)
-        remaining = max(0.0, effect.closes_at - self.now())
-        try:
-            retained = self._request(effect, remaining)
-            if retained.blobs:
-                # Blobs are named by their content: a request in parts says the whole deadline, so that the same round
-                # has the same blobs whenever it is published.
-                retained = self._request(effect, effect.deadline)
-        except BrokerError as fault:
-            log.error(  # noqa: TRY400  the reason says it all
-                "request-too-large", detail=str(fault)
-            )
-            self.cancel(effect.run, f"request-too-large: {fault}"[:400])
-            return
-        _, old = self._requests.get(effect.run, ("", Retained(())))
-        self._requests[effect.run] = (effect.key, retained)
-        for frame in retained.frames:
-            self._publish(*frame, retain=True)
-        self._forget_blobs(set(old.blobs) - set(retained.blobs))
+    def _tell_opened(self, effect: OpenRound, log: Any) -> None:
         self.metrics["rounds.opened"] += 1
-        asked = "all" if effect.asked is None else len(effect.asked)
-        log.info("round-opened", kind=effect.task.kind, asked=asked, remaining=round(remaining, 3))
-
-    def _request(self, effect: OpenRound, remaining: float) -> Retained:
-        request = Request(
-            task=effect.task.to_value(),
-            task_digest=effect.task_digest,
-            remaining=remaining,
-            asked=None if effect.asked is None else list(effect.asked),
-        )
-        envelope = Envelope(
-            fleet=self.topics.fleet,
-            body=request,
-            run=effect.run,
-            scheme=effect.task.scheme,
+        log.info(
+            "round-opened",
             round=effect.number,
+            phase=effect.phase,
             attempt=effect.attempt,
-            # Agents order the requests of a run by this: the time line of the journal never goes back, and the ordinal
-            # tells apart what was opened at the same instant.
-            time=effect.closes_at - effect.deadline + 1e-6 * effect.ordinal,
+            kind=effect.task.kind,
+            asked="all" if effect.asked is None else len(effect.asked),
+            remaining=round(max(0.0, effect.closes_at - self.now()), 3),
         )
-        return frames_for_request(envelope, self.topics, self._limit)
-
-    def _clear(self, run: str) -> None:
-        _, old = self._requests.pop(run, ("", Retained(())))
-        self._publish(self.topics.request(run), b"", retain=True)
-        self._forget_blobs(old.blobs)
-
-    def _forget_blobs(self, blobs: Iterable[str]) -> None:
-        for frame in clearing(sorted(blobs)):
-            self._publish(*frame, retain=True)
 
     def _receipt(self, effect: SendReceipt, log: Any) -> None:
         self.metrics[f"receipts.{effect.outcome}"] += 1
-        body = Receipt(
-            run=effect.run, task_digest=effect.task_digest, outcome=effect.outcome, reason=effect.reason[:500]
-        )
-        envelope = Envelope(fleet=self.topics.fleet, body=body, run=effect.run, agent=effect.agent, time=self._wall())
-        self._publish(self.topics.receipt(effect.agent), envelope.to_bytes())
+        self._publisher.receipt(effect)
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
 
@@ -416,23 +455,15 @@ class Coordinator:
         )
 
     def _register(self, effect: Publish, log: Any) -> None:
-        state = self._runs[effect.run]
-        try:
-            model = self.registry.add(effect, state)
-            for frame in self.registry.frames(self.topics, self._limit, self._retained_versions, model.name):
-                self._publish(*frame, retain=True)
-        except StorageError:
-            raise
-        except (GlassfleetError, ValueError, TypeError) as fault:
-            # The run has its named end; a model that cannot be written down is told, not retried for ever.
-            self.metrics["models.unpublishable"] += 1
-            log.error(  # noqa: TRY400  the reason says it all
-                "model-unpublishable", detail=f"{type(fault).__name__}: {fault}"
-            )
-            return
+        model = self.registry.add(effect, self._runs[effect.run])
+        self._publisher.model(model)
         self._models[effect.run] = {"name": model.name, "version": model.version, "digest": model.digest}
         self.metrics["models.published"] += 1
         log.info("model-published", name=model.name, version=model.version, digest=model.digest)
+
+    def _tell_unpublishable(self, name: str, fault: Exception) -> None:
+        self.metrics["models.unpublishable"] += 1
+        _log.error("model-unpublishable", name=name, detail=str(fault))
 
     def _finish(self, effect: Ended, log: Any) -> None:
         state = self._runs[effect.run]
@@ -445,37 +476,17 @@ class Coordinator:
         )
         self._journal.close_run(effect.run, document, state.at, keep_records=self._keep_records)
         self._past[effect.run] = None
+        if len(self._past) > self._kept_runs:
+            for run in self._journal.compact(self._kept_runs, self._retained_versions):
+                self._past.pop(run, None)
         del self._runs[effect.run]
         for memory in (self._started, self._models):
             memory.pop(effect.run, None)
         self.metrics[f"runs.{effect.outcome}"] += 1
         log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
 
-    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        self.metrics["published"] += 1
-        self._transport.publish(topic, payload, retain=retain)
 
-
-def _short(event: Event, effects: Sequence[Effect]) -> Event:
-    """Return what the journal needs of an event: an answer that was not accepted leaves its payload behind."""
-    if not isinstance(event, Answer | Refused):
-        return event
-    receipts = (effect for effect in effects if isinstance(effect, SendReceipt))
-    receipt = next(effect for effect in receipts if effect.agent == event.agent)
-    if receipt.outcome == "accepted":
-        return event
-    return TurnedAway(event.at, event.agent, event.task_digest, receipt.outcome, receipt.reason)
-
-
-def _entry(run: str, event: Event, wall: float) -> Entry:
-    return Entry(run, event.kind, event.at, wall, codec.encode(to_value(event)))
-
-
-def _read(entry: Entry) -> Event:
-    try:
-        return from_value(codec.decode(entry.body, max_bytes=2 * MAX_DECODED_BYTES))
-    except (ValueError, KeyError, TypeError) as fault:
-        raise StorageError(
-            f"the journal holds a record of run {entry.run!r} that this software cannot read ({fault}): it was written "
-            "by another version"
-        ) from fault
+def _without(effects: Iterable[Effect], unable: Unable) -> Iterable[Effect]:
+    """Return the effects that still hold when the shell is `unable` to do what they ask."""
+    gone = OpenRound if unable.cause == "request-too-large" else Publish | ClearRequest | Ended
+    return (effect for effect in effects if not isinstance(effect, gone))

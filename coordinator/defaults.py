@@ -7,20 +7,31 @@ from typing import Any, cast
 
 from coordinator.engine import Engine
 from coordinator.engine.learning import Learner
+from coordinator.spec import Bounds, limits_of
 from glassfleet import catalogue
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.scheme import Server
 
 
 def discover(
-    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float]], scheme: Learner
+    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Learner
 ) -> tuple[Server, Any]:
     """Give discovery's server half, and its parameters for these columns; a classifier's classes are found too.
 
     Raises ValueError (pydantic's) when `bounds` name a column that the run does not have.
     """
-    labels = getattr(scheme, "purpose", None) == {"classification"}
-    parameters = DiscoveryParameters(features=tuple(features), target=target, bounds=dict(bounds), labels=labels)
+    purposes = getattr(scheme, "purpose", None)
+    words = {column: known for column, known in bounds.items() if isinstance(known, Bounds)}
+    parameters = DiscoveryParameters(
+        features=tuple(features),
+        target=target,
+        bounds=limits_of(bounds),
+        units={column: known.unit for column, known in words.items() if known.unit},
+        terms={column: known.terms for column, known in words.items() if known.terms},
+        labels=purposes == {"classification"},
+        either=purposes == {"classification", "regression"},
+        categories=getattr(scheme, "categorical", False) is True,
+    )
     return cast("Server", DISCOVERY.server), parameters
 
 

@@ -11,8 +11,8 @@ from coordinator.engine import Answer, Malformed, Refused
 from schemas import codec, limits
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import AgentState, ContributionBody, Evaluation, Part, Refusal
-from schemas.parts import Assembler
+from schemas.joining import Assembler
+from schemas.messages import AgentState, ContributionBody, Evaluation, Manifest, Part, Refusal
 from schemas.topics import Address, Topics
 
 UNKNOWN_TASK = "0" * 64
@@ -45,7 +45,15 @@ class Scores:
 
 @dataclass(frozen=True)
 class Leftover:
-    """A retained request (of ours): it may have outlived its run."""
+    """A request (of ours): it may have outlived its run, or its round. `blobs` are the topics that it names."""
+
+    run: str
+    blobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A retained request was cleared: by us when its run ended, or by somebody else."""
 
     run: str
 
@@ -66,7 +74,7 @@ class Ignored:
     detail: str
 
 
-Inbound: TypeAlias = Birth | Death | Scores | Leftover | ForRun | Ignored
+Inbound: TypeAlias = Birth | Death | Scores | Leftover | Gone | ForRun | Ignored
 
 
 class Decoder:
@@ -91,7 +99,7 @@ class Decoder:
         if address.kind == "contribution":
             return self._contribution(address, message.payload, at)
         if address.kind == "request":
-            return Leftover(address.run) if message.payload else None
+            return Leftover(address.run, self._blobs(message.payload)) if message.payload else Gone(address.run)
         if address.kind not in ("agent-state", "evaluation"):
             return None
         if not message.payload:
@@ -113,6 +121,17 @@ class Decoder:
     def forget(self, agent: str) -> None:
         """Drop the unfinished parts of an agent that has left."""
         self._assembler.forget(agent)
+
+    def _blobs(self, payload: bytes) -> tuple[str, ...]:
+        if len(payload) > limits.MIN_MESSAGE_BYTES:
+            return ()  # a manifest is short; whole requests come back as echoes and need not be decoded
+        try:
+            body = Envelope.from_bytes(payload, fleet=self._topics.fleet).body
+        except WireError:
+            return ()
+        if not isinstance(body, Manifest) or body.what != "request":
+            return ()
+        return tuple(self._topics.blob(body.digest, index) for index in range(body.count))
 
     def _contribution(self, address: Address, payload: bytes, at: float) -> Inbound | None:
         agent, run = address.agent, address.run
@@ -170,7 +189,7 @@ def _task_digest(payload: bytes) -> str:
     try:
         value = codec.decode(payload, max_bytes=limits.MAX_DECODED_BYTES)
         digest = value["body"]["task_digest"]
-    except (WireError, KeyError, TypeError):
+    except (WireError, LookupError, TypeError):  # an array where a map belongs raises IndexError
         return UNKNOWN_TASK
     is_digest = isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
     return digest if is_digest else UNKNOWN_TASK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,9 +15,10 @@ from broker.port import Message
 
 @dataclass
 class Batch:
-    """What was waiting."""
+    """What was waiting. `arrived` are the times at which `messages` arrived, on the inbox's clock."""
 
     messages: list[Message] = field(default_factory=list)
+    arrived: list[float] = field(default_factory=list)
     calls: list[Callable[[], None]] = field(default_factory=list)
     connected: bool = False
 
@@ -27,16 +29,22 @@ class Inbox:
     States (births, wills) are few and must not be lost: only the latest of each topic is kept, however full the
     queue is. Contributions above the bounds are dropped and counted; the agent gets no receipt and sends again.
 
+    Each message is stamped when it arrives: an answer that was in time must not become late because the coordinator was
+    busy with another run.
+
     Parameters
     ----------
     max_messages, max_bytes : int
+    clock : callable
+        Seconds that only go forward; the coordinator's clock.
     """
 
-    def __init__(self, max_messages: int, max_bytes: int) -> None:
+    def __init__(self, max_messages: int, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
-        self._states: dict[str, Message] = {}
-        self._messages: deque[Message] = deque()
+        self._clock = clock
+        self._states: dict[str, tuple[float, Message]] = {}
+        self._messages: deque[tuple[float, Message]] = deque()
         self._bytes = 0
         self._calls: deque[Callable[[], None]] = deque()
         self._connected = False
@@ -47,12 +55,12 @@ class Inbox:
         """Take a message; returns at once."""
         with self._ready:
             if message.topic.endswith("/state"):
-                self._states[message.topic] = message
+                self._states[message.topic] = (self._clock(), message)
             elif len(self._messages) >= self._max_messages or self._bytes + len(message.payload) > self._max_bytes:
                 self.dropped += 1
                 return
             else:
-                self._messages.append(message)
+                self._messages.append((self._clock(), message))
                 self._bytes += len(message.payload)
             self._ready.notify()
 
@@ -90,15 +98,26 @@ class Inbox:
         with self._ready:
             if not self._has_something():
                 self._ready.wait(timeout)
-            batch = Batch(list(self._states.values()), list(self._calls), self._connected)
+            batch = Batch(calls=list(self._calls), connected=self._connected)
+            oldest = self._messages[0][0] if self._messages else float("inf")
+            for arrived, message in self._states.values():
+                batch.messages.append(message)
+                # States go first; they must not carry the time past answers that came before them.
+                batch.arrived.append(min(arrived, oldest))
             self._states.clear()
             self._calls.clear()
             self._connected = False
             while self._messages and len(batch.messages) < most:
-                message = self._messages.popleft()
+                arrived, message = self._messages.popleft()
                 self._bytes -= len(message.payload)
                 batch.messages.append(message)
+                batch.arrived.append(arrived)
             return batch
+
+    def oldest(self) -> float | None:
+        """Return when the oldest message that still waits arrived; None when none does."""
+        with self._ready:
+            return self._messages[0][0] if self._messages else None
 
     def depth(self) -> tuple[int, int]:
         """Return how many messages and bytes wait."""

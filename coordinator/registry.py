@@ -39,29 +39,37 @@ class Registry:
         """Register the model of a finished run; the same run gets the same version again, however often."""
 
         def make(version: int) -> tuple[str, bytes]:
-            document = effect.model.to_document()
-            record = ModelRecord(
-                name=effect.name,
-                version=version,
-                digest=document_digest(document),
-                document=document,
-                fleet=self._fleet,
-                run=effect.run,
-                scheme=state.spec.scheme,
-                cohort=list(effect.cohort),
-                domain_contributors=list(effect.domain_contributors),
-                parameters={
-                    "participation": state.spec.participation,
-                    "seed": state.spec.seed,
-                    "policy": state.spec.policy.model_dump(mode="json"),
-                },
-                training=_training(state),
-                created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
-                software=self._software,
-            )
+            record = self._record(effect, state, version)
             return record.digest, record.to_bytes()
 
         return self._journal.add_model(effect.name, effect.run, make)
+
+    def rehearse(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
+        """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
+        longest = 2**31 - 1
+        frames_for_model(self._record(effect, state, longest).to_bytes(), topics, effect.name, longest, limit)
+
+    def _record(self, effect: Publish, state: RunState, version: int) -> ModelRecord:
+        document = effect.model.to_document()
+        return ModelRecord(
+            name=effect.name,
+            version=version,
+            digest=document_digest(document),
+            document=document,
+            fleet=self._fleet,
+            run=effect.run,
+            scheme=state.spec.scheme,
+            cohort=list(effect.cohort),
+            domain_contributors=list(effect.domain_contributors),
+            parameters={
+                "participation": state.spec.participation,
+                "seed": state.spec.seed,
+                "policy": state.spec.policy.model_dump(mode="json"),
+            },
+            training=_training(state),
+            created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
+            software=self._software,
+        )
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
@@ -84,23 +92,35 @@ class Registry:
             f"model {name!r} has no version {version}; it has {', '.join(str(m.version) for m in versions)}"
         )
 
-    def frames(self, topics: Topics, limit: int, keep: int, name: str | None = None) -> list[Frame]:
-        """Return all retained messages, in the order to publish them: blobs, then versions, then pointers.
+    def frames(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
+        """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointer.
 
-        The newest `keep` versions of each name are retained; older ones are cleared (the HTTP API still has them).
+        The newest `keep` versions are retained; older ones are cleared (the HTTP API still has them).
+
+        Raises
+        ------
+        NotFoundError
+            No such model.
+        BrokerError, UsageError
+            A version cannot be sent with messages of `limit` bytes.
         """
+        return self._frames(self.versions(name)[-keep - 1 :], topics, limit, keep, keep)
+
+    def frames_of_newest(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
+        """Return the messages that a new version adds to those retained before; raises as `frames`."""
+        return self._frames(self.versions(name)[-keep - 1 :], topics, limit, keep, 1)
+
+    def _frames(self, models: list[StoredModel], topics: Topics, limit: int, keep: int, newest: int) -> list[Frame]:
         frames: list[Frame] = []
-        for each in [name] if name is not None else self.names():
-            models = self.versions(each)
-            if len(models) > keep:
-                gone = frames_for_model(models[-keep - 1].record, topics, each, models[-keep - 1].version, limit)
-                frames += clearing([frame.topic for frame in gone.frames])
-            for model in models[-keep:]:
-                frames += frames_for_model(model.record, topics, each, model.version, limit).frames
-            newest = models[-1]
-            pointer = ModelPointer(name=each, version=newest.version, digest=newest.digest)
-            envelope = Envelope(fleet=self._fleet, body=pointer, run=newest.run, time=self._wall())
-            frames.append(Frame(topics.model_current(each), envelope.to_bytes()))
+        for gone in models[:-keep]:
+            retained = frames_for_model(gone.record, topics, gone.name, gone.version, limit)
+            frames += clearing([frame.topic for frame in retained.frames])
+        for model in models[-newest:]:
+            frames += frames_for_model(model.record, topics, model.name, model.version, limit).frames
+        last = models[-1]
+        pointer = ModelPointer(name=last.name, version=last.version, digest=last.digest)
+        envelope = Envelope(fleet=self._fleet, body=pointer, run=last.run, time=self._wall())
+        frames.append(Frame(topics.model_current(last.name), envelope.to_bytes()))
         return frames
 
 

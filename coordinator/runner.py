@@ -23,11 +23,12 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Transport
 from coordinator import logs
 from coordinator.config import CoordinatorConfig
-from coordinator.core import Coordinator, birth
+from coordinator.core import Coordinator
 from coordinator.defaults import default_engine
 from coordinator.inbox import Inbox
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
+from coordinator.publisher import birth
 from schemas.errors import StorageError
 from schemas.topics import Topics
 
@@ -45,16 +46,24 @@ class Service:
         Not started yet.
     journal : Journal
     coordinator : Coordinator
+    clock : callable
+        The clock that was given to `coordinator`.
     """
 
     def __init__(
-        self, config: CoordinatorConfig, transport: Transport, journal: Journal, coordinator: Coordinator
+        self,
+        config: CoordinatorConfig,
+        transport: Transport,
+        journal: Journal,
+        coordinator: Coordinator,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.coordinator = coordinator
         self._transport = transport
         self._journal = journal
-        self._inbox = Inbox(config.queue_messages, config.queue_bytes)
+        self.inbox = Inbox(config.queue_messages, config.queue_bytes, clock)
         self._stopping = threading.Event()
 
     def call(self, function: Callable[[Coordinator], T], timeout: float = 30.0) -> T:
@@ -65,17 +74,17 @@ class Service:
         TimeoutError
             The coordinator was busy for `timeout` seconds; what was asked for may still happen.
         """
-        result: T = self._inbox.call(lambda: function(self.coordinator)).result(timeout)
+        result: T = self.inbox.call(lambda: function(self.coordinator)).result(timeout)
         return result
 
     def metrics(self) -> dict[str, Any]:
         """Return all counters."""
-        messages, size = self._inbox.depth()
+        messages, size = self.inbox.depth()
         return {
             **dict(sorted(self.coordinator.metrics.items())),
             "queue.messages": messages,
             "queue.bytes": size,
-            "queue.dropped": self._inbox.dropped,
+            "queue.dropped": self.inbox.dropped,
         }
 
     @property
@@ -97,15 +106,15 @@ class Service:
         """
         self._transport.start(
             Handlers(
-                message=self._inbox.put,
-                connected=self._inbox.put_connected,
+                message=self.inbox.put,
+                connected=self.inbox.put_connected,
                 disconnected=lambda why: _log.warning("disconnected", why=why),
             )
         )
         try:
             self._await_broker()
             while not self._stopping.is_set():
-                self._work(self._patience())
+                self.work(self._patience())
             self.coordinator.stop()
             self._transport.flush(2.0)
         finally:
@@ -124,16 +133,19 @@ class Service:
                 return
             time.sleep(0.02)
 
-    def _work(self, timeout: float) -> None:
-        batch = self._inbox.take(self.config.batch_messages, timeout)
+    def work(self, timeout: float) -> None:
+        """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
+        batch = self.inbox.take(self.config.batch_messages, timeout)
         if batch.connected:
             _log.info("connected")
             self.coordinator.connected()
         for call in batch.calls:
             call()
         if batch.messages:
-            self.coordinator.handle(batch.messages)
-        self.coordinator.tick()
+            self.coordinator.handle(batch.messages, batch.arrived)
+        # No deadline passes before what came before it has been taken.
+        oldest = self.inbox.oldest()
+        self.coordinator.tick(None if oldest is None else self.coordinator.at(oldest))
 
     def _patience(self) -> float:
         wake = self.coordinator.next_wake()
@@ -179,6 +191,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             max_message_bytes=config.max_message_bytes,
             retained_versions=config.retained_versions,
             keep_records=config.keep_records,
+            kept_runs=config.kept_runs,
             software=software(),
             incarnation=incarnation,
         )
@@ -197,6 +210,8 @@ def _link(config: CoordinatorConfig) -> Link:
         max_message_bytes=config.max_message_bytes,
         protocol=config.protocol,
         connect_timeout=config.connect_timeout,
+        reconnect_first=config.reconnect_first,
+        reconnect_longest=config.reconnect_longest,
     )
 
 

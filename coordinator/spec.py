@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from glassfleet.domain import Domain
 from schemas.errors import UsageError
@@ -37,7 +47,8 @@ class RoundPolicy(BaseModel):
         Quorum: a number of agents >= 1, or a fraction in (0, 1] of those asked (in the rounds of a fixed cohort: of the
         cohort as it was fixed). ``1`` is one agent, ``1.0`` is all.
     target : int or None
-        Close as soon as this many have answered; None waits for all. Cohort participation: chooses the cohort, once.
+        Close as soon as this many, and the quorum, have answered; None waits for all. Cohort participation: chooses the
+        cohort, once.
     deadline : float
         Seconds, > 0, until the missing count as dropped.
     grace : float
@@ -47,7 +58,7 @@ class RoundPolicy(BaseModel):
     on_missed_quorum : "extend" or "fail"
         With fewer answers than the quorum at the deadline: wait once more, up to `extensions` times a round, or fail.
     extensions : int
-        See above; 0 to 100.
+        So often a round that missed its quorum is extended at most, 0 to 100.
     max_restarts : int
         How often a run may go back because it lost a member and the levels came out differently; then it fails by name.
     gather_agents : int
@@ -82,6 +93,43 @@ class RoundPolicy(BaseModel):
         return self
 
 
+class Bounds(BaseModel):
+    """What is known of a column beforehand, when it is more than two numbers.
+
+    Attributes
+    ----------
+    low, high : float or None
+        Bounds of the search for its limits, low < high; both or neither.
+    unit : str
+        Printed after numbers, e.g. ``"dB"``.
+    terms : tuple of str
+        Names for its fuzzy sets, lowest first; used when there are as many sets.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    low: float | None = None
+    high: float | None = None
+    unit: Annotated[str, Field(max_length=40)] = ""
+    terms: tuple[Annotated[str, Field(min_length=1, max_length=40)], ...] = ()
+
+    @model_validator(mode="after")
+    def _both(self) -> Bounds:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("give both low and high, or neither")
+        return self
+
+
+def _is_mapping(value: Any) -> str:
+    return "words" if isinstance(value, dict | Bounds) else "pair"
+
+
+Known = Annotated[
+    Annotated[tuple[float, float], Tag("pair")] | Annotated[Bounds, Tag("words")], Discriminator(_is_mapping)
+]
+"""``[low, high]``, or an object of :class:`Bounds`."""
+
+
 class RunSpec(BaseModel):
     """One federated training.
 
@@ -105,7 +153,8 @@ class RunSpec(BaseModel):
     domain : Domain or None
         Limits of all variables, when they are known; None: they are found federatedly first.
     bounds : dict or None
-        Column -> (low, high) that bound the search for limits; e.g. a sensor's range.
+        Column -> (low, high) that bound the search for limits, e.g. a sensor's range; or :class:`Bounds`, with the
+        column's unit and terms.
     seed : int
         For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
     """
@@ -121,7 +170,7 @@ class RunSpec(BaseModel):
     features: Annotated[tuple[Column, ...], Field(min_length=1, max_length=MAX_FEATURES)] | None = None
     target: Column | None = None
     domain: Domain | None = None
-    bounds: dict[Column, tuple[float, float]] | None = None
+    bounds: dict[Column, Known] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     @field_validator("run")
@@ -142,7 +191,7 @@ class RunSpec(BaseModel):
             raise ValueError("features must differ from each other")
         if self.features is not None and self.target in self.features:
             raise ValueError(f"the target {self.target!r} is also a feature")
-        for column, (low, high) in (self.bounds or {}).items():
+        for column, (low, high) in limits_of(self.bounds or {}).items():
             if not low < high:
                 raise ValueError(f"bounds of {column!r}: low {low} must be below high {high}")
         if self.domain is not None:
@@ -167,6 +216,17 @@ class RunSpec(BaseModel):
             return cls.model_validate(document)
         except ValidationError as fault:
             raise UsageError(f"this run cannot be meant: {_first(fault)}") from fault
+
+
+def limits_of(bounds: Mapping[str, tuple[float, float] | Bounds]) -> dict[str, tuple[float, float]]:
+    """Return column -> (low, high) of a run's `bounds`, where both are declared."""
+    found: dict[str, tuple[float, float]] = {}
+    for column, known in bounds.items():
+        if not isinstance(known, Bounds):
+            found[column] = known
+        elif known.low is not None and known.high is not None:
+            found[column] = (known.low, known.high)
+    return found
 
 
 def _first(fault: ValidationError) -> str:

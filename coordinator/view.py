@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,8 @@ def run_document(
     engine : Engine
     state : RunState
     started, ended : float
-        Wall clock, seconds since the epoch.
+        Wall clock, seconds since the epoch; `ended` is None until the run's end is in the journal and its model is
+        registered: only then is the run shown as ended, so that nobody sees a finished run without its model.
     model : dict or None
         ``{name, version, digest}`` once published.
     """
@@ -28,8 +30,8 @@ def run_document(
         "run": state.run,
         "scheme": state.spec.scheme,
         "participation": state.spec.participation,
-        "state": "ended" if state.is_ended else "running",
-        "outcome": state.phase if state.is_ended else None,
+        "state": "running" if ended is None else "ended",
+        "outcome": None if ended is None else state.phase,
         "reason": state.reason,
         "phase": state.phase,
         "spec": state.spec.to_document(),
@@ -41,6 +43,7 @@ def run_document(
         "cohort": list(state.cohort),
         "domain_contributors": list(state.domain_contributors),
         "nullified": state.nullified,
+        "joined_bins": state.joined_bins,
         "restarts": state.restarts,
         "rounds": [summary.to_document() for summary in state.rounds],
         "open": _open(state),
@@ -48,6 +51,47 @@ def run_document(
         "model": model,
         "summary": plain(state.summary),
         "agents": _agents(state),
+    }
+
+
+def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: float | None = None) -> dict[str, Any]:
+    """Return what can be told of a run that this software cannot go on with, in the form of `run_document`.
+
+    Parameters
+    ----------
+    known : Mapping
+        ``run``, ``spec`` (as far as it can be read), ``started`` and ``reason``; or such a document, to end it.
+    cancelled : str
+        An operator's words, once the run is ended.
+    ended : float or None
+        Wall clock, seconds since the epoch.
+    """
+    spec = known["spec"]
+    return {
+        "run": known["run"],
+        "scheme": str(spec.get("scheme", "")),
+        "participation": str(spec.get("participation", "")),
+        "state": "suspended" if ended is None else "ended",
+        "outcome": None if ended is None else "cancelled",
+        "reason": known["reason"] if ended is None else cancelled,
+        "phase": "suspended" if ended is None else "cancelled",
+        "spec": plain(spec),
+        "started": known["started"] if isinstance(known["started"], str) else _iso(known["started"]),
+        "ended": None if ended is None else _iso(ended),
+        "features": [],
+        "target": "",
+        "domain": None,
+        "cohort": [],
+        "domain_contributors": [],
+        "nullified": 0,
+        "joined_bins": 0,
+        "restarts": 0,
+        "rounds": [],
+        "open": None,
+        "progress": {},
+        "model": None,
+        "summary": {},
+        "agents": {},
     }
 
 
@@ -105,13 +149,15 @@ def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
 
 
 def _agents(state: RunState) -> dict[str, dict[str, str]]:
-    """Say how each agent stands: ``member``, ``lost``, ``answered``, ``dropped``, ``asked`` or ``idle``."""
+    """Say how each agent stands: ``member``, ``lost``, ``answered``, ``dropped``, ``late``, ``asked`` or ``idle``."""
     agents: dict[str, dict[str, str]] = {agent: {"status": "idle", "reason": ""} for agent in sorted(state.agents)}
     for summary in state.rounds:
         for agent in summary.accepted_agents:
             agents[agent] = {"status": "answered", "reason": ""}
         for agent, reason in summary.dropped_agents.items():
             agents[agent] = {"status": "dropped", "reason": reason}
+        for agent in summary.late_agents:
+            agents[agent] = {"status": "late", "reason": f"answered {summary.phase} {summary.number} after its end"}
     for agent in state.cohort:
         agents[agent] = {"status": "member", "reason": ""}
     if state.open is not None:

@@ -47,7 +47,7 @@ def fetch_pip(folder: Path) -> Path:
 
 def main() -> None:
     if sys.version_info < OLDEST:
-        sys.exit(f"Glassfleet needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try: make PYTHON=python3.12")
+        sys.exit(f"Glassfleet needs Python 3.11 or newer; not {sys.version.split()[0]}. Try: make PYTHON=python3.12")
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ".venv")
     try:
         import ensurepip  # noqa: F401, PLC0415
@@ -59,10 +59,7 @@ def main() -> None:
     venv.create(target, with_pip=has_ensurepip, clear=True, symlinks=True)
     python = str(target / "bin" / "python")
     with tempfile.TemporaryDirectory() as folder:
-        if has_ensurepip:
-            pip = [python, "-m", "pip"]
-        else:
-            pip = [python, str(fetch_pip(Path(folder)) / "pip")]
+        pip = [python, "-m", "pip"] if has_ensurepip else [python, str(fetch_pip(Path(folder)) / "pip")]
         quiet = ["install", "--quiet", "--disable-pip-version-check", "--no-input"]
         subprocess.run([*pip, *quiet, "--require-hashes", "-r", str(LOCK)], check=True)
         subprocess.run([*pip, *quiet, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], check=True)

@@ -6,6 +6,7 @@ virtual time; all from one thread. Nothing here decides when to answer: that is 
 
 from __future__ import annotations
 
+import functools
 import time
 import uuid
 from collections import Counter
@@ -21,7 +22,8 @@ from edge_agent.freeze import Freezer, privacy_generator
 from edge_agent.identity import Identity
 from edge_agent.models import ModelFollower
 from edge_agent.outbox import Outbox
-from edge_agent.session import (
+from edge_agent.session import SessionState, step
+from edge_agent.session_events import (
     Compute,
     Computed,
     ComputeFailed,
@@ -38,13 +40,12 @@ from edge_agent.session import (
     RequestSeen,
     Restarted,
     Send,
-    SessionState,
     Tick,
-    step,
 )
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
+from glassfleet.data import Dataset
 from glassfleet.scheme import Client, Task, TaskError
 from schemas import codec
 from schemas.envelope import Envelope
@@ -147,7 +148,8 @@ class Agent:
             publish=self._publish_scores,
             log=self.log,
         )
-        self._jobs: dict[tuple[str, str], tuple[float, Compute]] = {}
+        self._jobs: dict[tuple[str, str], Compute] = {}
+        self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
         self._birth_due: float | None = None
         self._birth_last = float("-inf")
         self._online = False
@@ -199,14 +201,18 @@ class Agent:
     def tick(self, now: float) -> float | None:
         """Do what is due: answers, resends, birth certificates. Return when something is due next; None: nothing is."""
         self._step(Tick(now))
-        for key, (due, job) in list(self._jobs.items()):
-            if due <= now and key in self._jobs:
+        for key, job in list(self._jobs.items()):
+            if key in self._jobs:
                 del self._jobs[key]
                 self._answer(job)
+        for key, (due, tries) in list(self._on_the_way.items()):
+            if due <= now:
+                del self._on_the_way[key]
+                self._send(*key, tries)
         self._fetcher.tick(now)
         if self._birth_due is not None and self._birth_due <= now:
             self._birth()
-        dues = [due for due, _ in self._jobs.values()]
+        dues = [now for _ in self._jobs] + [due for due, _ in self._on_the_way.values()]
         dues += [due for due in (self.session.next_due(), self._fetcher.next_due(), self._birth_due) if due is not None]
         return min(dues, default=None)
 
@@ -348,7 +354,11 @@ class Agent:
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Compute(run=run, request=request):
-                self._jobs[run, request.task_digest] = (self._clock() + self.config.slow, effect)
+                self._jobs[run, request.task_digest] = effect
+            case Send(run=run, task_digest=digest, tries=tries) if self.config.slow:
+                # A slow link: what is on it cannot be called back, though a newer request may have parked the answer.
+                # One copy of it at most, and each leaves after the same time: nothing piles up.
+                self._on_the_way.setdefault((run, digest), (self._clock() + self.config.slow, tries))
             case Send(run=run, task_digest=digest, tries=tries):
                 self._send(run, digest, tries)
             case Refuse(run=run, task_digest=digest, reason=reason):
@@ -387,6 +397,7 @@ class Agent:
         began = self._clock()
         try:
             rng = privacy_generator(self._secret, run, digest)
+            refuse_text(task, frozen.data)
             contribution = client_of(task.scheme).contribute(task, frozen.data, rng)
             body = ContributionBody(
                 task_digest=digest,
@@ -396,6 +407,7 @@ class Agent:
             )
             envelope = self._envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
             payload = envelope.to_bytes()
+            self._check_size(envelope, len(payload))
         except TaskError as fault:
             self._step(ComputeFailed(run, digest, str(fault)))
             return
@@ -410,6 +422,7 @@ class Agent:
             run=run,
             round=job.round,
             kind=task.kind,
+            task=digest[:8],
             rows=frozen.data.rows,
             size=len(payload),
             seconds=round(self._clock() - began, 4),
@@ -419,21 +432,38 @@ class Agent:
             self._step(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
         self._step(Computed(run, digest))
 
+    def _check_size(self, envelope: Envelope, size: int) -> None:
+        """Raise TaskError for an answer that could never be sent or kept: nobody shall wait for it."""
+        most = self.config.outbox_max_bytes
+        if size > most:
+            raise TaskError(f"the answer has {size} bytes; outbox_max_bytes is {most} here")
+        limit = self._limit
+        if size > limit:
+            try:
+                frames_for_contribution(envelope, self._topics, limit)
+            except (BrokerError, UsageError) as fault:
+                raise TaskError(f"the answer is too large: {fault}") from fault
+
+    @property
+    def _limit(self) -> int:
+        """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
+        return min(self.config.max_message_bytes, self.transport.max_message_bytes)
+
     def _send(self, run: str, digest: str, tries: int) -> None:
         payload = self._outbox.get(run, digest)
         if payload is None:
             return
         envelope = Envelope.from_bytes(payload, fleet=self.config.fleet)
-        limit = min(self.config.max_message_bytes, getattr(self.transport, "max_message_bytes", 2**31))
         self.counts["sends"] += 1
         if tries > 1:
             self.counts["resends"] += 1
             self.log.info("resent", run=run, task=digest[:8], tries=tries)
         try:
-            for frame in frames_for_contribution(envelope, self._topics, limit):
+            for frame in frames_for_contribution(envelope, self._topics, self._limit):
                 self.transport.publish(frame.topic, frame.payload)
-        except (BrokerError, ValueError) as fault:
-            # A setting is wrong, not the program: the reason says which, a traceback would hide it.
+        except (BrokerError, UsageError, ValueError) as fault:
+            # It was small enough when it was computed; this broker takes less. A setting is wrong, not the program: the
+            # reason says which, a traceback would hide it.
             self.log.error("answer-too-large", run=run, task=digest[:8], reason=str(fault))  # noqa: TRY400
 
     # What we say
@@ -499,6 +529,17 @@ class Agent:
         self._publish(self._topics.evaluation(self.id), body, run=record.run)
 
 
+def refuse_text(task: Task, data: Dataset) -> None:
+    """Raise TaskError where a scheme for numbers would take the positions of categories for numbers."""
+    if not data.categories or task.scheme == DOMAIN or getattr(catalogue.load(task.scheme), "categorical", False):
+        return
+    domain = task.body.get("domain")
+    asked = domain.get("features", []) if isinstance(domain, dict) else []
+    for name in [feature.get("name") for feature in asked if isinstance(feature, dict)]:
+        if name in data.categories:
+            raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
+
+
 def client_of(scheme: str) -> Client:
     """Return the client half of a scheme, or of domain discovery."""
     if scheme == DOMAIN:
@@ -509,8 +550,12 @@ def client_of(scheme: str) -> Client:
     return catalogue.load(scheme).client
 
 
+@functools.cache
 def software_version() -> str:
-    """Return the installed version of glassfleet; empty when it runs from a source tree that is not installed."""
+    """Return the installed version of glassfleet; empty when it runs from a source tree that is not installed.
+
+    Looked up once: reading the package's metadata took a fifth of the fleet simulator's time.
+    """
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - needed once
 
     try:

@@ -20,6 +20,7 @@ from edge_agent.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session import Timing
 from schemas import limits
 from schemas.errors import UsageError
+from schemas.topics import DEFAULT_FLEET
 
 Id = Annotated[str, Field(pattern=f"^{limits.ID_PATTERN}$")]
 
@@ -35,6 +36,8 @@ SHARED = frozenset(
         "keepalive",
         "session_expiry",
         "connect_timeout",
+        "reconnect_first",
+        "reconnect_longest",
         "broker_wait",
         "protocol",
     }
@@ -65,13 +68,15 @@ class AgentConfig(BaseModel):
         Target column; None: the last one.
     labels : bool
         The target is a class label (text), not a number.
+    categories : bool
+        Columns of text are inputs too, for the schemes that take categories; otherwise text is a fault.
     state_dir : Path
         Where state is kept; the agent's own part is ``agents/{fleet}/{id}`` in it (`directory`), so that agents can
         share the setting. Default: ``$XDG_STATE_HOME/glassfleet``, or ``~/.local/state/glassfleet``.
     schemes : tuple of str or None
         Allow-list; None: every scheme that is installed.
     slow : float
-        Seconds to wait before each answer, for demonstrations, 0 to 3600.
+        Seconds that each answer is on its way, as over a slow link, for demonstrations, 0 to 3600.
     evaluate : bool
         Score new models on the local test rows and publish the scores.
     log_level : str
@@ -84,10 +89,12 @@ class AgentConfig(BaseModel):
         Most bytes of unacknowledged answers on disk.
     queue_size : int
         Most messages from the broker that wait to be handled; more are dropped, counted, and asked for again.
-    resend_first, resend_longest : float
-        Seconds until the first resend of an unacknowledged answer, and the longest wait between resends.
+    resend_first : float
+        Seconds until the first resend of an unacknowledged answer.
     resend_factor : float
         Each wait is this much longer than the one before, 1 to 10.
+    resend_longest : float
+        Longest wait between two resends, seconds.
     resend_jitter : float
         Share of a wait that is left to chance, [0, 1).
     keepalive : int
@@ -96,6 +103,10 @@ class AgentConfig(BaseModel):
         Seconds for which the broker keeps subscriptions and messages of an absent agent.
     connect_timeout : float
         Seconds that a connection attempt may take.
+    reconnect_first : float
+        Seconds before the first reconnect; each wait is twice the one before, and drawn between half of it and all.
+    reconnect_longest : float
+        Longest wait between two reconnects, seconds.
     broker_wait : float
         Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever, as a vehicle
         that starts without coverage does.
@@ -106,11 +117,12 @@ class AgentConfig(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     id: Id
-    fleet: Id = "fleet"
+    fleet: Id = DEFAULT_FLEET
     broker: str = Field(min_length=1)
     data: Path
     target: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     labels: bool = False
+    categories: bool = False
     state_dir: Path = Field(default_factory=_state_home)
     schemes: tuple[str, ...] | None = None
     slow: Annotated[float, Field(ge=0, le=3600)] = 0.0
@@ -129,6 +141,8 @@ class AgentConfig(BaseModel):
     keepalive: Annotated[int, Field(ge=1, le=65535)] = 30
     session_expiry: Annotated[int, Field(ge=0, lt=2**32)] = 3600
     connect_timeout: Annotated[float, Field(gt=0, le=600)] = 5.0
+    reconnect_first: Annotated[float, Field(gt=0, le=3600)] = 0.25
+    reconnect_longest: Annotated[float, Field(gt=0, le=24 * 3600)] = 10.0
     broker_wait: Annotated[float, Field(ge=0)] = 10.0
     protocol: Literal["auto", "5", "3.1.1"] = "auto"
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet import catalogue
+from glassfleet.categories import encode_inputs
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.local import MAX_ROUNDS
-from glassfleet.scheme import Done, Next, Scheme
+from glassfleet.scheme import Done, Next, Scheme, personal_model
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
 
@@ -71,7 +72,8 @@ class Evaluator:
         if domain.target_name != self._test.target:
             raise ValueError(f"the model's target is {domain.target_name!r}, here it is {self._test.target!r}")
         test = self._test.select(domain.names)
-        predicted = predict_in_blocks(model, test.X)
+        # What this vehicle predicts with: the model, or what it makes of it with its own rows (which stay here).
+        predicted = predict_in_blocks(personal_model(scheme, model, self._train), encode_inputs(test, domain))
         yield None
         key = document_digest(
             {"scheme": scheme.name, "parameters": record.document["parameters"], "domain": domain.to_document()}
@@ -83,7 +85,7 @@ class Evaluator:
                         self._local.pop(next(iter(self._local)))
                     self._local[key] = step
                 yield None
-        own = predict_in_blocks(self._local[key], test.X)
+        own = predict_in_blocks(self._local[key], encode_inputs(test, domain))
         score = root_mean_square if domain.target is not None else macro_f1
         yield Scores(
             "rmse" if domain.target is not None else "f1", score(test.y, predicted), score(test.y, own), test.rows
@@ -92,6 +94,10 @@ class Evaluator:
 
 def learn_in_steps(scheme: Scheme, parameters: Any, domain: Domain, train: Dataset) -> Iterator[Any]:
     """Learn from one vehicle's rows, nothing nullified; yields None after each round, and the model at last."""
+    alone = getattr(scheme, "alone", None)
+    if alone is not None:
+        yield alone(scheme.Parameters.model_validate(parameters), domain, train, 0)
+        return
     exact = scheme.exact(scheme.Parameters.model_validate(parameters))
     rng = np.random.default_rng(0)  # nothing is nullified or noised in a model that stays here
     step: Next | Done = scheme.server.start(exact, domain, 0)

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.port import Transport
+from schemas.joining import BlobStore
 from schemas.messages import Manifest
-from schemas.parts import BlobStore
 from schemas.topics import Topics
 
 PATIENCE = 5.0
 """Seconds until blobs that did not come are asked for again; each time twice as long, at most a minute."""
+
+EXACT = 64
+"""Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards."""
 
 
 @dataclass
@@ -32,6 +35,7 @@ class Fetcher:
     """
 
     def __init__(self, topics: Topics, transport: Transport) -> None:
+        self._topics = topics
         self._store = BlobStore(topics)
         self._transport = transport
         self._wanted: dict[str, _Wanted] = {}
@@ -49,9 +53,10 @@ class Fetcher:
             known.done = done
             return
         self.cancel(name)
-        pattern = self._store.want(manifest)
+        self._store.want(manifest)
         self._wanted[name] = _Wanted(manifest, done, now + PATIENCE, PATIENCE)
-        self._transport.subscribe(pattern)
+        for pattern in self._patterns(manifest):
+            self._transport.subscribe(pattern)
         # The store bounds what is open; what gave way there must not stay subscribed here.
         for other, wanted in list(self._wanted.items()):
             if wanted.manifest.digest not in self._store.open_digests:
@@ -65,7 +70,8 @@ class Fetcher:
         digest = wanted.manifest.digest
         if all(other.manifest.digest != digest for other in self._wanted.values()):
             self._store.close(digest)
-            self._transport.unsubscribe(self._store.filter(digest))
+            for pattern in self._patterns(wanted.manifest):
+                self._transport.unsubscribe(pattern)
 
     def add(self, topic: str, payload: bytes, digest: str) -> None:
         """Take a message from a blob topic.
@@ -90,13 +96,18 @@ class Fetcher:
             if wanted.due <= now:
                 wanted.wait = min(60.0, wanted.wait * 2)
                 wanted.due = now + wanted.wait
-                pattern = self._store.filter(wanted.manifest.digest)
-                self._transport.unsubscribe(pattern)
-                self._transport.subscribe(pattern)
+                for pattern in self._patterns(wanted.manifest):
+                    self._transport.unsubscribe(pattern)
+                    self._transport.subscribe(pattern)
 
     def next_due(self) -> float | None:
         """Return when `tick` has something to do."""
         return min((wanted.due for wanted in self._wanted.values()), default=None)
+
+    def _patterns(self, manifest: Manifest) -> list[str]:
+        if manifest.count > EXACT:
+            return [self._store.filter(manifest.digest)]
+        return [self._topics.blob(manifest.digest, index) for index in range(manifest.count)]
 
     def _settle(self, digest: str) -> list[_Wanted]:
         names = [name for name, wanted in self._wanted.items() if wanted.manifest.digest == digest]

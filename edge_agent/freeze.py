@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import shutil
 import zipfile
 from dataclasses import dataclass
@@ -47,11 +48,10 @@ def keyed_digest(secret: bytes, run: str, data: Dataset) -> str:
     """HMAC-SHA256 (hex) of the run and the rows in a canonical form (little-endian, C order; labels as UTF-8)."""
     mac = hmac.new(secret, b"glassfleet rows 1\0", hashlib.sha256)
     labels = data.y.dtype.kind not in "fiu"
-    mac.update(
-        codec.encode(
-            {"run": run, "features": list(data.features), "target": data.target, "rows": data.rows, "labels": labels}
-        )
-    )
+    head = {"run": run, "features": list(data.features), "target": data.target, "rows": data.rows, "labels": labels}
+    if data.categories:
+        head["categories"] = _categories(data)
+    mac.update(codec.encode(head))
     for start in range(0, data.rows, _BLOCK):  # blocks: no second copy of all rows
         mac.update(np.ascontiguousarray(data.X[start : start + _BLOCK], dtype="<f8").tobytes())
         block = data.y[start : start + _BLOCK]
@@ -118,6 +118,7 @@ class Freezer:
                     target=np.array(data.target, dtype=np.str_),
                     X=data.X,
                     y=data.y if data.y.dtype.kind in "fiu" else data.y.astype(np.str_),  # text, never objects
+                    categories=np.array(json.dumps(_categories(data))),
                 )
             frozen = Frozen(data, digest)
         self._frozen[run] = frozen
@@ -136,11 +137,21 @@ class Freezer:
             self.drop(path.name)
 
 
+def _categories(data: Dataset) -> dict[str, list[str]]:
+    return {name: list(texts) for name, texts in sorted(data.categories.items())}
+
+
 def _load(path: Path) -> Dataset:
     try:
         with explained("read", path), np.load(path, allow_pickle=False) as stored:
+            # Snapshots of former versions have no categories.
+            texts = json.loads(str(stored["categories"])) if "categories" in stored else {}
             return Dataset(
-                tuple(str(name) for name in stored["features"]), str(stored["target"]), stored["X"], stored["y"]
+                tuple(str(name) for name in stored["features"]),
+                str(stored["target"]),
+                stored["X"],
+                stored["y"],
+                categories={name: tuple(own) for name, own in texts.items()},
             )
     except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as fault:
         raise StorageError(

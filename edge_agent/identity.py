@@ -5,20 +5,33 @@ topic. What it reads there is mostly its own past: the retained birth of the lif
 both that come late. It is a duel only if the other is alive, that is if it keeps coming back after we were born:
 `SIGHTINGS` times, over at least `SPAN` seconds. Then the one that started later is the intruder and stops; ties are
 broken by the incarnation, so both sides come to the same conclusion. Clocks need not agree: a wrong one lets the wrong
-one stop, never both. Only if the intruder does not stop, for ten times as long, the first one does.
+one stop, never both. Only if the intruder does not stop, for ten times as long and three times as
+often, the first one does.
 
 Each sighting is answered with our birth certificate, which is what the other side sights.
+
+A broker that is killed before it has saved comes back with what it knew before: our past's birth or will, once more, in
+place of our birth (found by the chaos harness: two such kills within four seconds made an agent stop for its own
+past). So copies that come together count as one sighting (`APART`), more sightings are asked for than a few restarts
+of a broker give, and what has not been seen for `QUIET` seconds is forgotten. Two living processes throw each other out
+of the broker several times a second.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-SIGHTINGS = 3
+SIGHTINGS = 6
+APART = 0.2
+"""Seconds between two sightings at least: what comes closer together is one."""
+
+QUIET = 30.0
+"""Seconds after which another incarnation that was not seen again is forgotten."""
+
 SPAN = 1.5
 """Seconds over which another incarnation must be seen, so that late copies of our past's last words do not count."""
 
-_PATIENCE = 10
+_PATIENCE, _STUBBORN = 10, 3
 _REMEMBERED = 64
 
 
@@ -39,7 +52,7 @@ class Identity:
     own: str
     started: float = 0.0
     born: bool = False
-    _sightings: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _sightings: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
     def sees(self, incarnation: str, status: str, started: float, at: float) -> str:
         """Take a state read from our own topic at `at` (any steady clock); say what to do.
@@ -57,11 +70,15 @@ class Identity:
             return "repeat"  # our own will, from a connection that was lost: we are up
         if not self.born:
             return ""
-        count, first = self._sightings.get(incarnation, (0, at))
+        count, first, last = self._sightings.get(incarnation, (0, at, float("-inf")))
+        if at - last > QUIET:
+            count, first = 0, at
+        if at - last >= APART:
+            count, last = count + 1, at
         if incarnation in self._sightings or len(self._sightings) < _REMEMBERED:
-            self._sightings[incarnation] = (count + 1, first)
+            self._sightings[incarnation] = (count, first, last)
         is_intruder = (self.started, self.own) > (started, incarnation)
         patience = 1 if is_intruder else _PATIENCE
-        if count + 1 >= SIGHTINGS and at - first >= SPAN * patience:
+        if count >= (SIGHTINGS if is_intruder else _STUBBORN * SIGHTINGS) and at - first >= SPAN * patience:
             return "stop"
         return "repeat"

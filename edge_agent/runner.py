@@ -147,13 +147,15 @@ def link_of(config: AgentConfig, will: Message | None = None) -> Link:
         max_message_bytes=config.max_message_bytes,
         protocol=config.protocol,
         connect_timeout=config.connect_timeout,
+        reconnect_first=config.reconnect_first,
+        reconnect_longest=config.reconnect_longest,
     )
 
 
 def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     """Read the data (unless given) and build an agent on a real broker's transport."""
     if source is None:
-        source = read_source(config.data, target=config.target, labels=config.labels)
+        source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
     agent = Agent(config, source, lambda will: PahoTransport(link_of(config, will)))
     for warning in source.warnings:
         agent.log.warning("data", note=warning)

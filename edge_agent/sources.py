@@ -99,7 +99,9 @@ class Source:
     warnings: tuple[str, ...] = ()
 
 
-def read_source(path: Path | str, *, target: str | None = None, labels: bool = False) -> Source:
+def read_source(
+    path: Path | str, *, target: str | None = None, labels: bool = False, categories: bool = False
+) -> Source:
     """Read a vehicle's data.
 
     Parameters
@@ -110,6 +112,8 @@ def read_source(path: Path | str, *, target: str | None = None, labels: bool = F
         Target column; None: the last column.
     labels : bool
         The target is a class label, kept as text; otherwise it must be a number.
+    categories : bool
+        Other columns of text are taken too, as positions among their categories; otherwise text is a fault.
 
     Raises
     ------
@@ -117,7 +121,11 @@ def read_source(path: Path | str, *, target: str | None = None, labels: bool = F
         The file cannot be used; the text names the column and row, and what to do.
     """
     path = Path(path)
-    raw = _read(path, target=target, labels=labels)
+    raw, texts = (
+        _read_categories(path, target=target, labels=labels)
+        if categories
+        else (_read(path, target=target, labels=labels), {})
+    )
     label = target if target is not None else [name for name in raw.names if name != SPLIT][-1]
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
@@ -141,7 +149,7 @@ def read_source(path: Path | str, *, target: str | None = None, labels: bool = F
         adjacent = columns == list(range(len(columns)))
         X = np.ascontiguousarray(numbers[:, : len(columns)] if adjacent else numbers[:, columns])
         y: NDArray[Any] = raw.labels[rows] if labels else numbers[:, raw.numeric_names.index(label)].copy()
-        return Dataset(features, label, X, y)
+        return Dataset(features, label, X, y, categories=texts)
 
     return Source(dataset(train), dataset(~train), warnings)
 
@@ -197,6 +205,32 @@ def _read(path: Path, *, target: str | None, labels: bool) -> _Raw:
     with _rows_of(path) as (names, reader):
         _check_roles(path, names, target)
         return _collect(path, names, _blocks(reader), target, labels=labels)
+
+
+def _read_categories(path: Path, *, target: str | None, labels: bool) -> tuple[_Raw, dict[str, tuple[str, ...]]]:
+    """Read a file with columns of text: these become positions among their categories, in lexicographic order."""
+    table = read_table(path)
+    _check_roles(path, table.names, target)
+    label = target if target is not None else [name for name in table.names if name != SPLIT][-1]
+    names = [name for name in table.names if name != SPLIT and not (labels and name == label)]
+    numbers = np.empty((table.rows, len(names)), dtype=np.float64)
+    categories: dict[str, tuple[str, ...]] = {}
+    for index, name in enumerate(names):
+        column = table.column(name)
+        if name in table.text:
+            if name == label:
+                raise _text_cell(path, name, 0, str(column[0]))
+            texts, column = np.unique(np.array([cell.strip() for cell in column], dtype=np.str_), return_inverse=True)
+            categories[name] = tuple(texts.tolist())
+        numbers[:, index] = column
+    train = (
+        _train_rows(path, table.column(SPLIT).tolist(), 0)
+        if SPLIT in table.names
+        else np.ones(table.rows, dtype=np.bool_)
+    )
+    own = list(_class_labels(path, label, table.column(label).tolist(), 0)) if labels else []
+    given: NDArray[Any] = np.array(own, dtype=np.str_) if labels else np.empty(table.rows)
+    return _Raw(table.names, tuple(names), numbers, given, train), categories
 
 
 def _collect(

@@ -67,7 +67,16 @@ def _reason(name: str) -> str:
         module = importlib.import_module(_modules()[name])
     except ImportError as fault:
         return f"needs {fault.name or fault}, which is not installed"
-    missing = [need for need in getattr(module, "REQUIRES", ()) if importlib.util.find_spec(need) is None]
+    except Exception as fault:  # noqa: BLE001  another package's scheme must not take the other schemes with it
+        return f"its module cannot be loaded ({type(fault).__name__}: {fault})"
+    missing = [need for need in getattr(module, "REQUIRES", ()) if not _is_installed(need)]
     if missing:
         return f"needs {', '.join(missing)}, which is not installed"
     return "" if hasattr(module, "SCHEME") else "its module defines no SCHEME"
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name is missing
+        return False

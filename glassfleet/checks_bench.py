@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,7 +63,8 @@ class Bench:
     @classmethod
     def all_of(cls, scheme: Scheme, parameters: Any = None) -> list[Bench]:
         """Return one bench per purpose of `scheme`."""
-        chosen = scheme.Parameters() if parameters is None else parameters
+        # A scheme of many rounds says by `trial` which shorter run shows the same.
+        chosen = getattr(scheme, "trial", None) or scheme.Parameters() if parameters is None else parameters
         return [cls.of(scheme, chosen, purpose) for purpose in sorted(scheme.purpose)]
 
     @classmethod
@@ -151,7 +152,8 @@ def steps_of(
         if drop:
             agents = [agent for index, agent in enumerate(agents) if index != number % len(agents)]
         contributions = [
-            Contribution.from_value(through(answer(scheme, task, agent, fleet[agent]).to_value())) for agent in agents
+            replace(Contribution.from_value(through(answer(scheme, task, agent, fleet[agent]).to_value())), agent=agent)
+            for agent in agents
         ]
         for contribution in contributions:
             scheme.server.check(task, contribution)

@@ -25,6 +25,9 @@ class Variable(BaseModel):
         Printed after numbers, e.g. ``"dB"``.
     terms : tuple of str
         Names for the fuzzy sets, lowest first; empty: the standard terms (Low, Medium, High ...).
+    categories : tuple of str
+        Of a column of text: its categories in lexicographic order; a value is then a position among them (low is 0,
+        high the last). Empty for numbers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -34,9 +37,14 @@ class Variable(BaseModel):
     high: float
     unit: str = Field(default="", max_length=40)
     terms: tuple[str, ...] = ()
+    categories: tuple[str, ...] = Field(default=(), max_length=limits.MAX_CATEGORIES)
 
     @model_validator(mode="after")
     def _ordered(self) -> Variable:
+        if self.categories and (self.low, self.high) != (0.0, len(self.categories) - 1.0):
+            raise ValueError(f"{self.name}: categories are the values from 0 to their number less one")
+        if list(self.categories) != sorted(set(self.categories)):
+            raise ValueError(f"{self.name}: categories must be in lexicographic order, each once")
         if self.low > self.high:
             raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
         if not np.isfinite(self.high - self.low):

@@ -21,6 +21,8 @@ class Condition:
         Where its membership is one, in the feature's own unit.
     unit : str
         The feature's unit.
+    crisp : bool
+        The condition holds or does not, and `term` says all of it: limits, or categories.
     """
 
     feature: str
@@ -29,6 +31,7 @@ class Condition:
     high: float
     peak: float
     unit: str = ""
+    crisp: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,26 @@ class Rule:
 
 @dataclass(frozen=True)
 class Activation:
-    """A rule that fired for one row: strength and the membership of each condition, all in [0, 1]."""
+    """A rule that fired for one row.
+
+    Attributes
+    ----------
+    rule : Rule
+    strength : float
+        Degree to which the row fulfils the antecedent, [0, 1].
+    memberships : tuple of float
+        Degree of each condition, [0, 1].
+    normalised_strength : float or None
+        `strength` divided by the rule's mean strength over the training rows, >= 0 and often above 1, when the rule
+        was chosen by it (maximum matching in a fuzzy regression tree, Eq. 22): a narrow rule that fits a row better
+        than it fits most beats a broad one with a higher strength. None: rules were compared by `strength` itself (and
+        their weights).
+    """
 
     rule: Rule
     strength: float
     memberships: tuple[float, ...]
+    normalised_strength: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +99,7 @@ class Explanation:
     fired : Activation
         The rule that decided (maximum matching) or the strongest of those averaged.
     runners_up : tuple of Activation
-        The next strongest rules, strongest first.
+        The next rules, in the order of what the choice was made on (see :class:`Activation`).
     shares : dict of str to float
         Each input's part of the output, in the target's own unit; with `base` they add up to the prediction.
     base : float

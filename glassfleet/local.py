@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,30 @@ class Outcome:
     bytes_up: int = 0
 
 
+Present = Callable[[int, Sequence[str]], Sequence[str]]
+"""(round from 1, all agents) -> those that answer it, at least one."""
+
+
+def drawn(count: int, seed: int) -> Present:
+    """Return who answers when `count` agents are drawn at random, anew in each round (elastic participation)."""
+
+    def present(number: int, agents: Sequence[str]) -> list[str]:
+        rng = np.random.default_rng((seed, number))
+        return [agents[index] for index in rng.choice(len(agents), min(count, len(agents)), replace=False)]
+
+    return present
+
+
 def federated(
-    scheme: Scheme, parameters: Any, domain: Domain, datasets: Mapping[str, Dataset], seed: int = 0
+    scheme: Scheme,
+    parameters: Any,
+    domain: Domain,
+    datasets: Mapping[str, Dataset],
+    seed: int = 0,
+    *,
+    present: Present | None = None,
 ) -> Outcome:
-    """Learn from several agents' datasets as a fleet would (FL): cohort, no faults.
+    """Learn from several agents' datasets as a fleet would (FL), without faults.
 
     Parameters
     ----------
@@ -61,6 +81,8 @@ def federated(
         By agent id.
     seed : int
         For the server half and, in place of agents' secrets, for privacy noise.
+    present : callable, optional
+        Who answers a round, as in elastic participation; without it everybody does. See :func:`drawn`.
     """
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
@@ -76,12 +98,12 @@ def federated(
         down += len(written)
         digest = hashlib.sha256(written).hexdigest()
         contributions = []
-        for agent in agents:
+        for agent in agents if present is None else sorted(present(rounds, agents)):
             contribution = scheme.client.contribute(task, datasets[agent], _noise(seed, agent, digest))
             scheme.server.check(task, contribution)
             nullified += contribution.nullified
             up += len(encode(contribution.to_value()))
-            contributions.append(contribution)
+            contributions.append(replace(contribution, agent=agent))
         step = scheme.server.reduce(step.state, contributions)
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
 
@@ -105,4 +127,4 @@ def _noise(seed: int, agent: str, digest: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))
 
 
-__all__ = ["Model", "Outcome", "central", "federated", "learn_local"]
+__all__ = ["Model", "Outcome", "Present", "central", "drawn", "federated", "learn_local"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, pooled_domain
-from glassfleet.protocols import CLIENTS, FOLDS, client_parts, kfold
+from glassfleet.protocols import CLIENTS, FOLDS, SPLIT_SEED, client_parts, kfold
 from glassfleet.scheme import Scheme
 
 Rows = NDArray[np.intp]
@@ -39,6 +39,11 @@ class PaperProtocol:
         Gives each client's rows of a fold.
     domain : callable
         Gives the domain of all rows, as the paper scaled.
+    seed : int
+        Of all the splits.
+    scaled : callable or None
+        Scales all rows beforehand, where the paper's results depend on the last bits of its scaling, and returns the
+        width of the target's range too, in its own unit; `domain` is then that of the scaled rows. None: as they are.
     """
 
     parameters: Mapping[str, Any]
@@ -46,15 +51,24 @@ class PaperProtocol:
     folds: int
     split: Split
     domain: Callable[[Dataset], Domain]
+    seed: int = SPLIT_SEED
+    scaled: Callable[[Dataset], tuple[Dataset, float]] | None = None
 
 
-def protocol_of(scheme: Scheme) -> PaperProtocol:
-    """Return the protocol that the scheme names, or that of its purpose."""
+def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
+    """Return the protocol that the scheme names, or that of its purpose.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    labels : bool
+        Whether the target is a class label; of interest for schemes with both purposes.
+    """
     named = getattr(scheme, "paper_protocol", None)
     own: PaperProtocol | None = getattr(importlib.import_module(named), "PROTOCOL", None) if named else None
     if own is not None:
         return own
-    if "regression" in scheme.purpose:
+    if "regression" in scheme.purpose and not labels:
         return NESTED_KFOLD
     general: PaperProtocol = importlib.import_module("glassfleet.protocols_frbc").PROTOCOL
     return general

@@ -85,6 +85,9 @@ class Contribution:
         The part that is not a sum (rules, structures, votes). Empty for purely additive schemes.
     nullified : int
         How many statistics the agent set to zero to protect single rows.
+    agent : str
+        Who sent it. Does not travel here: the envelope says it, and who collects answers notes it before it reduces
+        them. Empty where nobody did; a scheme must then do without.
     """
 
     kind: str
@@ -92,6 +95,7 @@ class Contribution:
     sums: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     nullified: int = 0
+    agent: str = ""
 
     def to_value(self) -> dict[str, Value]:
         """Return the contribution as a codec value."""
@@ -228,7 +232,17 @@ class Model(Protocol):
 
 
 class Scheme(Protocol):
-    """One learning algorithm, as the catalogue knows it."""
+    """One learning algorithm, as the catalogue knows it.
+
+    More members are optional; who evaluates models uses them where they exist.
+
+    - ``personalise(model, data) -> Model``: what a vehicle makes of the published model with its own rows, which then
+      stays at the vehicle and is what it predicts with (fedga: a tree, of the published structures).
+    - ``alone(parameters, domain, data, seed) -> Model``: what "local learning" means for the scheme, where that is not
+      a run with one vehicle.
+    - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
+    - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
+    """
 
     name: str
     title: str
@@ -255,3 +269,18 @@ class Scheme(Protocol):
     def from_document(self, document: Mapping[str, Any]) -> Model:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
         ...
+
+
+def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
+    """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
+
+    Raises
+    ------
+    TaskError
+        The rows are not those of the model's domain.
+    """
+    hook = getattr(scheme, "personalise", None)
+    if hook is None:
+        return model
+    personal: Model = hook(model, data)
+    return personal

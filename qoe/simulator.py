@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data import Dataset
 from qoe import cells, video
-from qoe.windows import FEATURES, HORIZON, METRICS, TARGET, WINDOW, rows_of_run
+from qoe.windows import FEATURES, HORIZON, LABEL, METRICS, TARGET, WINDOW, labels_of, rows_of_run
 
 FloatArray = NDArray[np.float64]
 
@@ -127,18 +127,23 @@ def simulate_vehicle(number: int, seed: int = 0) -> Vehicle:
     return Vehicle(habits, series, test_runs)
 
 
-def write_vehicle(path: Path, vehicle: Vehicle) -> None:
+def write_vehicle(path: Path, vehicle: Vehicle, *, good_above: float | None = None) -> None:
     """Write a vehicle's rows as a real one would have them: csv (or csv.gz), a ``split`` column, the target last.
 
-    Rows keep the order of time within a run. Raises OSError when the file cannot be written.
+    Rows keep the order of time within a run. With `good_above` the target is a class, Good for a share above it, else
+    Poor, and the share itself is left out: a classifier must not find it among its inputs. Raises OSError when the file
+    cannot be written.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["split", *FEATURES, TARGET])
+    writer.writerow(["split", *FEATURES, TARGET if good_above is None else LABEL])
     for number, run in enumerate(vehicle.series):
         X, y = rows_of_run(run)
         split = "test" if number in vehicle.test_runs else "train"
-        writer.writerows([split, *(f"{value:.6g}" for value in row)] for row in np.column_stack([X, y]).tolist())
+        numbers = [f"{value:.6g}" for value in y.tolist()]
+        targets = numbers if good_above is None else labels_of(y, good_above).tolist()
+        rows = zip(X.tolist(), targets, strict=True)
+        writer.writerows([split, *(f"{value:.6g}" for value in row), target] for row, target in rows)
     data = text.getvalue().encode()
     # mtime=0: the same vehicle is the same file, byte for byte.
     path.write_bytes(gzip.compress(data, compresslevel=3, mtime=0) if path.suffix == ".gz" else data)

@@ -56,6 +56,13 @@ FEATURES = (
 TARGET = "displayed_in_3s_share"
 """Share of the frames due in the third second from now that are displayed, [0, 1]."""
 
+LABEL = "quality_in_3s"
+"""The same as a class, for classifiers: one of :data:`GOOD` and :data:`POOR`."""
+
+GOOD, POOR = "Good", "Poor"
+GOOD_ABOVE = 0.8
+"""A larger share displayed is good; below it people notice."""
+
 UNITS: Mapping[str, str] = {
     "sinr_mean_db": "dB",
     "sinr_min_db": "dB",
@@ -95,6 +102,12 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     TARGET: (0.0, 1.0),
 }
 """What is physically possible: the bounds that a run declares, known without looking at any vehicle's data."""
+
+
+def labels_of(target: FloatArray, above: float = GOOD_ABOVE) -> NDArray[np.str_]:
+    """Return ``Good`` where `target` is larger than `above`, else ``Poor``; the same shape."""
+    return np.where(target > above, GOOD, POOR)
+
 
 _POSITION = {name: index for index, name in enumerate(METRICS)}
 # Weights of the least-squares slope over a window, per second.

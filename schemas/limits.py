@@ -26,5 +26,8 @@ MAX_ARRAY_DIMS = 6
 MAX_FEATURES = 4096
 """Most input features of a run."""
 
+MAX_CATEGORIES = 4096
+"""Most categories of a column of text."""
+
 ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What fleet, agent, run and model ids look like."""

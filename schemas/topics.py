@@ -9,6 +9,9 @@ from schemas.errors import UsageError, WireError
 from schemas.limits import ID_PATTERN
 
 PROTOCOL = 1
+DEFAULT_FLEET = "fleet"
+"""Fleet id of every process that is not told another."""
+
 _ID = re.compile(ID_PATTERN)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

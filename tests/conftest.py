@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 
 from broker.mosquitto import find_mosquitto
+from broker.nats import find_nats
 from broker.process import free_port as find_free_port
+from broker.rabbitmq import find_rabbitmq
 
 _DATA_ABSENT = (
     "real datasets are not here: set GLASSFLEET_DATA to a folder with weather_izmir.csv.gz, mortgage.csv.gz and so on "
     "(CONTRIBUTING.md)"
 )
-_MOSQUITTO_ABSENT = "mosquitto is not installed: apt install mosquitto"
+_PROGRAMS = {
+    "mosquitto": (find_mosquitto, "mosquitto"),
+    "rabbitmq": (find_rabbitmq, "rabbitmq-server"),
+    "nats": (find_nats, "nats-server"),
+}
+"""Marks that need a program: how it is found, and its Debian package."""
 
 
 def _no_skips() -> bool:
@@ -47,9 +54,10 @@ def pytest_make_collect_report(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests marked ``mosquitto`` where it is not installed."""
-    if item.get_closest_marker("mosquitto") is not None and find_mosquitto() is None:
-        pytest.skip(_MOSQUITTO_ABSENT)
+    """Skip tests of a broker where it is not installed."""
+    for mark, (find, package) in _PROGRAMS.items():
+        if item.get_closest_marker(mark) is not None and find() is None:
+            pytest.skip(f"{package} is not installed: apt install {package}")
 
 
 @pytest.fixture(scope="session")

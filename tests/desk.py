@@ -16,8 +16,9 @@ from glassfleet.domain import Domain, pooled_domain
 from glassfleet.scheme import Next, Task
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
+from schemas.joining import Assembler
 from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request
-from schemas.parts import Assembler, frames_for_model, frames_for_request
+from schemas.parts import frames_for_model, frames_for_request
 from schemas.record import RECORD_FORMAT, ModelRecord
 from schemas.topics import Topics
 

@@ -14,16 +14,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from broker.memory import Faults, MemoryHub, MemoryTransport
+from broker.memory import Faults, MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.core import Coordinator, birth
+from coordinator.core import Coordinator
 from coordinator.defaults import default_engine
 from coordinator.journal.memory import MemoryJournal
+from coordinator.publisher import birth
 from coordinator.spec import RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
@@ -80,7 +83,10 @@ class Simulation:
     settings : mapping of agent id to mapping
         Settings of single agents, e.g. ``{"v1": {"slow": 5.0}}``.
     max_message_bytes : int
-        Small values force requests and contributions into parts.
+        Of all processes.
+    broker_limit : int or None
+        Largest payload that the broker takes, as an MQTT 5 broker tells its clients; small values force requests,
+        models and contributions into parts.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class Simulation:
         faults: Faults | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         max_message_bytes: int = 128 * 1024,
+        broker_limit: int | None = None,
     ) -> None:
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
@@ -103,6 +110,7 @@ class Simulation:
         self._state_dir = state_dir
         self._settings = dict(settings or {})
         self._limit = max_message_bytes
+        self._broker_limit = max_message_bytes if broker_limit is None else min(max_message_bytes, broker_limit)
         self._lives: Counter[str] = Counter()
         self._wakes: dict[str, float] = {}
         self._broker_is_up = True
@@ -131,7 +139,7 @@ class Simulation:
         self._lives[COORDINATOR] += 1
         incarnation = f"coordinator-{self._lives[COORDINATOR]}"
         link = Link(
-            URL, COORDINATOR, will=birth(self.topics, incarnation, "sim", "down"), max_message_bytes=self._limit
+            URL, COORDINATOR, will=birth(self.topics, incarnation, "sim", "down"), max_message_bytes=self._broker_limit
         )
         transport = self._transports[COORDINATOR] = CrashingTransport(self.hub.transport(link))
         clock = self._clock(COORDINATOR)
@@ -174,7 +182,8 @@ class Simulation:
         )
 
         def make_transport(will: Message) -> CrashingTransport:
-            self._transports[name] = CrashingTransport(self.hub.transport(link_of(config, will)))
+            link = replace(link_of(config, will), max_message_bytes=self._broker_limit)
+            self._transports[name] = CrashingTransport(self.hub.transport(link))
             return self._transports[name]
 
         def begin() -> None:

@@ -21,6 +21,7 @@ from coordinator.engine.events import (
     Start,
     Tick,
     TurnedAway,
+    Unable,
 )
 from coordinator.engine.machine import Engine, standing, wakes_at
 from coordinator.engine.state import Offer, RoundSummary, RunState
@@ -48,6 +49,7 @@ __all__ = [
     "Start",
     "Tick",
     "TurnedAway",
+    "Unable",
     "standing",
     "wakes_at",
 ]

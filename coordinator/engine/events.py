@@ -155,10 +155,29 @@ class Cancel:
     reason: str = "cancelled by an operator"
 
 
-Event: TypeAlias = Start | AgentUp | AgentDown | Answer | Refused | Malformed | TurnedAway | Tick | Cancel
+@dataclass(frozen=True)
+class Unable:
+    """The shell cannot do what the run needs.
+
+    Attributes
+    ----------
+    at : float
+    cause : "request-too-large" or "model-unpublishable"
+        The named end that follows.
+    reason : str
+    """
+
+    kind: ClassVar[str] = "unable"
+    at: float
+    cause: str
+    reason: str
+
+
+Event: TypeAlias = Start | AgentUp | AgentDown | Answer | Refused | Malformed | TurnedAway | Tick | Cancel | Unable
 
 _KINDS: dict[str, type[Any]] = {
-    event.kind: event for event in (Start, AgentUp, AgentDown, Answer, Refused, Malformed, TurnedAway, Tick, Cancel)
+    event.kind: event
+    for event in (Start, AgentUp, AgentDown, Answer, Refused, Malformed, TurnedAway, Tick, Cancel, Unable)
 }
 
 

@@ -13,12 +13,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from coordinator.engine.state import Level, Store
+from coordinator.engine.table import SCHEME_ENDS
+from coordinator.spec import Bounds
 from glassfleet.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, Server, Task
+from schemas.errors import RunFailedError
 
 
 class SchemeFaultError(Exception):
-    """The scheme's server half raised, or asked the same task twice. The text becomes the run's reason."""
+    """The scheme's server half raised, or asked the same task twice. The text becomes the run's reason.
+
+    Attributes
+    ----------
+    cause : str
+        The named end: one of ``table.SCHEME_ENDS``.
+    """
+
+    def __init__(self, detail: str, cause: str = "scheme-error") -> None:
+        super().__init__(detail)
+        self.cause = cause
 
 
 class Learner(Protocol):
@@ -43,7 +56,7 @@ class Learner(Protocol):
 Lookup = Callable[[str], Learner]
 """Finds a scheme by name; raises NotFoundError."""
 
-Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float]], Learner], tuple[Server, Any]]
+Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float] | Bounds], Learner], tuple[Server, Any]]
 """Gives discovery's server half and its parameters for (features, target, bounds, scheme)."""
 
 
@@ -69,10 +82,13 @@ def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], st
     level = trail[-1]
     answers = store[level.digest]
     ordered = sorted(members)
-    contributions = [answers[member].contribution for member in ordered]
-    assert all(contribution is not None for contribution in contributions)
+    contributions = []
+    for member in ordered:
+        contribution = answers[member].contribution
+        assert contribution is not None
+        contributions.append(replace(contribution, agent=member))
     try:
-        outcome = server.reduce(level.state, contributions)  # type: ignore[arg-type]  # asserted above
+        outcome = server.reduce(level.state, contributions)
     except Exception as fault:
         raise _fault("reduce", fault) from fault
     closed = replace(level, members=tuple(ordered), nullified=sum(answers[member].nullified for member in ordered))
@@ -121,6 +137,21 @@ def weigh(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Co
     return contribution
 
 
+def check_rows(server: Server, parameters: Any, rows: int, agents: int) -> None:
+    """Raise SchemeFaultError by name when the rows of all who answered are none, or too many for exact sums."""
+    if rows == 0:
+        raise SchemeFaultError(f"the {agents} agents that answered have no training rows", "no-rows")
+    limit = getattr(server, "max_rows", None)
+    if limit is None:
+        return
+    try:
+        most = int(limit(parameters))
+    except Exception as fault:
+        raise _fault("max_rows", fault) from fault
+    if rows > most:
+        raise SchemeFaultError(f"{rows} rows in all; the exact sums are good for {most}", "too-many-rows")
+
+
 def share(number: float, of: int) -> int:
     """Resolve a number of agents or a fraction of them; at least 1."""
     wanted = number if isinstance(number, int) else math.ceil(number * of - 1e-9)
@@ -128,4 +159,10 @@ def share(number: float, of: int) -> int:
 
 
 def _fault(what: str, fault: Exception) -> SchemeFaultError:
-    return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])
+    if not isinstance(fault, RunFailedError):
+        return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])
+    # Not a fault of the scheme: it says that these rows give no model, and by which name if there is one.
+    cause, _, detail = str(fault).partition(":")
+    if cause in SCHEME_ENDS:
+        return SchemeFaultError(detail.strip()[:400], cause)
+    return SchemeFaultError(str(fault)[:400], "no-model")

@@ -126,7 +126,11 @@ class Round:
 
 @dataclass(frozen=True)
 class RoundSummary:
-    """A closed round, for the books. `seconds` on the coordinator's time line; `bytes` of accepted answers."""
+    """A closed round, for the books.
+
+    `seconds` and `opened_at` on the coordinator's time line; `bytes` of accepted answers; `late_agents` answered after
+    it had closed.
+    """
 
     number: int
     phase: Literal["domain", "statistics"]
@@ -141,6 +145,8 @@ class RoundSummary:
     rejected: int
     seconds: float
     bytes: int
+    opened_at: float
+    late_agents: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return the summary as the API shows it."""
@@ -160,6 +166,7 @@ class RoundSummary:
             "asked_agents": list(self.asked_agents),
             "accepted_agents": list(self.accepted_agents),
             "dropped_agents": dict(self.dropped_agents),
+            "late_agents": list(self.late_agents),
         }
 
 
@@ -204,6 +211,8 @@ class RunState:
     restarts : int
     nullified : int
         Statistics that were nulled at the vehicles, over all counted answers.
+    joined_bins : int
+        The same of domain discovery: small counts that vehicles joined to a neighbour before they told them.
     model : Model or None
     summary : Mapping[str, Value]
     """
@@ -231,6 +240,7 @@ class RunState:
     rounds: tuple[RoundSummary, ...] = ()
     restarts: int = 0
     nullified: int = 0
+    joined_bins: int = 0
     model: Any = None
     summary: Mapping[str, Value] = field(default_factory=dict)
 

@@ -36,6 +36,16 @@ class Transition:
     effects: str
 
 
+SCHEME_ENDS: dict[str, str] = {
+    "no-rows": "those who answered have no rows at all, or each too few to be told",
+    "too-many-rows": "more rows than the exact sums are good for",
+    "no-classes": "a class target of which no vehicle could tell a label",
+    "no-model": "the scheme says that a model cannot be learned from these answers",
+    "scheme-error": "the scheme's server half raised or repeated a task",
+}
+"""Ends that a server half brings about: by a ``RunFailedError`` whose text begins with the name and a colon
+(``no-model``: by any other), or by a fault."""
+
 _END = "ClearRequest, Ended"
 _OPEN = "RoundClosed, OpenRound"
 
@@ -59,14 +69,15 @@ TABLE: tuple[Transition, ...] = (
         for transition in (
             Transition(source, "extended", source, "deadline without quorum, extensions left", "OpenRound (next attempt)"),
             Transition(source, "quorum-not-met", "failed", "deadline without quorum, or nobody is left to wait for", _END),
-            Transition(source, "no-rows", "failed", "those who answered have no rows at all", _END),
-            Transition(source, "too-many-rows", "failed", "more rows than the exact sums are good for", _END),
+            Transition(source, "request-too-large", "failed", "the task cannot be sent, not even in parts", _END),
         )
     ),
     *(
-        Transition(source, "scheme-error", "failed", "the scheme's server half raised or repeated a task", _END)
-        for source in ("gathering", "domain", "recruiting", "learning")
+        Transition(source, cause, "failed", when, _END)
+        for source in ("domain", "recruiting", "learning")
+        for cause, when in SCHEME_ENDS.items()
     ),
+    Transition("finished", "model-unpublishable", "failed", "the model cannot be written down or sent; in the step that finished the run, before anybody is told", _END),
     *(
         Transition(source, "cancelled", "cancelled", "an operator cancels", _END)
         for source in ("gathering", "domain", "recruiting", "learning")

@@ -78,6 +78,25 @@ class MemoryJournal:
         if not keep_records:
             self.content.entries[:] = [entry for entry in self.content.entries if entry.run != run]
 
+    def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
+        """Forget all but the newest closed runs."""
+        self._check()
+        gone = list(self.content.documents)[: max(0, len(self.content.documents) - keep_runs)]
+        for run in gone:
+            del self.content.documents[run]
+        if gone:
+            self.content.entries[:] = [entry for entry in self.content.entries if entry.run not in gone]
+            newest = {name: max(self.models(name), key=lambda model: model.version).version for name in self._names()}
+            self.content.models[:] = [
+                model
+                for model in self.content.models
+                if model.run not in gone or model.version > newest[model.name] - keep_versions
+            ]
+        return gone
+
+    def _names(self) -> set[str]:
+        return {model.name for model in self.content.models}
+
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""
         return list(self.content.documents)

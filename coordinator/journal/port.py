@@ -86,6 +86,13 @@ class Journal(Protocol):
         """Store the document of an ended run (idempotent); its records are no longer needed to resume."""
         ...
 
+    def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
+        """Forget all but the newest `keep_runs` closed runs: documents, records and models; return the forgotten ids.
+
+        The newest `keep_versions` versions of each model stay, however old their runs are.
+        """
+        ...
+
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""
         ...

@@ -19,6 +19,9 @@ from schemas.errors import StorageError
 HEAD = "0001"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
+_AT_ONCE = 500
+"""Runs named in one statement; databases bound that."""
+
 _FULL = (
     "no room to write the journal {what}: free some space and start the coordinator again; it goes on where it was, "
     "and agents send again what was not acknowledged"
@@ -117,6 +120,21 @@ class SqlJournal:
                 connection.execute(sa.insert(RUNS).values(run=run, at=at, document=json.dumps(document)))
             if not keep_records:
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
+
+    def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
+        """Forget all but the newest closed runs. The database reuses the room."""
+        oldest = sa.select(RUNS.c.run).order_by(RUNS.c.number.desc()).offset(keep_runs)
+        with self._begin() as connection:
+            gone = list(connection.execute(oldest).scalars())
+            for start in range(0, len(gone), _AT_ONCE):
+                some = gone[start : start + _AT_ONCE]
+                newer = MODELS.alias()
+                newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
+                old = MODELS.c.version <= newest - keep_versions
+                connection.execute(sa.delete(MODELS).where(MODELS.c.run.in_(some), old))
+                connection.execute(sa.delete(RECORDS).where(RECORDS.c.run.in_(some)))
+                connection.execute(sa.delete(RUNS).where(RUNS.c.run.in_(some)))
+        return gone
 
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""

@@ -67,8 +67,10 @@ class Settings:
         Seconds that every vehicle takes to answer, so that people can watch and kills fall into open rounds.
     broker_kind : "auto", "embedded" or "mosquitto"
     bounds : mapping or None
-        Column -> (low, high), declared.
+        As the run's specification takes it: column -> [low, high], or an object with unit and terms too.
     target : str or None
+    labels : bool
+        The target is a class.
     seed : int
     timeout : float
         Seconds for the whole run.
@@ -83,14 +85,15 @@ class Settings:
     deadline: float = 2.5
     pace: float = 0.2
     broker_kind: str = "auto"
-    bounds: Mapping[str, tuple[float, float]] | None = None
+    bounds: Mapping[str, Any] | None = None
     target: str | None = None
+    labels: bool = False
     seed: int = 0
     timeout: float = 300.0
 
     @property
     def slowness(self) -> float:
-        """Seconds by which a slow vehicle delays each answer: beyond every deadline."""
+        """Seconds that each answer of a slow vehicle is on its way: beyond every deadline."""
         return self.deadline + 0.4
 
 
@@ -140,17 +143,18 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
         A file, the broker or a process could not be used; the text says which and why.
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
-    rows = read_rows(settings.files, settings.target)
+    rows = read_rows(settings.files, settings.target, labels=settings.labels)
     with Family(settings.work / "logs") as family:
         broker = launch(prefer=settings.broker_kind, state_dir=settings.work / "broker")
         try:
             watcher.say(f"broker: {broker.kind}, its own process, on loopback")
             troupe = _Troupe(settings, family, broker.url, watcher)
+            # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
             troupe.start_coordinator()
+            api = troupe.wait_for_api(connect)
             for vehicle in settings.files:
                 troupe.start_vehicle(vehicle)
             watcher.say(f"{len(settings.files)} vehicles started, each its own process; waiting until all are up")
-            api = troupe.wait_for_api(connect)
             begun = time.monotonic()
             status = _follow(settings, api, troupe, watcher)
             seconds = time.monotonic() - begun
@@ -204,12 +208,14 @@ class _Troupe:
         arguments += ["--state-dir", str(settings.work / "vehicles"), "--no-evaluate"]
         if settings.target is not None:
             arguments += ["--target", settings.target]
+        if settings.labels:
+            arguments.append("--labels")
         delay = settings.slowness if vehicle in settings.plan.slow else settings.pace
         if delay:
             arguments += ["--slow", str(delay)]
         self._family.start(vehicle, arguments, self._environment)
 
-    def wait_for_api(self, connect: Callable[[Path], Api], patience: float = 30.0) -> Api:
+    def wait_for_api(self, connect: Callable[[Path], Api], patience: float = 60.0) -> Api:
         end = time.monotonic() + patience
         note = self._coordinator_state / "api-url"
         while True:
@@ -282,14 +288,9 @@ def specification(settings: Settings) -> dict[str, Any]:
             "max_restarts": 2 * vehicles,
         },
         "model": MODEL,
-        "bounds": None if settings.bounds is None else {name: list(pair) for name, pair in settings.bounds.items()},
+        "bounds": None if settings.bounds is None else dict(settings.bounds),
         "seed": settings.seed,
     }
-
-
-def is_settled(status: Mapping[str, Any]) -> bool:
-    """Whether a run has ended and its model, if it made one, is published: a moment lies between the two."""
-    return status["state"] == "ended" and (status["outcome"] != "finished" or status.get("model") is not None)
 
 
 def _follow(settings: Settings, api: Api, troupe: _Troupe, watcher: Watcher) -> dict[str, Any]:
@@ -298,10 +299,9 @@ def _follow(settings: Settings, api: Api, troupe: _Troupe, watcher: Watcher) -> 
     while True:
         status: dict[str, Any] = api.get(f"/api/runs/{run}")
         watcher.look(status, troupe.conditions())
-        if is_settled(status):
+        if status["state"] == "ended":
             break
-        if status["state"] != "ended":
-            troupe.play(len(status["rounds"]) + (status.get("open") is not None))
+        troupe.play(len(status["rounds"]) + (status.get("open") is not None))
         troupe.check()
         if time.monotonic() > end:
             raise RunFailedError(
@@ -310,6 +310,8 @@ def _follow(settings: Settings, api: Api, troupe: _Troupe, watcher: Watcher) -> 
         time.sleep(POLL)
     if status["outcome"] != "finished":
         raise RunFailedError(f"the run {status['outcome']}: {status['reason']}")
+    if status["model"] is None:
+        raise RunFailedError("the run finished, but its model could not be published: the coordinator's log says why")
     return status
 
 

@@ -10,7 +10,7 @@ from schemas.errors import UsageError
 
 FIRST_KILL, LAST_KILL = 2, 6
 """Kills happen when this many rounds have been opened, at the earliest and at the latest: from the search for the
-domain to the third or fourth level of the tree, which every run on real data reaches."""
+domain to the third or fourth level of a tree. A scheme with fewer rounds has its kills earlier."""
 
 FIRST_RETURN, LAST_RETURN = 1, 3
 """A vehicle that comes back does so this many opened rounds after it was killed."""
@@ -35,7 +35,9 @@ class Plan:
     slow: tuple[str, ...] = ()
 
 
-def make_plan(vehicles: Sequence[str], drop: float, slow: float, rejoin: float, seed: int) -> Plan:
+def make_plan(  # noqa: PLR0917 - the command's options, in their order
+    vehicles: Sequence[str], drop: float, slow: float, rejoin: float, seed: int, rounds: int | None = None
+) -> Plan:
     """Draw a plan.
 
     Parameters
@@ -46,6 +48,8 @@ def make_plan(vehicles: Sequence[str], drop: float, slow: float, rejoin: float, 
     rejoin : float
         Share of those killed that come back, [0, 1].
     seed : int
+    rounds : int or None
+        How many rounds the run will have; None: enough for everything.
 
     Returns
     -------
@@ -69,6 +73,10 @@ def make_plan(vehicles: Sequence[str], drop: float, slow: float, rejoin: float, 
     kills = {vehicle: rng.randint(FIRST_KILL, LAST_KILL) for vehicle in shuffled[:killed]}
     returning = rng.sample(sorted(kills), min(_count(rejoin, killed, at_least_one=True), killed))
     returns = {vehicle: kills[vehicle] + rng.randint(FIRST_RETURN, LAST_RETURN) for vehicle in sorted(returning)}
+    if rounds is not None:
+        last = max(FIRST_KILL + 1, rounds)
+        kills = {vehicle: min(moment, last - (vehicle in returns)) for vehicle, moment in kills.items()}
+        returns = {vehicle: min(moment, last) for vehicle, moment in returns.items()}
     return Plan(kills, returns, tuple(sorted(shuffled[killed : killed + lagging])))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,10 @@ from types import TracebackType
 from typing import Self
 
 from broker.process import die_with_parent
-from schemas.errors import GlassfleetError
+from schemas.errors import GlassfleetError, StorageError
+
+FULL = 64 * 1024
+"""With fewer bytes free than this a disk counts as full."""
 
 
 class ChildError(GlassfleetError):
@@ -76,10 +80,16 @@ class Family:
         return child is not None and child.poll() is None
 
     def check(self, name: str) -> None:
-        """Raise ChildError, with the child's last words, if it has ended by itself."""
+        """Raise ChildError, with the child's last words, if it ended by itself; StorageError if the disk is full."""
         child = self._children.get(name)
         if child is not None and child.poll() is not None:
             code = child.returncode
+            if shutil.disk_usage(self._logs).free < FULL:
+                # Whatever it said last, if its log had room for it at all, this is why.
+                raise StorageError(
+                    f"{name} ended, as the disk of {self._logs.parent} is full: make room, or name a folder elsewhere "
+                    "with --keep (or TMPDIR)"
+                )
             raise ChildError(
                 f"{name} ended with exit code {code}: {self.last_words(name)}", code if 0 < code < 64 else 1
             )

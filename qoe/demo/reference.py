@@ -5,22 +5,24 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
+from edge_agent.evaluation import macro_f1, predict_in_blocks, root_mean_square
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain
-from glassfleet.scheme import Model
+from glassfleet.scheme import Model, personal_model
 from qoe.demo.vehicles import VehicleRows
 from schemas.documents import document_digest
+from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
+
+Metric = Literal["rmse", "f1"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """Test RMSE at one vehicle, in the target's own unit; None without test rows."""
+    """Test score at one vehicle: RMSE in the target's own unit, or F1 (macro); None without test rows."""
 
     local: float | None
     federated: float | None
@@ -35,16 +37,19 @@ class Nullification:
     ----------
     cells : int
         Statistics set to zero at the vehicles, in all rounds.
-    rmse : float or None
-        Mean test RMSE of the model so learned.
+    score : float or None
+        Mean test score of the model so learned.
     digest : str
+    switches : tuple of str
+        The parameters that turn it on, as ``name=value``.
     same_model : bool
         Whether tree and rules are the same as with nullification off (the documents differ in the parameters anyway).
     """
 
     cells: int
-    rmse: float | None
+    score: float | None
     digest: str
+    switches: tuple[str, ...]
     same_model: bool
 
 
@@ -56,18 +61,33 @@ class Verdict:
     ----------
     model : Model
         The published one.
+    title : str
+        The scheme's.
     federated, central : str
         Digest of the published model, and of the model that one machine learns from the pooled rows of the cohort with
         the run's domain and nullification off.
+    promised : bool
+        Whether the scheme, in this setting, promises that the two are equal (cohort participation, nothing nullified).
+    setting : tuple of str
+        In which choices the run's parameters differ from the scheme's own, as ``name=value``.
+    replayed : str or None
+        Where a cohort's `federated` and `central` differ: digest of the model that this process learns from its rows,
+        kept apart by vehicle, with the run's own parameters.
+    metric : "rmse" or "f1"
     scores : mapping of str to Score
         By vehicle. LL learns from the vehicle's rows, CL from those of *all* vehicles, both with the run's domain.
     nullification : Nullification or None
-        None where the scheme's parameters know none.
+        None where the scheme's parameters know none, and for elastic participation.
     """
 
     model: Model
+    title: str
     federated: str
     central: str
+    promised: bool
+    setting: tuple[str, ...] = ()
+    replayed: str | None = None
+    metric: Metric = "rmse"
     scores: Mapping[str, Score] = field(default_factory=dict)
     nullification: Nullification | None = None
 
@@ -77,7 +97,7 @@ class Verdict:
         return self.federated == self.central
 
     def mean(self, setting: str) -> float | None:
-        """Return the mean test RMSE over the vehicles for ``"local"``, ``"federated"`` or ``"central"``."""
+        """Return the mean test score over the vehicles for ``"local"``, ``"federated"`` or ``"central"``."""
         return mean([getattr(score, setting) for score in self.scores.values()])
 
     def median(self, setting: str) -> float | None:
@@ -107,33 +127,86 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
     cohort = {vehicle: train[vehicle] for vehicle in sorted(record.cohort)}
 
     reference = local.central(scheme, parameters, domain, pool(list(cohort.values())), seed)
-    everyone = local.central(scheme, parameters, domain, pool(list(train.values())), seed).model
-    alone = local.learn_local(scheme, parameters, domain, train, seed)
+    central = document_digest(reference.model.to_document())
+    pooled = pool(list(train.values()))
+    # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
+    everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
     scores = {
-        vehicle: Score(rmse(alone[vehicle].model, part), rmse(model, part), rmse(everyone, part))
+        vehicle: Score(
+            score(_alone(scheme, parameters, domain, vehicle, train[vehicle], seed), part),
+            score(personal_model(scheme, model, train[vehicle]), part),
+            score(everyone, part),
+        )
         for vehicle, part in test.items()
     }
+    # Whoever answers an elastic run's rounds, no set of rows has its model: there is nothing to learn again.
+    is_cohort = record.parameters.get("participation") != "elastic"
+    replayed = None
+    if is_cohort and central != record.digest:
+        replayed = document_digest(local.federated(scheme, parameters, domain, cohort, seed).model.to_document())
+    setting = choices(scheme, parameters)
     return Verdict(
         model=model,
+        title=scheme.title,
         federated=record.digest,
-        central=document_digest(reference.model.to_document()),
+        central=central,
+        promised=scheme.equals_central and not setting,
+        setting=setting,
+        replayed=replayed,
+        metric="f1" if domain.target is None else "rmse",
         scores=scores,
-        nullification=_nullified(scheme, parameters, domain, cohort, reference.model, list(test.values()), seed),
+        nullification=None
+        if not is_cohort
+        else _nullified(
+            scheme,
+            parameters,
+            domain,
+            cohort,
+            # What nothing was nullified for: the fleet's own model, unless the run itself nullified.
+            model if parameters == scheme.exact(parameters) else reference.model,
+            list(test.values()),
+            seed,
+        ),
     )
 
 
-def rmse(model: Any, data: Dataset) -> float | None:
-    """Return the root mean squared error on `data` in the target's own unit; None without rows."""
-    if not data.rows:
+def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:
+    """Return in which choices `parameters` differ from the scheme's own, as ``name=value``; numbers are no choices.
+
+    A scheme promises equality for some setting. Another choice than its own (averaged instead of pooled, say) can be
+    another algorithm; another number (of sets, of rows in a leaf) is not. What nullification sets does not count.
+    """
+    usual, given = scheme.exact(scheme.Parameters()), scheme.exact(parameters)
+    return tuple(
+        f"{name}={getattr(given, name)}"
+        for name in type(given).model_fields
+        if getattr(given, name) != getattr(usual, name) and isinstance(getattr(given, name), str | bool)
+    )
+
+
+def score(model: Any, data: Dataset) -> float | None:
+    """Return the root mean squared error on `data`, or F1 (macro) for classes; None without a model or rows."""
+    if model is None or not data.rows:
         return None
-    error = np.asarray(model.predict(data.X), dtype=np.float64) - data.y
-    return float(np.sqrt(np.mean(error * error)))
+    predicted = predict_in_blocks(model, data.X)
+    return macro_f1(data.y, predicted) if data.y.dtype.kind in "UO" else root_mean_square(data.y, predicted)
 
 
 def mean(values: Sequence[float | None]) -> float | None:
     """Return the mean of the values that are there."""
     there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
+
+
+def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Dataset, seed: int) -> Any:  # noqa: PLR0917
+    """Return what a vehicle learns from its own rows; None when they are too few for this scheme."""
+    alone = getattr(scheme, "alone", None)
+    try:
+        if alone is not None:
+            return alone(parameters, domain, train, seed)
+        return local.learn_local(scheme, parameters, domain, {vehicle: train}, seed)[vehicle].model
+    except GlassfleetError:
+        return None
 
 
 def _nullified(  # noqa: PLR0917 - one call, above
@@ -155,11 +228,15 @@ def _nullified(  # noqa: PLR0917 - one call, above
     if not switched:
         return None
     on = parameters.model_copy(update={name: getattr(defaults, name) for name in switched})
-    outcome = local.federated(scheme, on, domain, cohort, seed)
+    try:
+        outcome = local.federated(scheme, on, domain, cohort, seed)
+    except GlassfleetError:
+        return None  # so much is withheld that no model is left
     document = outcome.model.to_document()
     return Nullification(
         cells=outcome.nullified,
-        rmse=mean([rmse(outcome.model, part) for part in test]),
+        score=mean([score(outcome.model, part) for part in test]),
         digest=document_digest(document),
+        switches=tuple(f"{name}={getattr(defaults, name)}" for name in switched),
         same_model=document["model"] == exact_model.to_document()["model"],
     )

@@ -1,15 +1,21 @@
-"""The fleet's files: simulated, or a folder of real ones."""
+"""The fleet's files: simulated, or a folder of real ones; with a number to forecast, or a class."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.sources import read_source
+import numpy as np
+
+from edge_agent.sources import SPLIT, Table, read_source, read_table
 from glassfleet.data import Dataset
 from qoe.simulator import simulate_vehicle, write_vehicle
+from qoe.windows import labels_of
 from schemas.errors import DataError, StorageError
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -27,8 +33,11 @@ class VehicleRows:
     test: Dataset
 
 
-def simulated_files(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
-    """Write the files of `vehicles` simulated vehicles into `folder`; return them by vehicle id."""
+def simulated_files(folder: Path, vehicles: int, seed: int, *, good_above: float | None = None) -> dict[str, Path]:
+    """Write the files of `vehicles` simulated vehicles into `folder`; return them by vehicle id.
+
+    With `good_above` the target is a class: Good for a share displayed above it, else Poor.
+    """
     files: dict[str, Path] = {}
     width = max(2, len(str(vehicles - 1)))
     try:
@@ -36,9 +45,9 @@ def simulated_files(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
         for number in range(vehicles):
             name = f"vehicle-{number:0{width}d}"
             files[name] = folder / f"{name}.csv.gz"
-            write_vehicle(files[name], simulate_vehicle(number, seed))
+            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above)
     except OSError as fault:
-        raise StorageError(f"cannot write the vehicles' files into {folder}: {fault.strerror}") from fault
+        raise _unwritable(folder, fault) from fault
     return files
 
 
@@ -50,7 +59,11 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
     files: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as fault:
+        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
+    for path in paths:
         suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
         if suffix is None or not path.is_file():
             continue
@@ -63,10 +76,80 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
     return dict(list(files.items())[:at_most])
 
 
-def read_rows(files: Mapping[str, Path], target: str | None = None) -> dict[str, VehicleRows]:
+def labelled_files(
+    files: Mapping[str, Path], folder: Path, target: str | None, good_above: float, *, labels: bool
+) -> dict[str, Path]:
+    """Return files whose target is a class, by vehicle id: the same ones where it is one already, else copies.
+
+    Parameters
+    ----------
+    files : mapping of str to Path
+    folder : Path
+        Where copies are written: the target's numbers become Good, above `good_above`, or Poor.
+    target : str or None
+        None: the last column.
+    good_above : float
+    labels : bool
+        Take the target as it is, even where it looks like a number.
+
+    Raises
+    ------
+    DataError
+        A file cannot be used, or the target is a number at some vehicles and text at others.
+    StorageError
+        A copy cannot be written.
+    """
+    if labels:
+        return dict(files)
+    tables = {name: read_table(path) for name, path in files.items()}
+    texts = {name: _target_of(table, target) in table.text for name, table in tables.items()}
+    if all(texts.values()):
+        return dict(files)
+    if any(texts.values()):
+        text = next(name for name, is_text in texts.items() if is_text)
+        number = next(name for name, is_text in texts.items() if not is_text)
+        raise DataError(
+            f"the target is text in {files[text]} and numbers in {files[number]}: make them alike, or give --labels to "
+            "take the numbers as classes"
+        )
+    copies: dict[str, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            copies[name] = folder / f"{name}.csv.gz"
+            copies[name].write_bytes(gzip.compress(_with_labels(table, target, good_above), compresslevel=3, mtime=0))
+    except OSError as fault:
+        raise _unwritable(folder, fault) from fault
+    return copies
+
+
+def read_rows(files: Mapping[str, Path], target: str | None = None, *, labels: bool = False) -> dict[str, VehicleRows]:
     """Read all vehicles' rows, for the references; raises DataError naming file, row and column."""
     rows: dict[str, VehicleRows] = {}
     for name, path in files.items():
-        source = read_source(path, target=target)
+        source = read_source(path, target=target, labels=labels)
         rows[name] = VehicleRows(source.train, source.test)
     return rows
+
+
+def _target_of(table: Table, target: str | None) -> str:
+    name = target if target is not None else [column for column in table.names if column != SPLIT][-1]
+    table.column(name)  # tells, with the columns that there are, when it is none of them
+    return name
+
+
+def _with_labels(table: Table, target: str | None, good_above: float) -> bytes:
+    label = _target_of(table, target)
+    columns = [
+        labels_of(column.astype(np.float64), good_above) if name == label else column
+        for name, column in zip(table.names, table.columns, strict=True)
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.names)
+    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    return text.getvalue().encode()
+
+
+def _unwritable(folder: Path, fault: OSError) -> StorageError:
+    return StorageError(f"cannot write the vehicles' files into {folder}: {fault.strerror}")

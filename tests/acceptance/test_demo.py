@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,16 +32,16 @@ def demo(*arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, A
     return done, json.loads(done.stdout) if done.stdout else {}
 
 
-def check_summary(summary: dict[str, Any]) -> None:
+def check_summary(summary: dict[str, Any], metric: str = "rmse") -> None:
     for item in summary["rounds"]:
         counts = [item[name] for name in ("asked", "accepted", "late", "duplicate", "rejected", "dropped")]
         assert all(isinstance(count, int) for count in counts)
         assert item["accepted"] + item["dropped"] <= item["asked"]
         assert item["seconds"] >= 0
     assert summary["cohort"] == sorted(summary["cohort"])
-    assert set(summary["cohort"]) <= set(summary["rmse"]["per_vehicle"])
+    assert set(summary["cohort"]) <= set(summary[metric]["per_vehicle"])
     assert summary["model"]["digest"] == summary["verify"]["federated"]
-    for vehicle, score in summary["rmse"]["per_vehicle"].items():
+    for vehicle, score in summary[metric]["per_vehicle"].items():
         assert score["in_cohort"] == (vehicle in summary["cohort"])
         assert 0 < score["federated"] < 1
 
@@ -59,8 +60,32 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert not (gone | set(summary["slow"])) & set(summary["cohort"])
     assert len(summary["cohort"]) >= 2
     assert any(item["dropped"] for item in summary["rounds"])
+    (slow,) = summary["slow"]
+    late = [item for item in summary["rounds"] if slow in item["late_agents"]]
+    assert late, "an answer that is computed travels to its end, however late"
+    assert all(item["late"] == len(item["late_agents"]) for item in summary["rounds"])
+    assert f"{slow} answers domain 1 too late" in done.stderr
+    assert " s, most at" in done.stderr, "units are told"
     assert "most used of" in done.stderr
     assert "one forecast explained" in done.stderr
+
+
+def test_fleet_learns_a_classifier_of_good_and_poor_when_vehicles_are_killed() -> None:
+    done, summary = demo("--scheme", "frbc", "--drop", "0.4", "--slow", "0.2")
+    assert done.returncode == 0, done.stderr
+    check_summary(summary, "f1")
+    assert "rmse" not in summary
+    assert summary["verify"]["equal"] is True
+    assert summary["dropped"]
+    assert summary["f1"]["federated"] > 0.6
+    assert re.search(r"THEN quality_in_3s is (Good|Poor)", done.stderr)
+
+
+def test_difference_is_told_honestly_when_the_scheme_does_not_promise_the_central_model() -> None:
+    done, summary = demo("--scheme", "frbc", "--param", "weights=owners", "--drop", "0", "--slow", "0")
+    assert done.returncode == 0, done.stderr
+    assert summary["verify"]["promised"] is False
+    assert summary["verify"]["equal"] or "does not promise the central model" in summary["verify"]["reason"]
 
 
 def test_difference_is_reported_and_not_hidden_when_the_run_itself_nullifies() -> None:

@@ -85,6 +85,33 @@ def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> N
     assert journal.last_time() == 9.0
 
 
+def test_journal_forgets_the_oldest_runs_when_it_is_compacted_but_not_the_newest_models(opener: Opener) -> None:
+    journal = opener()
+    for number in range(6):
+        run = f"r{number}"
+        journal.append([entry(run, number)])
+        journal.add_model("often" if number else "once", run, lambda version: ("d" * 64, b"record %d" % version))
+        journal.close_run(run, {"number": number}, 1.0 * number)
+    journal.append([entry("open", 9)])
+    assert journal.compact(10, 1) == []
+    assert sorted(journal.compact(2, 3)) == ["r0", "r1", "r2", "r3"]
+    assert journal.compact(2, 3) == []
+    journal.close()
+    journal = opener()
+    assert journal.ended() == ["r4", "r5"]
+    assert (journal.document("r3"), journal.document("r4")) == (None, {"number": 4})
+    assert (list(journal.records("r3")), list(journal.records("r4"))) == ([], [entry("r4", 4)])
+    assert [(model.name, model.version) for model in journal.models()] == [
+        ("often", 3),
+        ("often", 4),
+        ("often", 5),
+        ("once", 1),
+    ]
+    assert journal.add_model("often", "r9", lambda version: ("d" * 64, b"%d" % version)).version == 6
+    assert journal.unfinished() == ["open"]
+    assert journal.last_time() == 9.0
+
+
 def test_journal_gives_one_version_per_run(opener: Opener) -> None:
     journal = opener()
 

@@ -1,4 +1,4 @@
-"""One suite for every transport and broker: in memory, embedded (amqtt), Mosquitto with MQTT 5 and with 3.1.1.
+"""One suite for every transport and broker: in memory, amqtt, Mosquitto (MQTT 5 and 3.1.1), RabbitMQ, NATS.
 
 What a broker does otherwise than the others is named in `DEVIATIONS`, and in docs/reference/brokers.md; nothing else
 differs.
@@ -7,33 +7,63 @@ differs.
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker.launch import EmbeddedProcess
-from broker.mosquitto import MosquittoProcess
 from broker.port import Message
-from tests.conformance.transports import NAMES, MemoryBench, RealBench, bench_on, make_ready, start_broker
+from tests.conformance.transports import (
+    NAMES,
+    BrokerProcess,
+    MemoryBench,
+    RealBench,
+    bench_on,
+    make_ready,
+    mark_of,
+    start_broker,
+)
+
+REORDERS = "what was in flight when a link broke may come after what followed it"
+KEEPS = "the session outlives the seconds that its client asked for (MQTT 3.1.1 has no such wish)"
 
 DEVIATIONS = {
     "embedded": {
         "forgets-on-restart": "sessions and retained messages are in memory only",
         "marks-queued-as-retained": "what waited for an absent client arrives with the retained flag",
-        "reorders-after-loss": "what was in flight when a link broke may come after what followed it",
+        "reorders-after-loss": REORDERS,
+        "keeps-sessions": KEEPS,
     },
+    "mosquitto-3.1.1": {"keeps-sessions": KEEPS},
+    "rabbitmq": {
+        "retained-for-exact-topics-only": "who subscribes with a wildcard gets nothing that was retained before",
+        "keeps-sessions": KEEPS,
+    },
+    "nats": {"reorders-after-loss": REORDERS, "keeps-sessions": KEEPS},
 }
+
+OVERSIZE = {
+    "memory": "carried",
+    "embedded": "carried",
+    "mosquitto-5": "told",
+    "mosquitto-3.1.1": "disconnected",
+    "rabbitmq": "wedged",
+    "nats": "carried",
+}
+"""What happens to a payload of 2 MiB where 1 MiB is the limit: the client is told the limit when it connects, and
+refuses by itself; the broker ends the connection (again, on every resend); it keeps the connection but acknowledges
+nothing on it any more; or it has no limit and carries it."""
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.mosquitto] if "mosq" in name else []) for name in NAMES],
+    params=[pytest.param(name, marks=mark_of(name)) for name in NAMES],
 )
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, EmbeddedProcess | MosquittoProcess | None]]:
+) -> Iterator[tuple[str, BrokerProcess | None]]:
     running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
     yield request.param, running
     if running is not None:
@@ -41,7 +71,7 @@ def broker(
 
 
 @pytest.fixture
-def bench(broker: tuple[str, EmbeddedProcess | MosquittoProcess | None]) -> Iterator[MemoryBench | RealBench]:
+def bench(broker: tuple[str, BrokerProcess | None]) -> Iterator[MemoryBench | RealBench]:
     name, running = broker
     if running is not None and not running.is_running:
         running.start()
@@ -57,6 +87,11 @@ def base() -> str:
 
 def deviates(bench: MemoryBench | RealBench, how: str) -> bool:
     return how in DEVIATIONS.get(bench.name, {})
+
+
+def late(bench: MemoryBench | RealBench, topic: str, pattern: str) -> str:
+    """The filter with which a late subscriber gets what is retained: the pattern, or only the topic in full."""
+    return topic if deviates(bench, "retained-for-exact-topics-only") else pattern
 
 
 def ids(count: int) -> list[str]:
@@ -103,9 +138,22 @@ def test_late_subscriber_gets_the_last_retained_message(bench, base):
     for payload in (b"old", b"new"):
         a.transport.publish(f"{base}/state", payload, retain=True)
     bench.settle(lambda: a.transport.flush(0), "acknowledged")
-    b.transport.subscribe(f"{base}/+")
+    b.transport.subscribe(late(bench, f"{base}/state", f"{base}/+"))
     bench.settle(lambda: b.messages, "retained message arrived")
     assert b.messages == [Message(f"{base}/state", b"new", retained=True)]
+
+
+def test_late_subscriber_with_a_wildcard_gets_what_is_retained(bench, base):
+    a, b = (bench.client(i).start() for i in ids(2))
+    for n in range(5):
+        a.transport.publish(f"{base}/{n}/request", b"%d" % n, retain=True)
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    b.transport.subscribe(f"{base}/+/request")
+    make_ready(bench.settle, b)
+    a.transport.publish(f"{base}/z/request", b"marker")
+    bench.settle(lambda: b"marker" in b.payloads(), "marker arrived")
+    seen = set() if deviates(bench, "retained-for-exact-topics-only") else {b"%d" % n for n in range(5)}
+    assert set(b.payloads()) == {*seen, b"marker"}
 
 
 def test_live_subscriber_gets_a_retained_message_as_live(bench, base):
@@ -118,7 +166,7 @@ def test_live_subscriber_gets_a_retained_message_as_live(bench, base):
 
 
 def test_empty_retained_message_clears_the_topic(bench, base):
-    a, watcher, late = (bench.client(i).start() for i in ids(3))
+    a, watcher, newcomer = (bench.client(i).start() for i in ids(3))
     watcher.transport.subscribe(f"{base}/#")
     make_ready(bench.settle, watcher)
     a.transport.publish(f"{base}/request", b"open", retain=True)
@@ -127,9 +175,10 @@ def test_empty_retained_message_clears_the_topic(bench, base):
     bench.settle(lambda: a.transport.flush(0), "acknowledged")
     bench.settle(lambda: len(watcher.messages) >= 3, "the watcher was told, also of the end")
     assert watcher.payloads() == [b"open", b"", b"kept"]
-    late.transport.subscribe(f"{base}/#")
-    bench.settle(lambda: late.messages, "the other retained message arrived")
-    assert late.payloads() == [b"kept"]
+    for topic in ("request", "other"):
+        newcomer.transport.subscribe(late(bench, f"{base}/{topic}", f"{base}/#"))
+    bench.settle(lambda: newcomer.messages, "the other retained message arrived")
+    assert newcomer.payloads() == [b"kept"]
 
 
 def test_will_is_published_and_retained_when_its_process_is_killed(bench, base):
@@ -140,10 +189,10 @@ def test_will_is_published_and_retained_when_its_process_is_killed(bench, base):
     victim.kill()
     bench.settle(lambda: watcher.messages, "will arrived")
     assert watcher.payloads() == [b"down"]
-    late = bench.client(ids(1)[0]).start()
-    late.transport.subscribe(f"{base}/agent/+/state")
-    bench.settle(lambda: late.messages, "will was retained")
-    assert late.messages == [Message(f"{base}/agent/v/state", b"down", retained=True)]
+    newcomer = bench.client(ids(1)[0]).start()
+    newcomer.transport.subscribe(late(bench, f"{base}/agent/v/state", f"{base}/agent/+/state"))
+    bench.settle(lambda: newcomer.messages, "will was retained")
+    assert newcomer.messages == [Message(f"{base}/agent/v/state", b"down", retained=True)]
 
 
 def test_will_is_not_published_when_its_client_stops_cleanly(bench, base):
@@ -197,6 +246,26 @@ def test_client_without_a_session_gets_nothing_of_its_absence(bench, base):
     assert back.payloads() == [b"marker"]
 
 
+def test_session_ends_after_the_seconds_that_its_client_asked_for(bench, base):
+    sender, absent = ids(2)
+    a = bench.client(sender).start()
+    b = bench.client(absent, session_expiry=1).start()
+    b.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, a, b)
+    b.transport.stop()
+    bench.pass_time(3.0)
+    a.transport.publish(f"{base}/x", b"missed")
+    bench.settle(lambda: a.transport.flush(0), "acknowledged")
+    back = bench.client(absent)
+    back.transport.subscribe(f"{base}/x")
+    back.start()
+    make_ready(bench.settle, back)
+    a.transport.publish(f"{base}/x", b"marker")
+    bench.settle(lambda: b"marker" in back.payloads(), "marker arrived")
+    expected = [b"missed", b"marker"] if deviates(bench, "keeps-sessions") else [b"marker"]
+    assert back.payloads() == expected
+
+
 def test_two_thousand_answers_wait_for_an_absent_coordinator(bench, base):
     sender, absent = ids(2)
     b = bench.client(absent).start()
@@ -248,7 +317,8 @@ def test_broker_remembers_retained_messages_when_it_restarts(bench, base):
     a.transport.stop()
     bench.restart_broker()
     b = bench.client(ids(1)[0]).start()
-    b.transport.subscribe(f"{base}/#")
+    for topic in ("state", "z"):
+        b.transport.subscribe(late(bench, f"{base}/{topic}", f"{base}/#"))
     make_ready(bench.settle, b)
     b.transport.publish(f"{base}/z", b"marker", retain=True)
     bench.settle(lambda: b"marker" in b.payloads(), "marker arrived")
@@ -298,6 +368,73 @@ def test_nothing_is_lost_when_links_break_in_the_middle_of_traffic(bench, base):
     assert sender.losses
     if not deviates(bench, "reorders-after-loss"):
         assert all(receiver.payloads() == expected for receiver in receivers)
+
+
+def test_every_client_is_back_and_lost_nothing_after_reconnect_storms(bench, base):
+    sender, *fleet = (bench.client(i).start() for i in ids(41))
+    for n, client in enumerate(fleet):
+        client.transport.subscribe(f"{base}/{n}")
+        client.transport.subscribe(f"{base}/all")
+    make_ready(bench.settle, sender, *fleet)
+    for storm in range(3):
+        before = [client.connects for client in fleet]
+        for client in fleet:
+            bench.cut(client)
+        sender.transport.publish(f"{base}/all", b"storm %d" % storm)
+        for n in range(40):
+            sender.transport.publish(f"{base}/{n}", b"%d in storm %d" % (n, storm))
+        bench.settle(
+            lambda before=before: all(c.connects > old for c, old in zip(fleet, before, strict=True)), "all are back"
+        )
+    for n, client in enumerate(fleet):
+        bench.settle(lambda client=client: len(client.payloads()) == 6, "all arrived")
+        assert set(client.payloads(f"{base}/all")) == {b"storm %d" % storm for storm in range(3)}
+        assert set(client.payloads(f"{base}/{n}")) == {b"%d in storm %d" % (n, storm) for storm in range(3)}
+
+
+def test_slow_subscriber_holds_up_nobody_and_loses_nothing(bench, base):
+    sender, slow, quick = (bench.client(i).start() for i in ids(3))
+    is_free = threading.Event()
+    if bench.name == "memory":
+        is_free.set()  # in virtual time nobody can wait
+    slow.on_message = lambda _: is_free.wait()
+    for client in (slow, quick):
+        client.transport.subscribe(f"{base}/x")
+    make_ready(bench.settle, sender, slow, quick)
+    payloads = [b"%04d" % n + bytes(4096) for n in range(1500)]
+    try:
+        for payload in payloads:
+            sender.transport.publish(f"{base}/x", payload)
+        bench.settle(lambda: len(quick.payloads()) == 1500, "the quick one has all of 6 MB while the slow one has one")
+        bench.settle(lambda: sender.transport.flush(0), "the sender was not held up")
+        assert bench.name == "memory" or len(slow.messages) == 1
+    finally:
+        is_free.set()
+    bench.settle(lambda: len(slow.payloads()) == 1500, "the slow one has all in the end")
+    assert slow.payloads() == payloads
+    assert slow.losses == []
+
+
+def test_broker_lets_others_go_on_when_a_client_sends_too_much(bench, base):
+    hostile, a, b = (bench.client(i, max_message_bytes=4 * 2**20).start() for i in ids(3))
+    b.transport.subscribe(f"{base}/+")
+    make_ready(bench.settle, hostile, a, b)
+    too_much = b"too much" * 2**18
+    if OVERSIZE[bench.name] == "told":
+        with pytest.raises(ValueError, match="at most"):
+            hostile.transport.publish(f"{base}/x", too_much)
+    else:
+        hostile.transport.publish(f"{base}/x", too_much)
+    if OVERSIZE[bench.name] == "disconnected":
+        bench.settle(lambda: hostile.losses, "the broker ended the connection")
+    elif OVERSIZE[bench.name] == "carried":
+        bench.settle(lambda: b.messages, "carried: there is no limit")
+    elif OVERSIZE[bench.name] == "wedged":
+        assert not hostile.transport.flush(1.0)
+    a.transport.publish(f"{base}/y", b"of another")
+    bench.settle(lambda: b"of another" in b.payloads(), "others go on")
+    assert (too_much in b.payloads()) == (OVERSIZE[bench.name] == "carried")
+    assert a.losses == b.losses == []
 
 
 def test_oversize_payload_is_refused_and_the_connection_stays(bench, base):

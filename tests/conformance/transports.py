@@ -10,14 +10,21 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+import pytest
 
 from broker.launch import EmbeddedProcess
-from broker.memory import MemoryHub, MemoryTransport
+from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.mosquitto import MosquittoProcess
+from broker.nats import NatsProcess
 from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
+from broker.rabbitmq import RabbitmqProcess
 from broker.url import parse_url
+
+BrokerProcess: TypeAlias = EmbeddedProcess | MosquittoProcess | RabbitmqProcess | NatsProcess
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""
@@ -81,6 +88,7 @@ class Bench(Protocol):
     def client(self, client_id: str, **options: Any) -> Client: ...
     def victim(self, client_id: str, will: Message) -> Victim: ...
     def settle(self, condition: Callable[[], bool], what: str) -> None: ...
+    def pass_time(self, seconds: float) -> None: ...
     def cut(self, client: Client) -> None: ...
     def restart_broker(self) -> None: ...
     def stop_broker(self) -> None: ...
@@ -129,6 +137,9 @@ class MemoryBench:
             self.hub.advance(0.1)
         raise AssertionError(f"never came true: {what}")
 
+    def pass_time(self, seconds: float) -> None:
+        self.hub.advance(seconds)
+
     def cut(self, client: Client) -> None:
         assert isinstance(client.transport, MemoryTransport)
         self.hub.drop_link(client.transport.link.client_id)
@@ -151,9 +162,9 @@ class MemoryBench:
 class RealBench:
     """A broker process and paho clients."""
 
-    def __init__(self, name: str, broker: EmbeddedProcess | MosquittoProcess, protocol: str) -> None:
+    def __init__(self, name: str, broker: BrokerProcess, protocol: str) -> None:
         self.name = name
-        self.remembers = broker.kind == "mosquitto"
+        self.remembers = broker.kind != "embedded"
         self._broker = broker
         self._protocol = protocol
         self._clients: list[Client] = []
@@ -181,6 +192,9 @@ class RealBench:
             assert time.monotonic() < deadline, f"never came true: {what}"
             time.sleep(0.002)
 
+    def pass_time(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def cut(self, client: Client) -> None:
         assert isinstance(client.transport, PahoTransport)
         if client.transport._connection is not None:
@@ -207,24 +221,39 @@ class RealBench:
         self._victims.clear()
 
 
-NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1")
+NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "nats")
+
+_PROGRAMS: dict[str, Callable[[Path], BrokerProcess]] = {
+    "embedded": EmbeddedProcess,
+    "mosquitto-5": MosquittoProcess,
+    "mosquitto-3.1.1": MosquittoProcess,
+    "rabbitmq": RabbitmqProcess,
+    "nats": NatsProcess,
+}
+
+_PROTOCOLS = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
 
 
-def start_broker(name: str, folder: Path) -> EmbeddedProcess | MosquittoProcess | None:
+def mark_of(name: str) -> list[pytest.MarkDecorator]:
+    """Give the mark of a test that needs the program behind a bench."""
+    program = name.partition("-")[0]
+    return [getattr(pytest.mark, program)] if program in ("mosquitto", "rabbitmq", "nats") else []
+
+
+def start_broker(name: str, folder: Path) -> BrokerProcess | None:
     """Start the broker process that a bench needs; None for the one in memory."""
     if name == "memory":
         return None
-    broker: EmbeddedProcess | MosquittoProcess
-    broker = EmbeddedProcess(folder) if name == "embedded" else MosquittoProcess(folder)
+    broker = _PROGRAMS[name](folder)
     broker.start()
     return broker
 
 
-def bench_on(name: str, broker: EmbeddedProcess | MosquittoProcess | None) -> MemoryBench | RealBench:
+def bench_on(name: str, broker: BrokerProcess | None) -> MemoryBench | RealBench:
     """Make a bench of this name."""
     if broker is None:
         return MemoryBench()
-    return RealBench(name, broker, {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}.get(name, "auto"))
+    return RealBench(name, broker, _PROTOCOLS.get(name, "auto"))
 
 
 def _be_a_victim(link: dict[str, Any]) -> None:

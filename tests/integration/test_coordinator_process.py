@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -243,6 +246,76 @@ def test_coordinator_finishes_the_run_when_it_is_killed_again_and_again(
     for vehicle in vehicles:
         assert len(vehicle.accepted) == len(set(vehicle.accepted)), "accepted once, however often it was sent"
     assert coordinator.end(signal.SIGTERM) == 0
+
+
+def start_frt(coordinator: Process, vehicles: list[Vehicle]) -> str:
+    """Begin a run of all vehicles; returns the digest of the model that it must end with."""
+    parameters = FRT.exact(FRT.Parameters.model_validate({"max_depth": 3}))
+    spec = {
+        "run": "r1",
+        "scheme": "frt",
+        "parameters": parameters.model_dump(mode="json"),
+        "domain": DOMAIN.to_document(),
+        "policy": {"gather_agents": len(vehicles), "deadline": 60, "min_agents": len(vehicles)},
+    }
+    with coordinator.api() as api:
+        wait_for(lambda: len(api.get("/api/agents").json()) == len(vehicles))
+        assert api.post("/api/runs", json=spec).status_code == 201
+    central = local.central(FRT, parameters, DOMAIN, pool([vehicle.data for vehicle in vehicles]))
+    return document_digest(central.model.to_document())
+
+
+def finished_digest(coordinator: Process) -> str:
+    with coordinator.api() as api:
+        wait_for(lambda: run_of(api)["state"] == "ended")
+        run = run_of(api)
+        assert (run["outcome"], run["cohort"]) == ("finished", ["va", "vb", "vc"])
+        return str(run["model"]["digest"])
+
+
+def test_coordinator_stops_by_name_when_the_disk_is_full_and_goes_on_when_there_is_room(
+    started: Callable[..., Process], vehicles: list[Vehicle]
+) -> None:
+    coordinator = started()
+    vehicles[2].held = True
+    digest = start_frt(coordinator, vehicles)
+    with coordinator.api() as api:
+        wait_for(lambda: two_have_answered(api, vehicles[2]))
+    # From here on no file of the process may grow: what a full disk does, to this process only.
+    size = max(path.stat().st_size for path in coordinator.state_dir.glob("journal.sqlite*"))
+    resource.prlimit(coordinator.process.pid, resource.RLIMIT_FSIZE, (size, size))
+    vehicles[2].held = False
+    _, told = coordinator.process.communicate(timeout=20)
+    assert coordinator.process.returncode == 5, told
+    assert "no room to write the journal" in told.splitlines()[-1]
+    assert vehicles[2].accepted == [], "what is not stored is not acknowledged"
+    assert finished_digest(started()) == digest
+
+
+def test_coordinator_goes_on_when_its_last_record_is_torn(
+    started: Callable[..., Process], vehicles: list[Vehicle]
+) -> None:
+    coordinator = started()
+    vehicles[2].held = True
+    digest = start_frt(coordinator, vehicles)
+    with coordinator.api() as api:
+        wait_for(lambda: two_have_answered(api, vehicles[2]))
+    coordinator.end(signal.SIGKILL)
+    # An append that never returned: half a record, and half a page behind it.
+    (journal,) = coordinator.state_dir.glob("journal.sqlite")
+    with contextlib.closing(sqlite3.connect(journal)) as database, database:
+        database.execute(
+            "INSERT INTO records (run, kind, at, wall, body, checksum) SELECT run, kind, at, wall, "
+            "substr(body, 1, length(body) / 2), checksum FROM records ORDER BY seq DESC LIMIT 1"
+        )
+    with journal.with_name(journal.name + "-wal").open("ab") as file:
+        file.write(b"\x37\x7f\x06\x82" * 300)
+    coordinator = started()
+    with coordinator.api() as api:
+        assert api.get("/api/metrics").json()["journal.mended"] == 1
+        assert two_have_answered(api, vehicles[2]), "what was acknowledged is still there"
+    vehicles[2].held = False
+    assert finished_digest(coordinator) == digest
 
 
 def test_coordinator_serves_its_api_and_guards_actions(started: Callable[..., Process]) -> None:

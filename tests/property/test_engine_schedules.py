@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core import _short
 from coordinator.engine import (
     AgentDown,
     AgentUp,
@@ -22,6 +21,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.events import from_value, to_value
 from coordinator.engine.table import MOVES
+from coordinator.records import shortened
 from coordinator.view import run_document
 from glassfleet.scheme import Task
 from schemas import codec
@@ -86,7 +86,7 @@ class Stage:
         before = self.play.state
         effects = self.play.send(event)
         if self.play.state is not before:
-            self.journal.append(_bytes(_short(event, effects)))
+            self.journal.append(_bytes(shortened(event, effects)))
         assert _reachable(before.phase, self.play.state.phase)
         self.note()
 

@@ -18,6 +18,7 @@ from coordinator.spec import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data import Dataset, pool
 from glassfleet.domain import pooled_domain
+from schemas import limits
 from tests.simulation import Simulation, central_digest, empty_like, quiet
 
 SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "40"))
@@ -42,6 +43,12 @@ def state_root(tmp_path_factory):
 
     with tempfile.TemporaryDirectory(dir=shm) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def small_messages(monkeypatch):
+    """Let messages be so small that these little trees need parts and blobs."""
+    monkeypatch.setattr(limits, "MIN_MESSAGE_BYTES", 1024)
 
 
 @pytest.fixture
@@ -108,7 +115,7 @@ def schedule_faults(sim: Simulation, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed, state_dir):
+def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed, state_dir, small_messages):
     chance = random.Random(seed)
     faults = Faults(
         delay=(0.0, chance.choice([0.0, 0.2, 1.0])),
@@ -122,7 +129,7 @@ def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed
         seed=seed,
         faults=faults,
         settings={"v4": {"slow": chance.choice([0.0, 2.0, 7.0])}},
-        max_message_bytes=chance.choice([4096, 128 * 1024]),
+        broker_limit=chance.choice([1024, 128 * 1024]),
     )
     sim.start_coordinator()
     for name in SOURCES:
@@ -220,3 +227,57 @@ def test_same_seed_gives_the_same_simulation(state_dir):
     first, second = once(state_dir / "a"), once(state_dir / "b")
     assert first[2] == second[2]
     assert first[1] == second[1]
+
+
+def spread(chance: random.Random) -> dict[str, Source]:
+    """Cut the pooled rows into vehicles at random: some get one row, some get none."""
+    count = chance.randrange(1, 8)
+    order = np.array(chance.sample(range(POOLED.rows), POOLED.rows))
+    cuts = sorted(chance.randrange(POOLED.rows + 1) for _ in range(count - 1))
+    parts = np.split(order, cuts)
+    return {
+        f"v{index}": train_only(Dataset(POOLED.features, POOLED.target, POOLED.X[part], POOLED.y[part]))
+        for index, part in enumerate(parts)
+    }
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES // 2))
+def test_fleet_learns_the_central_model_of_its_cohort_when_rows_are_spread_at_random_and_the_domain_is_found(
+    seed, state_dir
+):
+    chance = random.Random(seed)
+    sources = spread(chance)
+    sim = Simulation(sources, state_dir, seed=seed, faults=Faults(delay=(0, 2), duplicate=0.2))
+    sim.start_coordinator()
+    for name in sources:
+        sim.start_agent(name)
+    sim.advance(5)
+    policy = RoundPolicy(deadline=10, gather_agents=len(sources))
+    sim.start_run(spec(domain=None, policy=policy))
+    lost = chance.choice([None, *sources]) if len(sources) > 2 else None
+    if lost is not None:
+        sim.at(sim.hub.now + chance.uniform(0, 12), lambda: sim.kill_agent(lost))
+
+    document = sim.run_until_ended("r1", within=300)
+
+    rows_left = sum(source.train.rows for name, source in sources.items() if name != lost)
+    if rows_left == 0:
+        assert document["reason"].startswith("no-rows: ")
+        return
+    assert document["outcome"] == "finished", document["reason"]
+    record = sim.record("model")
+    assert record is not None
+    assert set(sources) - {lost} <= set(record.cohort)
+    assert record.digest == central_digest(record, sources)
+
+
+def test_run_ends_as_no_rows_when_no_vehicle_has_enough_rows_to_tell_a_limit(state_dir):
+    sim = Simulation({name: train_only(rows(number, 2)) for number, name in enumerate(("a", "b"))}, state_dir)
+    sim.start_coordinator()
+    sim.start_agent("a")
+    sim.start_agent("b")
+    sim.advance(1)
+    sim.start_run(spec(domain=None))
+    document = sim.run_until_ended("r1", within=60)
+    assert (document["outcome"], document["reason"].split(":")[0]) == ("failed", "no-rows")
+    assert "no vehicle counted a row" in document["reason"]

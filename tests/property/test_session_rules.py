@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.session import (
+from edge_agent.session import SessionState, step
+from edge_agent.session_events import (
     Compute,
     Computed,
     ComputeFailed,
@@ -21,9 +22,7 @@ from edge_agent.session import (
     RequestSeen,
     Restarted,
     Send,
-    SessionState,
     Tick,
-    step,
 )
 from schemas.messages import Request
 

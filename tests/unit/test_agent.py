@@ -17,6 +17,7 @@ from edge_agent.evaluation import macro_f1, predict_in_blocks, root_mean_square
 from edge_agent.runner import link_of
 from glassfleet import catalogue, local
 from glassfleet.scheme import Contribution, Task
+from schemas import limits
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError, StorageError, UsageError
 from schemas.messages import AgentState, Evaluation
@@ -178,15 +179,41 @@ def test_agent_does_nothing_when_others_are_asked_or_its_allow_list_lacks_the_sc
     assert bench.desk.refusals == []
 
 
-def test_agent_waits_before_it_answers_when_told_to_be_slow_and_drops_what_was_superseded(bench, task):
-    bench.agent(slow=5.0)
+def test_agent_sends_each_answer_late_and_once_when_its_link_is_slow_and_newer_requests_supersede(bench, task):
+    agent = bench.agent(slow=5.0)
     bench.desk.ask(task)
     bench.run(4)
-    assert bench.desk.answers == []
+    assert bench.desk.answers == [], "computed, but still on its way"
     newer = first_task(rows(), n_sets=3)
     bench.desk.ask(newer, number=2)
-    bench.run(6)
-    assert {answer.task_digest for answer in bench.desk.answers} == {newer.digest}
+    bench.run(2)
+    assert agent.session.phase("r1", task.digest) == "parked"
+    assert [answer.task_digest for answer in bench.desk.answers] == [task.digest], "it cannot be called back"
+    bench.desk.acknowledge("v1", task.digest, "late")
+    bench.run(4)
+    assert [answer.task_digest for answer in bench.desk.answers] == [task.digest, newer.digest]
+    bench.desk.acknowledge("v1", newer.digest)
+    bench.run(60)
+    assert len(bench.desk.answers) == 2
+    assert agent.counts["receipt-late"] == 1
+
+
+def test_agent_has_one_copy_of_an_answer_on_its_slow_link_when_no_receipt_comes(bench, task):
+    bench.agent(slow=5.0, resend_first=0.5)
+    bench.desk.ask(task)
+    bench.run(4.5)
+    assert bench.desk.answers == []
+    bench.run(5)
+    assert len(bench.desk.answers) == 1
+
+
+def test_agent_sends_nothing_of_a_run_that_ended_while_the_answer_was_on_its_way(bench, task):
+    bench.agent(slow=5.0)
+    bench.desk.ask(task)
+    bench.run(2)
+    bench.desk.clear()
+    bench.run(10)
+    assert bench.desk.answers == []
 
 
 def test_agent_fetches_requests_and_sends_answers_in_parts_when_messages_are_small(tmp_path):
@@ -416,6 +443,30 @@ def test_agent_stops_with_the_reason_when_an_answer_cannot_be_stored(bench, task
     with pytest.raises(StorageError, match="the disk is full"):
         bench.run(1)
     assert len(bench.desk.answers) < 3
+
+
+@pytest.mark.parametrize("case", ["parts", "outbox"])
+def test_agent_refuses_and_lives_on_when_its_answer_can_never_be_sent_or_kept(tmp_path, task, monkeypatch, case):
+    bench = Bench(tmp_path, limit=4096)
+    if case == "parts":
+        monkeypatch.setattr(limits, "MAX_PARTS", 2)
+    settings = {"outbox_max_bytes": 4096} if case == "outbox" else {}
+    agent = bench.agent(**settings)
+
+    def contribute(asked, data, rng):
+        noise = np.random.default_rng(1).integers(0, 2**62, 4000)
+        return Contribution(asked.kind, data.rows, {"noise": noise}, {}, 0)
+
+    honest = catalogue.load("frt").client
+    monkeypatch.setattr(type(honest), "contribute", staticmethod(contribute))
+    bench.desk.ask(task)
+    bench.run(1)
+    (refusal,) = bench.desk.refusals
+    assert ("outbox_max_bytes is 4096" if case == "outbox" else "raise max_message_bytes") in refusal.reason
+    monkeypatch.undo()
+    bench.desk.ask(task, run="r2")
+    bench.run(1)
+    assert agent.counts["answers"] == 1
 
 
 def test_agent_refuses_to_start_when_its_allow_list_names_a_scheme_that_is_not_there(bench):

@@ -12,15 +12,17 @@ from schemas.errors import NotFoundError
 
 
 @pytest.fixture
-def others(monkeypatch):
-    """Offer three more modules beside ours."""
+def others(monkeypatch, tmp_path):
+    """Offer more modules beside ours: good ones and bad ones."""
     good, needy, empty = (ModuleType(f"{name}_scheme") for name in ("good", "needy", "empty"))
     vars(good)["SCHEME"] = object()
-    vars(needy).update(SCHEME=object(), REQUIRES=("no_such_package_here",))
+    vars(needy).update(SCHEME=object(), REQUIRES=("no_such_package_here", "no_such.part"))
     for module in (good, needy, empty):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     modules = {"frt": "glassfleet.schemes.frt", "good": "good_scheme", "needy": "needy_scheme"}
-    modules |= {"empty": "empty_scheme", "broken": "not_there_at_all"}
+    modules |= {"empty": "empty_scheme", "broken": "not_there_at_all", "faulty": "faulty_scheme"}
+    (tmp_path / "faulty_scheme.py").write_text("SCHEME = 1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(catalogue, "_modules", lambda: modules)
     catalogue._reason.cache_clear()
     yield good
@@ -40,10 +42,12 @@ def test_catalogue_loads_others_schemes(others):
 @pytest.mark.usefixtures("others")
 def test_catalogue_tells_why_a_scheme_is_unavailable():
     reasons = catalogue.unavailable()
-    assert set(reasons) == {"needy", "empty", "broken"}
+    assert set(reasons) == {"needy", "empty", "broken", "faulty"}
     assert "no_such_package_here" in reasons["needy"]
     assert "not_there_at_all" in reasons["broken"]
     assert "SCHEME" in reasons["empty"]
+    assert "ZeroDivisionError" in reasons["faulty"]
+    assert "no_such.part" in reasons["needy"]
     with pytest.raises(NotFoundError, match="no_such_package_here"):
         catalogue.load("needy")
 

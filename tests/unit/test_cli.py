@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from console.common import count_or_share, parse_parameters
-from console.display import growth
+from console.display import Live, News, growth, open_round, short_round, vehicle_word
 from console.main import COMMANDS, cli, run
 from console.models import model as model_group
 from console.runs import line_of_round
@@ -27,7 +27,7 @@ from edge_agent.config import AgentConfig
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
-from glassfleet.explain import Rule
+from glassfleet.explain import Condition, Rule
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
@@ -110,7 +110,7 @@ def test_every_command_helps_with_an_example_and_every_option_with_a_text() -> N
     for path, command in every_command():
         assert command.help, path
         if path != "glassfleet experiment":
-            assert "Example: glassfleet" in command.help, path
+            assert re.search(r"Examples?:\s+glassfleet", command.help), path
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{path} {parameter.opts}"
@@ -172,6 +172,13 @@ def test_configuration_page_lists_every_setting() -> None:
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),
         (["demo", "--param", "n_sets=0"], 2, "--param n_sets"),
+        (["demo", "--labels"], 2, "go with a classifier; scheme frt forecasts numbers"),
+        (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
+        (["demo", "--bounds", "x.json"], 2, "--bounds goes with --data"),
+        (["demo", "--target", "y"], 2, "--target goes with --data"),
+        (["demo", "--scheme", "fmt", "--participation", "elastic"], 2, "takes part only in: cohort"),
+        (["demo", "--vehicles", "0"], 2, "--vehicles"),
+        (["demo", "--rejoin", "-1"], 2, "--rejoin -1.0: give a share"),
         (["demo", "--pace", "3"], 2, "--pace"),
         (["demo", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
     ],
@@ -278,7 +285,7 @@ def test_model_rules_are_printed_in_words_the_most_used_first(
     assert run(["model", "rules", "--file", str(record_file), "--top", "2"]) == 0
     text = capsys.readouterr().out
     assert text.count("THEN quality = ") == 2
-    assert re.search(r"IF  speed is \w+ \([\d.]+ to [\d.]+, most at [\d.]+ m/s\)", text)
+    assert re.search(r"IF  speed is \w+ \([\d.]+ to [\d.]+ m/s, most at [\d.]+ m/s\)", text)
 
 
 def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_another_order(
@@ -342,6 +349,9 @@ def test_strongest_terms_keeps_those_that_move_the_output_most() -> None:
     assert strongest_terms(text, domain, keep=2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms"
     assert strongest_terms("y = 1.5 + 2 a", domain) == "y = 1.5 + 2 a"
     assert strongest_terms("class is red", domain) == "class is red"
+    timed = domain.model_copy(update={"target": Variable(name="y", low=0, high=1, unit="min")})
+    assert strongest_terms(f"{text} min", timed, keep=2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms (min)"
+    assert strongest_terms("y = 1.5 + 2 a min", timed) == "y = 1.5 + 2 a (min)"
 
 
 def test_rules_without_conditions_hold_always() -> None:
@@ -391,6 +401,84 @@ def test_line_of_round_names_who_dropped_and_why() -> None:
     assert "[vehicle-01: deadline]" in line
 
 
+def closed_round(**changes: Any) -> dict[str, Any]:
+    return {
+        "phase": "domain",
+        "number": 1,
+        "attempt": 1,
+        "kind": "histogram",
+        "asked": 3,
+        "accepted": 2,
+        "late": 0,
+        "dropped": 1,
+        "seconds": 2.5,
+        "dropped_agents": {"v1": "deadline"},
+        "late_agents": [],
+        **changes,
+    }
+
+
+def test_round_lines_say_who_was_too_late() -> None:
+    late = closed_round(late=1, late_agents=["v1"])
+    assert "late  1" in line_of_round(late)
+    assert line_of_round(late).endswith("[v1: too late]")
+    assert short_round(late).endswith("v1 too late")
+    assert short_round(closed_round()).endswith("v1 silent")
+    assert open_round(closed_round(), 1.25).endswith("1.25 s left  ##.")
+
+
+def test_news_tells_each_round_once_and_a_late_answer_when_it_comes() -> None:
+    news = News()
+    status = {"phase": "domain", "rounds": [closed_round()], "progress": {}}
+    assert [line.strip()[:6] for line in news.of(status)] == ["domain", "findin"]
+    assert list(news.of(status)) == []
+    status["rounds"] = [closed_round(late=1, late_agents=["v1"])]
+    assert list(news.of(status)) == ["v1 answers domain 1 too late: told so, and not counted"]
+    assert list(news.of(status)) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "reason", "word"),
+    [
+        ("up", "member", "", "in cohort"),
+        ("up", "dropped", "deadline", "silent"),
+        ("up", "dropped", "refused: no column 'x'", "silent: refused: no column 'x'"),
+        ("slow", "late", "answered domain 1 after its end", "slow, too late"),
+        ("killed", "lost", "deadline", "killed"),
+        ("came back", "member", "", "back, in cohort"),
+    ],
+)
+def test_display_says_what_a_vehicle_does_in_a_word(condition: str, status: str, reason: str, word: str) -> None:
+    assert vehicle_word(condition, {"status": status, "reason": reason})[0] == word
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (120, 40), (60, 15)])
+def test_live_display_fits_the_terminal_and_keeps_its_height_while_a_model_grows(
+    monkeypatch: pytest.MonkeyPatch, columns: int, lines: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(lines))
+    live = Live()
+    vehicles = {f"vehicle-{number:02d}": "up" for number in range(15)}
+    heights = set()
+    for rounds in range(12):
+        status = {
+            "scheme": "frt",
+            "phase": "learning",
+            "rounds": [closed_round(number=number) for number in range(rounds)],
+            "open": {**closed_round(number=rounds), "opened_at": 0.0, "closes_at": 2.5},
+            "progress": {"nodes": rounds, "lines": ["x" * 200] * rounds * 9},
+            "agents": {name: {"status": "member", "reason": ""} for name in vehicles},
+        }
+        live.say(f"event {rounds}")
+        live.look(status, vehicles)
+        drawn = live._console.render_lines(live._draw(), pad=False)
+        assert all(sum(part.cell_length for part in line) <= columns for line in drawn)
+        heights.add(len(drawn))
+    assert len(heights) == 1
+    assert max(heights) < lines or lines < 20
+
+
 def test_growth_is_told_in_numbers_when_there_is_any() -> None:
     assert growth({"progress": {"nodes": 7, "leaves": 22, "lines": ["x"]}}) == "  (7 nodes, 22 leaves)"
     assert growth({"progress": {}}) == ""
@@ -406,3 +494,28 @@ def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
     found = {item["check"]: item for item in json.loads(capsys.readouterr().out)}
     assert not found["data"]["ok"]
     assert found["core packages"]["ok"]
+
+
+def test_demo_refuses_bounds_of_a_column_that_no_vehicle_has(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "fleet").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "fleet" / f"{name}.csv").write_text("x,y\n" + "".join(f"{i},{i % 7}\n" for i in range(40)))
+    bounds = tmp_path / "bounds.json"
+    for content, words in (('{"z": [0, 1]}', "no vehicle has a column 'z'"), ("[1]", "must hold an object")):
+        bounds.write_text(content)
+        assert run(["demo", "--data", str(tmp_path / "fleet"), "--bounds", str(bounds)]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_long_antecedents_are_told_in_running_text_when_words_are_to_be_few() -> None:
+    domain = Domain(features=(Variable(name="a", low=0, high=1),), target=Variable(name="y", low=0, high=1))
+    conditions = tuple(Condition(f"feature_{number}", "Low", 0, 1, 0, "s") for number in range(9))
+    rule = Rule(0, conditions, "class is red", 1.0, 1.0, 1.0)
+    assert len(rule_lines(rule)) == 11
+    short = rule_lines(rule, "", domain)
+    assert len(short) < 6
+    assert all(len(line) <= 116 for line in short)
+    crisp = Rule(0, (Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s"),), "class is red", 1.0, 1.0, 1.0)
+    assert rule_lines(crisp)[1].strip() == "IF  a is at most 0.5 s"

@@ -95,3 +95,17 @@ def test_inbox_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_rais
     assert futures[0].result(0) == threading.get_ident()
     with pytest.raises(ZeroDivisionError):
         futures[1].result(0)
+
+
+def test_inbox_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
+    now = [0.0]
+    inbox = Inbox(max_messages=9, max_bytes=100, clock=lambda: now[0])
+    assert inbox.oldest() is None
+    for now[0], topic in ((1.0, "c/1"), (2.0, "c/2"), (3.0, "agent/a/state")):
+        inbox.put(Message(topic, b"x"))
+    batch = inbox.take(2, 0.0)
+    assert [message.topic for message in batch.messages] == ["agent/a/state", "c/1"]
+    assert batch.arrived == [1.0, 1.0], "a state goes first, at the time of what it overtook"
+    assert inbox.oldest() == 2.0
+    inbox.take(9, 0.0)
+    assert inbox.oldest() is None

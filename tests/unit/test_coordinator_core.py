@@ -18,8 +18,9 @@ from coordinator.journal import Entry, MemoryJournal
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, StorageError, UsageError
+from schemas.joining import BlobStore
 from schemas.messages import AgentState, Body, ContributionBody, Manifest, ModelPointer, Receipt, Refusal, Request
-from schemas.parts import BlobStore, frames_for_contribution, open_request
+from schemas.parts import frames_for_contribution, open_request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.engine_bench import TOY_ENGINE, central, toy_answer, toy_spec
@@ -276,6 +277,39 @@ def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
     fleet.journal.is_full = False
     fleet.finish("a", "b")
     assert fleet.core.run("r1")["outcome"] == "finished"
+
+
+def test_run_is_shown_as_ended_only_with_its_model_when_somebody_looks_in_between() -> None:
+    fleet = Fleet()
+    looks: list[tuple[str, Any]] = []
+
+    def look() -> None:
+        document = fleet.core.run("r1")
+        (listed,) = [fleet.core.run(run) for run in fleet.core.run_ids()]
+        assert listed == document
+        looks.append((document["state"], document["model"]))
+
+    class Watched(TornDisk):
+        def add_model(self, *arguments: Any) -> Any:
+            look()
+            model = super().add_model(*arguments)
+            look()
+            return model
+
+        def close_run(self, *arguments: Any, **options: Any) -> None:
+            look()
+            super().close_run(*arguments, **options)
+
+    fleet.hub.kill("coordinator")
+    fleet.journal = Watched()
+    fleet.open()
+    fleet.birth("a", "b")
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    fleet.finish("a", "b")
+    look()
+    assert [state for state, _ in looks] == ["running", "running", "running", "ended"]
+    assert looks[-1][1] is not None
 
 
 def test_coordinator_writes_one_transaction_for_a_batch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.defaults import default_engine
 from coordinator.engine import (
     AgentDown,
     Cancel,
@@ -17,12 +18,14 @@ from coordinator.engine import (
     Restarted,
     SendReceipt,
     Start,
+    Unable,
     standing,
     wakes_at,
 )
 from coordinator.engine.table import MOVES, TABLE, as_markdown, as_mermaid
-from schemas.errors import NotFoundError, UsageError
-from tests.engine_bench import OFFER, TOY_ENGINE, Play, central, toy_spec
+from coordinator.spec import Bounds, RunSpec, limits_of
+from schemas.errors import NotFoundError, RunFailedError, UsageError
+from tests.engine_bench import OFFER, TOY_ENGINE, Play, ToyServer, central, toy_spec
 
 
 def test_engine_finishes_at_once_when_everyone_answers() -> None:
@@ -89,6 +92,8 @@ def test_engine_fixes_the_cohort_at_the_deadline_plus_grace() -> None:
     play.finish("a", "b")
     assert play.model == central(play.spec, "ab")
     assert play.state.rounds[0].late == 1
+    assert play.state.rounds[0].late_agents == ("c",)
+    assert play.state.rounds[0].to_document()["late_agents"] == ["c"]
 
 
 def test_engine_closes_early_when_the_target_is_reached() -> None:
@@ -96,6 +101,14 @@ def test_engine_closes_early_when_the_target_is_reached() -> None:
     play.answer("b", "c")
     assert play.state.cohort == ("b", "c")
     assert play.state.rounds[0].dropped_agents == {}, "not needed is not lost"
+
+
+def test_engine_keeps_waiting_at_the_target_until_the_quorum_is_met() -> None:
+    play = Play(toy_spec(policy={"target": 1, "min_agents": 0.9}))
+    play.answer("a", "b")
+    assert play.phase == "recruiting", "two of three are no 90 %"
+    play.answer("c")
+    assert play.state.cohort == ("a", "b", "c")
 
 
 def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
@@ -306,6 +319,50 @@ def test_engine_fails_by_name_when_there_are_too_many_rows() -> None:
     assert play.state.reason == "too-many-rows: 12 rows in all; the exact sums are good for 11"
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("no-rows: nobody counted", "no-rows: nobody counted"),
+        ("too-many-rows: 9 of 8", "too-many-rows: 9 of 8"),
+        ("no-classes: no labels", "no-classes: no labels"),
+        ("nothing is left", "no-model: nothing is left"),
+        ("cancelled: not a name for a scheme", "no-model: cancelled: not a name for a scheme"),
+    ],
+)
+def test_engine_ends_by_the_name_that_the_scheme_gives(monkeypatch: pytest.MonkeyPatch, said: str, reason: str) -> None:
+    def reduce(*_arguments: object) -> None:
+        raise RunFailedError(said)
+
+    monkeypatch.setattr(ToyServer, "reduce", reduce)
+    play = Play(toy_spec())
+    play.answer("a", "b", "c")
+    assert (play.phase, play.state.reason) == ("failed", reason)
+
+
+def test_engine_fails_by_name_when_the_scheme_cannot_say_how_many_rows_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ToyServer, "max_rows", lambda _self, _parameters: "many")
+    play = Play(toy_spec())
+    play.answer("a", "b", "c")
+    assert play.state.reason.startswith("scheme-error: max_rows raised ValueError")
+
+
+@pytest.mark.parametrize("cause", ["request-too-large", "model-unpublishable"])
+def test_engine_ends_when_the_shell_is_unable_and_only_by_what_can_be(cause: str) -> None:
+    play = Play(toy_spec())
+    play.send(Unable(1.0, cause, "4097 parts"))
+    assert play.phase == ("failed" if cause == "request-too-large" else "recruiting")
+    finished = Play(toy_spec())
+    finished.finish("a", "b", "c")
+    finished.send(Unable(2.0, cause, "4097 parts"))
+    assert finished.phase == ("failed" if cause == "model-unpublishable" else "finished")
+    for state in (play.state, finished.state):
+        if state.phase == "failed":
+            assert state.reason == f"{cause}: 4097 parts"
+            assert [type(effect) for effect in standing(state)] == [ClearRequest, Ended]
+
+
 @pytest.mark.parametrize("parameters", [{"fails": "start"}, {"fails": "reduce"}, {"repeats": True}])
 def test_engine_fails_by_name_when_the_scheme_misbehaves(parameters: dict[str, object]) -> None:
     play = Play(toy_spec(parameters=parameters))
@@ -368,6 +425,10 @@ def test_engine_tells_again_what_shall_stand() -> None:
         ({"policy": {"min_agents": 5, "target": 4}}, UsageError, "target 4 is below min_agents 5"),
         ({"run": "no spaces"}, UsageError, "valid id"),
         ({"bounds": {"x": [2, 1]}}, UsageError, "below"),
+        ({"bounds": {"x": {"low": 2, "high": 1}}}, UsageError, "below"),
+        ({"bounds": {"x": {"low": 2}}}, UsageError, "both low and high"),
+        ({"bounds": {"x": {"low": 0, "high": 1, "units": "m"}}}, UsageError, r"units: Extra inputs"),
+        ({"bounds": {"x": [1]}}, UsageError, "bounds.x"),
         ({"domain": None, "features": ["x", "x"]}, UsageError, "differ"),
         ({"unknown": 1}, UsageError, "unknown"),
     ],
@@ -390,3 +451,57 @@ def test_engine_opens_a_round_with_what_an_agent_needs() -> None:
     assert isinstance(request, OpenRound)
     assert request.task_digest == request.task.digest
     assert (request.closes_at, request.deadline) == (10.0, 10.0)
+
+
+def test_engine_tells_bins_joined_in_discovery_apart_from_statistics_nullified_at_vehicles() -> None:
+    play = Play(toy_spec(domain=None))
+    play.finish("a", "b", "c")
+    assert (play.state.joined_bins, play.state.nullified) == (2 * 3, 3 * 3)
+
+
+def test_run_spec_reads_back_when_bounds_carry_units_and_terms() -> None:
+    bounds = {
+        "x": {"low": 0.0, "high": 2.0, "unit": "m", "terms": ["near", "far"]},
+        "y": [0.0, 1.0],
+        "z": {"unit": "s"},
+    }
+    spec = toy_spec(domain=None, bounds=bounds)
+    assert RunSpec.from_document(spec.to_document()) == spec
+    assert limits_of(spec.bounds or {}) == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
+
+
+def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> None:
+    bounds: dict[str, tuple[float, float] | Bounds] = {
+        "x": Bounds(low=0, high=2, unit="m", terms=("near", "far")),
+        "y": (0.0, 1.0),
+        "z": Bounds(unit="s"),
+    }
+    _, parameters = default_engine().discover(("x", "z"), "y", bounds, TOY_ENGINE.lookup("toy"))
+    assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
+    assert parameters.units == {"x": "m", "z": "s"}
+    assert parameters.terms == {"x": ("near", "far")}
+
+
+def waited_for(play: Play) -> list[str]:
+    assert play.state.open is not None
+    return list(play.state.open.asked)
+
+
+def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadline() -> None:
+    play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
+    first = play.state.trail[-1].task
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.rounds[-1].dropped_agents == {"c": "deadline"}
+    assert waited_for(play) == ["a", "b"]
+    assert play.outcomes("c", task=first) == ["late the round is closed"]
+    assert waited_for(play) == ["a", "b", "c"], "its answer took no more than a deadline: it may be in time now"
+    second = play.state.trail[-1].task
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert waited_for(play) == ["a", "b"]
+    play.pass_time(5)
+    assert play.outcomes("c", task=second) == ["late the round is closed"]
+    assert waited_for(play) == ["a", "b"], "it took longer than a deadline, and the round does not wait for it"
+    play.answer("c")
+    assert "c" in play.state.accepted, "but it counts when it answers in time"

@@ -66,6 +66,21 @@ def test_explanation_names_the_rule_and_adds_up():
     assert np.prod(why.fired.memberships) == pytest.approx(why.fired.strength)
 
 
+def test_explanation_ranks_rules_by_what_the_choice_was_made_on():
+    model, X, _ = _model()
+    by_strength_alone = 0
+    for row in X[:50]:
+        why = model.explain(row)
+        ranked = [why.fired, *why.runners_up]
+        normalised = [item.normalised_strength for item in ranked]
+        assert normalised == sorted(normalised, reverse=True)
+        assert all(item.normalised_strength >= item.strength for item in ranked), "a mean strength is at most 1"
+        by_strength_alone += why.fired.strength == max(item.strength for item in ranked)
+    assert by_strength_alone < 50, "some row is answered by a rule that is not the strongest; the explanation says why"
+    averaged, X, _ = _model(inference="weighted_average")
+    assert averaged.explain(X[0]).fired.normalised_strength is None
+
+
 def test_rule_of_highest_weight_answers_when_none_fires():
     document = _model(max_depth=1, min_samples_fraction=0.0)[0].to_document()
     nodes = document["model"]["nodes"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge_agent.identity import SPAN, Identity
+from edge_agent.identity import QUIET, SPAN, Identity
 
 
 def test_identity_ignores_its_own_birth_and_repeats_it_when_its_own_will_is_read():
@@ -40,7 +40,18 @@ def test_identity_of_the_later_stops_and_that_of_the_first_stays_when_both_keep_
 def test_identity_stops_in_the_end_when_the_later_one_never_does():
     me = Identity("me", 1.0)
     me.sees("me", "up", 1.0, 0.0)
-    assert [me.sees("other", "up", 2.0, at) for at in (1.0, 5.0, 1.0 + 10 * SPAN)] == ["repeat", "repeat", "stop"]
+    said = [me.sees("other", "up", 2.0, 1.0 + index * 2 * SPAN) for index in range(18)]
+    assert said == ["repeat"] * 17 + ["stop"]
+
+
+def test_identity_does_not_stop_when_a_killed_broker_brings_its_past_back_again_and_again():
+    me = Identity("me", 5.0)
+    me.sees("me", "up", 5.0, 0.1)
+    # Retained will, a queued copy and the old birth at each restart; two restarts within four seconds, one much later.
+    for restart in (2.0, 5.6, 5.6 + 2 * QUIET, 9.0 + 2 * QUIET):
+        for late in (0.0, 0.001, 0.04, 0.3):
+            assert me.sees("past", "down", 1.0, restart + late) == "repeat"
+        me.sees("me", "up", 5.0, restart + 0.5)
 
 
 def test_identity_memory_is_bounded_when_strangers_are_endless():

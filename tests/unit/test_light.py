@@ -104,7 +104,14 @@ def test_agent_uses_one_blas_thread_unless_told_otherwise():
 
 
 def test_session_and_identity_are_pure():
-    for name in ("session", "identity"):
+    for name in ("session", "session_events", "identity"):
         text = (ROOT / "edge_agent" / f"{name}.py").read_text()
-        imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE))
-        assert imported <= {"__future__", "collections", "dataclasses", "typing", "schemas"}
+        imported = set(re.findall(r"^(?:from|import) (edge_agent\.\w+|\w+)", text, re.MULTILINE))
+        assert imported <= {
+            "__future__",
+            "collections",
+            "dataclasses",
+            "typing",
+            "schemas",
+            "edge_agent.session_events",
+        }

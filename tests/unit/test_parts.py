@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from schemas import limits, parts
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, UsageError, WireError
+from schemas.joining import Assembler, BlobStore
 from schemas.messages import ContributionBody, Manifest, Part, Receipt, Request
-from schemas.parts import Assembler, BlobStore
 from schemas.topics import Topics
 
 TOPICS = Topics("fleet")

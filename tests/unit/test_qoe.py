@@ -8,12 +8,32 @@ import numpy as np
 import pytest
 
 from edge_agent.sources import read_source
+from glassfleet import catalogue, local
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain, Variable
 from qoe import cells, video
 from qoe.demo.plan import make_plan
-from qoe.demo.vehicles import real_files, simulated_files
+from qoe.demo.reference import choices, judge
+from qoe.demo.rehearsal import MANY_ROUNDS, Rehearsal, rehearse, tempo
+from qoe.demo.vehicles import VehicleRows, labelled_files, read_rows, real_files, simulated_files
 from qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
-from qoe.windows import BOUNDS, FEATURES, HORIZON, METRICS, TARGET, UNITS, WINDOW, LiveWindow, rows_of_run
+from qoe.windows import (
+    BOUNDS,
+    FEATURES,
+    GOOD_ABOVE,
+    HORIZON,
+    LABEL,
+    METRICS,
+    TARGET,
+    UNITS,
+    WINDOW,
+    LiveWindow,
+    labels_of,
+    rows_of_run,
+)
+from schemas.documents import document_digest
 from schemas.errors import DataError, UsageError
+from schemas.record import ModelRecord
 
 FLEET = [f"v{number:02d}" for number in range(15)]
 
@@ -213,3 +233,120 @@ def test_simulated_files_hold_one_vehicle_each(tmp_path: Path) -> None:
     files = simulated_files(tmp_path / "data", 2, 0)
     assert list(files) == ["vehicle-00", "vehicle-01"]
     assert files["vehicle-00"].read_bytes() != files["vehicle-01"].read_bytes()
+
+
+def test_vehicle_file_holds_good_and_poor_and_not_the_share_when_written_for_a_classifier(
+    tmp_path: Path, fleet: list[Vehicle]
+) -> None:
+    write_vehicle(tmp_path / "v.csv.gz", fleet[0], good_above=GOOD_ABOVE)
+    source = read_source(tmp_path / "v.csv.gz", labels=True)
+    share = fleet[0].dataset("train").y
+    assert source.train.target == LABEL
+    assert source.train.features == FEATURES
+    assert np.array_equal(source.train.y, np.where(share > 0.8, "Good", "Poor"))
+
+
+def test_label_is_good_only_above_the_threshold() -> None:
+    assert labels_of(np.array([0.0, 0.8, 0.81, 1.0])).tolist() == ["Poor", "Poor", "Good", "Good"]
+    assert labels_of(np.array([3.0, 5.0]), 4.0).tolist() == ["Poor", "Good"]
+
+
+def test_labelled_files_are_copies_where_the_target_is_a_number_and_the_files_themselves_where_it_is_text(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text("split,x,q\ntrain,1,0.9\ntrain,2,0.1\ntest,3,0.8\n")
+    made = labelled_files({"a": tmp_path / "a.csv"}, tmp_path / "made", None, 0.8, labels=False)
+    rows = read_rows(made, labels=True)["a"]
+    assert (rows.train.y.tolist(), rows.test.y.tolist()) == (["Good", "Poor"], ["Poor"])
+    assert rows.train.X.tolist() == [[1.0], [2.0]]
+    (tmp_path / "b.csv").write_text("x,q\n1,red\n2,blue\n")
+    texts = {"b": tmp_path / "b.csv"}
+    assert labelled_files(texts, tmp_path / "made", None, 0.8, labels=False) == texts
+    both = {"a": tmp_path / "a.csv", **texts}
+    with pytest.raises(DataError, match=r"text in .*b\.csv and numbers in .*a\.csv"):
+        labelled_files(both, tmp_path / "made", None, 0.8, labels=False)
+    assert labelled_files(both, tmp_path / "made", None, 0.8, labels=True) == both
+    with pytest.raises(DataError, match="no column 'nosuch'"):
+        labelled_files(texts, tmp_path / "made", "nosuch", 0.8, labels=False)
+
+
+def test_plan_kills_and_returns_within_the_run_when_it_has_few_rounds() -> None:
+    for seed in range(30):
+        plan = make_plan(FLEET, 0.4, 0.1, 1.0, seed, rounds=4)
+        assert max(plan.kills.values()) <= 3
+        assert all(plan.kills[vehicle] < moment <= 4 for vehicle, moment in plan.returns.items())
+
+
+def small_fleet() -> dict[str, VehicleRows]:
+    rng = np.random.default_rng(3)
+    fleet = {}
+    for number in range(3):
+        X = rng.uniform(0, 1, (80, 2))
+        part = Dataset(("a", "b"), "q", X, np.where(X[:, 0] + 0.3 * X[:, 1] > 0.6, "Good", "Poor"))
+        fleet[f"v{number}"] = VehicleRows(part, part)
+    return fleet
+
+
+def record_of(fleet: dict[str, VehicleRows], parameters: object) -> ModelRecord:
+    """What a fleet publishes that learned in this process."""
+    scheme = catalogue.load("frbc")
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
+        label="q",
+        classes=("Good", "Poor"),
+    )
+    train = {name: rows.train for name, rows in fleet.items()}
+    document = local.federated(scheme, parameters, domain, train).model.to_document()
+    return ModelRecord(
+        name="m",
+        version=1,
+        digest=document_digest(document),
+        document=document,
+        fleet="f",
+        run="r",
+        scheme="frbc",
+        cohort=sorted(train),
+        created="2026-01-01T00:00:00+00:00",
+    )
+
+
+def test_verdict_is_equal_with_f1_scores_when_a_classifier_pools() -> None:
+    fleet = small_fleet()
+    scheme = catalogue.load("frbc")
+    verdict = judge(record_of(fleet, scheme.exact(scheme.Parameters())), fleet, 0)
+    assert verdict.equal
+    assert verdict.promised
+    assert verdict.metric == "f1"
+    assert set(verdict.scores) == set(fleet)
+    federated = verdict.mean("federated")
+    assert federated is not None
+    assert 0.7 < federated <= 1.0
+
+
+def test_verdict_promises_nothing_but_replays_the_fleet_when_the_setting_is_another_algorithm() -> None:
+    fleet = small_fleet()
+    scheme = catalogue.load("frbc")
+    owners = scheme.exact(scheme.Parameters.model_validate({"weights": "owners"}))
+    verdict = judge(record_of(fleet, owners), fleet, 0)
+    assert verdict.setting == ("weights=owners",)
+    assert not verdict.promised
+    assert verdict.equal or verdict.replayed == verdict.federated
+    assert choices(scheme, scheme.Parameters.model_validate({"n_sets": 5})) == ()
+
+
+def test_rehearsal_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
+    scheme = catalogue.load("frbc")
+    fleet = list(small_fleet().values())
+    whole = rehearse(scheme, scheme.exact(scheme.Parameters()), fleet, 0, at_most=9)
+    assert whole.rounds == 4, "two for the domain, rules, strengths"
+    assert whole.seconds > 0
+    assert rehearse(scheme, scheme.Parameters(), fleet, 0, at_most=3).rounds == 3
+
+
+def test_tempo_leaves_time_for_heavy_answers_and_hurries_long_elastic_runs() -> None:
+    assert tempo(Rehearsal(9, 0.001), 15, "cohort") == (0.2, 2.5)
+    assert 2.5 < tempo(Rehearsal(9, 100.0), 15, "cohort")[1] < 30
+    assert tempo(Rehearsal(MANY_ROUNDS, 100.0), 15, "elastic")[1] <= 2.5
+    quick_pace, quick_deadline = tempo(Rehearsal(MANY_ROUNDS, 0.001), 15, "elastic")
+    assert quick_pace < 0.2
+    assert quick_deadline < 2.5

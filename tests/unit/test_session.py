@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from edge_agent import session
-from edge_agent.session import (
+from edge_agent.session import SessionState, Timing, step
+from edge_agent.session_events import (
     Compute,
     Computed,
     ComputeFailed,
@@ -20,10 +21,7 @@ from edge_agent.session import (
     RequestSeen,
     Restarted,
     Send,
-    SessionState,
     Tick,
-    Timing,
-    step,
 )
 from schemas.messages import Request
 

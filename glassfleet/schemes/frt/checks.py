@@ -61,6 +61,13 @@ def _check_level(question: Question, sums: Mapping[str, NDArray[np.int64]], rows
     _at_most(sums["cell_strong"], sums["cell_count"], "a cell's strong count exceeds its count")
     for name in NODE_SUMS:
         _at_most(sums[f"cell_{name}"], sums[f"node_{name}"][:, None, None], f"a cell's {name} exceeds its node's")
+    # A row belongs to one set of a feature or shares itself between two; half a grid unit a row and set is rounding.
+    _at_most(
+        sums["cell_count"].sum(axis=2), 2 * sums["node_count"][:, None], "a feature's sets count a row more than twice"
+    )
+    for name in ("ws", "wls", "wss"):
+        whole = (sums[f"node_{name}"] + 2 * sums["node_count"])[:, None]
+        _at_most(sums[f"cell_{name}"].sum(axis=2), whole, f"the {name} of a feature's sets exceed their node's")
     if sums["cell_count"][~question.free].any() or sums["cell_ws"][~question.free].any():
         raise ContributionError("statistics of a feature that the path uses already")
 

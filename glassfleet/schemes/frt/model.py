@@ -136,6 +136,7 @@ class FuzzyRegressionTree:
         measure = reached.strength if averaged else reached.strength / self._rules.mean_strength[fired]
         order = np.lexsort((self._rank[fired], -measure))
         ranked = [(int(fired[i]), float(reached.strength[i])) for i in order] or [(int(self._order[0]), 0.0)]
+        mean = self._rules.mean_strength
         total = sum(strength for _, strength in ranked)
         parts = [(rule, strength / total) for rule, strength in ranked] if averaged else [(ranked[0][0], 1.0)]
         target = self.domain.target
@@ -150,6 +151,7 @@ class FuzzyRegressionTree:
                 self.rules()[rule],
                 strength,
                 tuple(members.degree(feature, 0, j) for feature, j in self._paths[rule]),
+                None if averaged else strength / float(mean[rule]),
             )
             for rule, strength in ranked[: RUNNERS_UP + 1]
         ]

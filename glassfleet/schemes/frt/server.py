@@ -59,10 +59,10 @@ class FrtServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
-            raise RunFailedError("no agent that answered has any rows")
+            raise RunFailedError("no-rows: no agent that answered has any rows")
         if rows > question.parameters.max_rows:
             raise RunFailedError(
-                f"{rows} rows in all, the grid of {question.parameters.fraction_bits} and "
+                f"too-many-rows: {rows} rows in all, the grid of {question.parameters.fraction_bits} and "
                 f"{question.parameters.gram_bits} bits is good for {question.parameters.max_rows}; use fewer bits"
             )
         sums = _add(contributions)

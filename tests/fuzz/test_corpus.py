@@ -1,0 +1,66 @@
+"""Hostile messages by name, with the reason for which each is refused: what the fuzzer found, and what is well known.
+
+An entry of ``corpus/*.json`` has its bytes as ``hex``, repeated ``times`` and followed by ``tail``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas import codec
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.parts import unpack
+from schemas.record import ModelRecord
+from schemas.topics import Topics
+from tests.fuzz.targets import FLEET
+from tests.fuzz.worlds import CoordinatorWorld
+
+FOLDER = Path(__file__).parent / "corpus"
+READERS: dict[str, Callable[[bytes], Any]] = {
+    "codec": codec.decode,
+    "envelope": lambda data: Envelope.from_bytes(data, fleet=FLEET),
+    "packed": lambda data: unpack(data, max_bytes=2**20),
+    "record": ModelRecord.from_bytes,
+}
+
+
+def entries(name: str) -> list[Any]:
+    found = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return [pytest.param(entry, id=entry["name"]) for entry in found]
+
+
+def bytes_of(entry: dict[str, Any]) -> bytes:
+    head, tail = bytes.fromhex(entry["hex"]), bytes.fromhex(entry.get("tail", ""))
+    times: int = entry.get("times", 1)
+    return head * times + tail
+
+
+@pytest.mark.parametrize(("reader", "entry"), [(n, *e.values) for n in READERS for e in entries(n)])
+def test_reader_refuses_each_message_of_the_corpus(reader, entry):
+    with pytest.raises(WireError) as refusal:
+        READERS[reader](bytes_of(entry))
+    assert refusal.value.code == entry["expect"], entry["name"]
+
+
+@pytest.fixture(scope="module")
+def world() -> CoordinatorWorld:
+    return CoordinatorWorld("frt")
+
+
+@pytest.mark.parametrize("entry", entries("contribution"))
+def test_coordinator_answers_each_message_of_the_corpus_and_changes_nothing(world, entry):
+    outcome, reason = entry["expect"].split()
+    assert world.replay(Topics(FLEET).contribution("vehicle-2", "r"), bytes_of(entry)) == outcome
+    assert world.reasons[0].startswith(reason), world.reasons
+
+
+def test_journal_does_not_grow_for_ever_when_one_peer_repeats_itself(monkeypatch):
+    monkeypatch.setattr("coordinator.engine.answers.MAX_TURNED_AWAY", 20)
+    world = CoordinatorWorld("frt")
+    assert world.flood(100) == 20
