@@ -1,0 +1,180 @@
+"""A TCP proxy on loopback: the road between one process and the broker, which can be cut, blocked or made slow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+_CHUNK = 64 * 1024
+
+
+@dataclass
+class _Road:
+    """One process's way to the broker."""
+
+    server: asyncio.Server | None = None
+    port: int = 0
+    is_cut: bool = False
+    delay: float = 0.0
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+
+class Proxy:
+    """Ports on loopback, one for each process, that lead to the broker. Runs in a thread of its own.
+
+    Bytes are never changed, lost or reordered within a connection, as with TCP: a *cut* closes connections and refuses
+    new ones, a *stall* lets nothing pass and tells nobody, a *delay* makes every chunk late.
+
+    Parameters
+    ----------
+    host, port
+        The broker's.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._roads: dict[str, _Road] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
+        self._thread.start()
+
+    def open(self, name: str) -> int:
+        """Open the road of a process; return its port."""
+
+        async def begin() -> int:
+            road = self._roads[name] = _Road()
+            road.open.set()
+            road.server = await asyncio.start_server(
+                lambda reader, writer: self._carry(road, reader, writer), "127.0.0.1", 0
+            )
+            road.port = road.server.sockets[0].getsockname()[1]
+            return road.port
+
+        return int(self._ask(begin()))
+
+    def cut(self, name: str) -> None:
+        """Close the connections and refuse new ones."""
+
+        async def act() -> None:
+            road = self._roads[name]
+            road.is_cut = True
+            for writer in list(road.writers):
+                writer.transport.abort()
+
+        self._ask(act())
+
+    def stall(self, name: str) -> None:
+        """Let nothing pass; neither end is told."""
+
+        async def act() -> None:
+            self._roads[name].open.clear()
+
+        self._ask(act())
+
+    def slow(self, name: str, delay: float) -> None:
+        """Make every chunk `delay` seconds late, in both directions."""
+
+        async def act() -> None:
+            self._roads[name].delay = delay
+
+        self._ask(act())
+
+    def mend(self, name: str) -> None:
+        """End all that."""
+
+        async def act() -> None:
+            road = self._roads[name]
+            road.is_cut, road.delay = False, 0.0
+            road.open.set()
+
+        self._ask(act())
+
+    def close(self) -> None:
+        """End the proxy. Idempotent."""
+        if self._loop.is_closed():
+            return
+
+        async def end() -> None:
+            for road in self._roads.values():
+                if road.server is not None:
+                    road.server.close()
+                for writer in list(road.writers):
+                    writer.transport.abort()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+        self._ask(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
+
+    # In the thread
+
+    def _ask(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10.0)
+
+    async def _carry(self, road: _Road, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        road.writers.add(writer)
+        beyond: asyncio.StreamWriter | None = None
+        try:
+            if road.is_cut:
+                return
+            back, beyond = await asyncio.open_connection(*self._target)
+            road.writers.add(beyond)
+            ways = [asyncio.ensure_future(self._way(road, reader, beyond)),
+                    asyncio.ensure_future(self._way(road, back, writer))]  # fmt: skip
+            try:
+                # One direction ending ends both: MQTT knows no half-closed connections.
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+        except OSError:
+            pass  # the broker is not there: the process sees its connection closed
+        finally:
+            for end in (writer, beyond):
+                if end is not None:
+                    road.writers.discard(end)
+                    end.transport.abort()
+            self._tasks.discard(task)
+
+    async def _way(self, road: _Road, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
+        loop = asyncio.get_running_loop()
+
+        async def deliver() -> None:
+            while True:
+                due, chunk = await chunks.get()
+                if (wait := due - loop.time()) > 0:
+                    await asyncio.sleep(wait)
+                await road.open.wait()
+                if not chunk:
+                    return
+                writer.write(chunk)
+                await writer.drain()
+
+        carrier = asyncio.ensure_future(deliver())
+        try:
+            while not carrier.done():
+                chunk = await reader.read(_CHUNK)
+                await chunks.put((loop.time() + road.delay, chunk))
+                if not chunk:
+                    await carrier
+                    return
+        except OSError:
+            pass
+        finally:
+            carrier.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await carrier

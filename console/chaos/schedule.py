@@ -1,0 +1,157 @@
+"""What goes wrong, when, and for how long: drawn from the seed before anything starts. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+COORDINATOR, BROKER, EVERYONE = "coordinator", "broker", "everyone"
+
+STATES = ("gathering", "domain", "recruiting", "learning")
+"""The engine's states in which a run can be found. What lies between two of them is met by `crash`: see below."""
+
+CRASH_TOPICS = ("", "/receipt", "/request", "/model/", "/current", "/blob/")
+"""A coordinator that crashes does so before it publishes on such a topic: between the journal and an effect of it."""
+
+KINDS: dict[str, int] = {
+    "coordinator-kill": 12,
+    "coordinator-crash": 9,
+    "agent-kill": 14,
+    "agent-crash": 8,
+    "broker-kill": 6,
+    "broker-restart": 4,
+    "agent-freeze": 8,
+    "coordinator-freeze": 4,
+    "broker-freeze": 3,
+    "link-cut": 9,
+    "link-stall": 5,
+    "link-delay": 6,
+    "loss": 6,
+    "duplication": 6,
+    "reordering": 6,
+    "clock-jump": 8,
+}
+"""Kind of fault -> how often it is drawn, in relation to the others. Each comes once before any comes twice."""
+
+LASTS: dict[str, tuple[float, float]] = {
+    "kill": (0.0, 1.2),
+    "agent-kill": (0.0, 4.0),
+    "crash": (0.0, 1.0),
+    "restart": (0.0, 0.6),
+    "freeze": (0.2, 2.5),
+    "cut": (0.1, 1.5),
+    "stall": (0.3, 4.0),
+    "delay": (0.5, 2.5),
+    "loss": (0.8, 2.5),
+    "duplication": (0.8, 2.5),
+    "reordering": (0.8, 2.5),
+    "jump": (0.5, 4.0),
+}
+"""Seconds for which a fault lasts (a killed process: until it is started again), by its kind or the
+last word of it."""
+
+_JUMPS = (-10 * 365 * 86400.0, -86400.0, -3600.0, -31.0, 31.0, 3600.0, 86400.0, 10 * 365 * 86400.0)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    kind : str
+        One of `KINDS`.
+    target : str
+        ``coordinator``, ``broker``, ``everyone`` or an agent's id.
+    state : str
+        One of `STATES`, or ``any``: it strikes when the run is in this state.
+    answers : int
+        ... and the open round has at least so many answers.
+    gap : float
+        Seconds after the fault before, at least.
+    lasts : float
+        Seconds.
+    strength : float
+        Chance per message, seconds of delay, or seconds of the jump; by kind.
+    count : int
+        A crash happens at this publish, on a topic that contains `topic`.
+    topic : str
+    """
+
+    number: int
+    kind: str
+    target: str
+    state: str
+    answers: int
+    gap: float
+    lasts: float
+    strength: float = 0.0
+    count: int = 0
+    topic: str = ""
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the fault as JSON values."""
+        return asdict(self)
+
+
+def make_schedule(seed: int, faults: int, vehicles: Sequence[str]) -> tuple[Fault, ...]:
+    """Draw `faults` faults; the same arguments give the same schedule, and more faults only lengthen it.
+
+    Parameters
+    ----------
+    seed : int
+    faults : int
+        At least 0.
+    vehicles : sequence of str
+        Agent ids, at least one.
+    """
+    # random and not numpy: a handful of draws, and the order of the standard library's is fixed.
+    rng = random.Random(f"glassfleet chaos {seed}")  # noqa: S311 - a schedule of faults is no secret
+    kinds = list(KINDS)
+    rng.shuffle(kinds)
+    schedule = []
+    for number in range(1, faults + 1):
+        kind = kinds[number - 1] if number <= len(kinds) else rng.choices(list(KINDS), list(KINDS.values()))[0]
+        schedule.append(_draw(rng, number, kind, vehicles))
+    return tuple(schedule)
+
+
+def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str]) -> Fault:
+    who, _, what = kind.rpartition("-")
+    if who == "agent":
+        target = rng.choice(list(vehicles))
+    elif who in (COORDINATOR, BROKER):
+        target = who
+    elif who in ("link", "clock"):
+        target = rng.choice([*vehicles, COORDINATOR])
+    else:
+        target = EVERYONE
+    # An agent may be away for longer than a deadline: then the cohort goes on without it.
+    low, high = LASTS[kind] if kind in LASTS else LASTS[what]
+    state = rng.choices(("any", *STATES), (2, 1, 2, 2, 4))[0]
+    answers = rng.choice((0, 0, 1, 2)) if state in ("domain", "recruiting", "learning") else 0
+    strength = {
+        "delay": rng.uniform(0.02, 0.4),
+        "loss": rng.uniform(0.05, 0.4),
+        "duplication": rng.uniform(0.1, 0.6),
+        "reordering": rng.uniform(0.1, 0.6),
+        "jump": rng.choice(_JUMPS),
+    }.get(what, 0.0)
+    topic = rng.choice(CRASH_TOPICS) if kind == "coordinator-crash" else ""
+    count = rng.randint(1, 2 if topic or who == "agent" else 12) if what == "crash" else 0
+    return Fault(
+        number=number,
+        kind=kind,
+        target=target,
+        state=state,
+        answers=answers,
+        gap=round(rng.uniform(0.05, 0.7), 3),
+        lasts=round(rng.uniform(low, high), 3),
+        strength=round(strength, 4),
+        count=count,
+        topic=topic,
+    )

@@ -1,0 +1,140 @@
+"""Pictures of a report, drawn with matplotlib into PNGs. Colours are told apart by colour-blind readers too."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+mpl.use("Agg")  # no display: before pyplot is imported
+
+import matplotlib.pyplot as plt
+
+COLOURS = {"LL": "#D55E00", "FL": "#0072B2", "CL": "#111111"}
+OTHERS = ("#CC79A7", "#56B4E9", "#E69F00", "#555555")
+DASHES = {"LL": "--", "FL": "-", "CL": ":"}
+
+WIDE = 5.0
+
+Series = Mapping[str, Sequence[float]]
+
+
+def ecdf(panels: Mapping[str, Series], xlabel: str) -> bytes:
+    """Draw empirical distribution functions, a panel each: for every value, the share of values up to it."""
+    figure, axes = _panels(len(panels))
+    for axis, (title, series) in zip(axes, panels.items(), strict=True):
+        for number, (name, values) in enumerate(series.items()):
+            ordered = np.sort(np.asarray(values, dtype=np.float64))
+            share = np.arange(1, len(ordered) + 1) / len(ordered)
+            axis.step(ordered, share, where="post", label=name, **_style(name, number))
+        axis.set(title=title, xlabel=xlabel, ylim=(0, 1.02))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("share of the values")
+    axes[0].legend(frameon=False)
+    return _png(figure)
+
+
+def bands(
+    panels: Mapping[str, tuple[Sequence[float], Sequence[Sequence[float]]]],
+    xlabel: str,
+    ylabel: str,
+    lines: Mapping[str, Mapping[str, float]] | None = None,
+) -> bytes:
+    """Draw medians over repetitions with their range, a panel each: title -> (x, repetitions at each x).
+
+    A panel whose values span more than a factor of :data:`WIDE` has a logarithmic axis.
+
+    Parameters
+    ----------
+    lines : mapping, optional
+        Horizontal lines by panel: label -> height.
+    """
+    figure, axes = _panels(len(panels))
+    for axis, (title, (x, values)) in zip(axes, panels.items(), strict=True):
+        middle = [float(np.median(line)) for line in values]
+        low, high = ([float(pick(line)) for line in values] for pick in (np.min, np.max))
+        axis.fill_between(x, low, high, color=COLOURS["FL"], alpha=0.15, label="range of the repetitions")
+        axis.plot(x, middle, "o-", color=COLOURS["FL"], label="FL, median")
+        if max(high) > WIDE * min(low) > 0:
+            axis.set_yscale("log")
+        for number, (name, height) in enumerate((lines or {}).get(title, {}).items()):
+            axis.axhline(height, label=name, **_style(name.partition(" ")[0], number))
+        axis.set(title=title, xlabel=xlabel)
+        if len(x) <= 8:
+            axis.set_xticks(list(x))
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, fontsize=8)
+    axes[0].set_ylabel(ylabel)
+    return _png(figure)
+
+
+def curves(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str, *, log: bool = False
+) -> bytes:
+    """Draw lines: name -> (x, y)."""
+    figure, (axis,) = _panels(1)
+    for number, (name, (x, y)) in enumerate(series.items()):
+        axis.plot(x, y, "o-", color=[*COLOURS.values(), *OTHERS][number % 7], label=name)
+    if log:
+        axis.set_xscale("log")
+    axis.set(xlabel=xlabel, ylabel=ylabel)
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    return _png(figure)
+
+
+def spreads(groups: Mapping[str, Series], xlabel: str) -> bytes:
+    """Draw values as dots with their mean, a line per name, a colour per group; a dashed line marks zero."""
+    names = list(dict.fromkeys(name for series in groups.values() for name in series))
+    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.55 * len(names)))
+    colours = [COLOURS["FL"], COLOURS["LL"], COLOURS["CL"]]
+    for number, (group, series) in enumerate(groups.items()):
+        shift = (number - (len(groups) - 1) / 2) * 0.28
+        for name, values in series.items():
+            height = len(names) - 1 - names.index(name) - shift
+            axis.plot(values, np.full(len(values), height), ".", color=colours[number], alpha=0.3, markersize=5)
+            axis.plot(float(np.mean(values)), height, "D", color=colours[number], markersize=7, label=group)
+    axis.axvline(0.0, color="#333333", linewidth=1, linestyle="--")
+    axis.set_yticks(range(len(names)), names[::-1])
+    axis.set(xlabel=xlabel, ylim=(-0.6, len(names) - 0.4))
+    handles, labels = axis.get_legend_handles_labels()
+    kept = dict(zip(labels, handles, strict=True))
+    axis.legend(
+        kept.values(),
+        [f"{label}: mean" for label in kept],
+        frameon=False,
+        fontsize=8,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.22 if len(names) > 2 else -0.3),
+        ncols=2,
+    )
+    axis.grid(alpha=0.3, axis="x")
+    return _png(figure)
+
+
+def _style(name: str, number: int) -> dict[str, Any]:
+    if name in COLOURS:
+        return {"color": COLOURS[name], "linestyle": DASHES[name], "linewidth": 2.4 if name == "FL" else 1.8}
+    return {"color": OTHERS[number % len(OTHERS)], "linestyle": "-."}
+
+
+def _panels(count: int) -> tuple[Any, Any]:
+    width = 7.0 if count == 1 else 4.4 * min(count, 3)
+    rows = -(-count // 3)
+    figure, axes = plt.subplots(rows, min(count, 3), figsize=(width, 3.8 * rows), squeeze=False)
+    flat = list(axes.flat)
+    for unused in flat[count:]:
+        unused.set_visible(False)
+    return figure, flat[:count]
+
+
+def _png(figure: Any) -> bytes:
+    figure.tight_layout()
+    target = io.BytesIO()
+    # Without a date and a version in it, the same results are the same picture.
+    figure.savefig(target, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+    plt.close(figure)
+    return target.getvalue()

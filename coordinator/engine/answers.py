@@ -1,0 +1,134 @@
+"""Answers: judging them, storing them once, and turning the others away with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.engine import asking, learning
+from coordinator.engine.events import Answer, Refused
+from coordinator.engine.rounds import Rounds
+from coordinator.engine.state import Stored
+from glassfleet.scheme import ContributionError
+from schemas.messages import Outcome
+
+MAX_TURNED_AWAY = 10_000
+"""Answers of one round that are counted (and journalled) as late, duplicate or rejected, each. More still get their
+receipt, but change nothing: one peer that repeats itself for ever must not fill the journal."""
+
+
+class Answers(Rounds):
+    """The part of a step that takes what agents say."""
+
+    def _answer(self, event: Answer) -> None:
+        outcome, reason = self._judge(event)
+        if outcome != "accepted":
+            self._turn_away(event.agent, event.task_digest, outcome, reason)
+
+    def _judge(self, event: Answer) -> tuple[Outcome, str]:
+        """Decide about an answer, and store it when it is accepted."""
+        state, current = self.state, self.state.open
+        stored = state.store.get(event.task_digest, {}).get(event.agent)
+        if stored is not None:
+            same = stored.answer_digest == event.answer_digest
+            return ("duplicate", "") if same else ("rejected", "conflict")
+        if state.is_ended:
+            return "late", f"the run has {state.phase}"
+        if current is None or event.task_digest != current.digest:
+            known = any(event.task_digest == summary.task_digest for summary in state.rounds)
+            return ("late", "the round is closed") if known else ("rejected", "unknown-task")
+        if current.limited and event.agent not in current.asked:
+            return "rejected", "not-asked"
+        if state.frozen.get(event.agent, (event.rows, event.data_digest)) != (event.rows, event.data_digest):
+            return "rejected", "data-changed"
+        try:
+            server, _ = self.engine.server(state)
+            contribution = learning.weigh(server, state.trail[-1].task, event.contribution, event.rows)
+        except ContributionError as fault:
+            return "rejected", f"impossible: {fault}"[:480]
+        answers = dict(state.store.get(current.digest, {}))
+        answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+        self._update(
+            store={**state.store, current.digest: answers},
+            frozen={**state.frozen, event.agent: (event.rows, event.data_digest)},
+            silent=state.silent - {event.agent},
+            open=replace(
+                current,
+                asked=current.asked if event.agent in current.asked else tuple(sorted({*current.asked, event.agent})),
+                dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent},
+                size=current.size + event.size,
+            ),
+        )
+        self._receipt(event.agent, event.task_digest, "accepted", "")
+        return "accepted", ""
+
+    def _turn_away(self, agent: str, digest: str, outcome: str, reason: str) -> None:
+        self._count(agent, digest, outcome)
+        current = self.state.open
+        if current is not None and digest == current.digest and reason.startswith(("impossible", "data-changed")):
+            self._drop(agent, reason)
+        if outcome == "duplicate" or (outcome == "late" and self._within_a_deadline(digest)):
+            self._heard(agent)
+        self._receipt(agent, digest, outcome, reason)
+
+    def _within_a_deadline(self, digest: str) -> bool:
+        """Whether an answer that comes now took less than a deadline: had it been waited for, it would have counted.
+
+        Only such a late answer makes its agent waited for again. One that is slower than every deadline would
+        otherwise cost each round its whole deadline, and never be counted.
+        """
+        opened = [summary.opened_at for summary in self.state.rounds if summary.task_digest == digest]
+        return bool(opened) and self.at <= opened[-1] + self.state.spec.policy.deadline
+
+    def _refused(self, event: Refused) -> None:
+        state, current = self.state, self.state.open
+        answered = event.agent in state.store.get(event.task_digest, {})
+        if state.is_ended or current is None or event.task_digest != current.digest or answered:
+            self._turn_away(event.agent, event.task_digest, "late", "the round no longer waits for this agent")
+            return
+        if current.limited and event.agent not in current.asked:
+            self._turn_away(event.agent, event.task_digest, "rejected", "not-asked")
+            return
+        self._drop(event.agent, f"refused: {event.reason}"[:480])
+        self._receipt(event.agent, event.task_digest, "accepted", "refusal noted")
+
+    def _drop(self, agent: str, reason: str) -> None:
+        current = self.state.open
+        assert current is not None
+        asked = current.asked
+        if agent not in asked:
+            if current.limited:
+                return
+            asked = tuple(sorted({*asked, agent}))
+        # The first reason stands: a peer that gives another each time must not fill the journal.
+        if agent not in self.state.store.get(current.digest, {}) and agent not in current.dropped:
+            self._update(open=replace(current, asked=asked, dropped={**current.dropped, agent: reason}))
+
+    def _count(self, agent: str, digest: str, outcome: str) -> None:
+        """Count an answer that was turned away, at the round that it was meant for; else at the open one."""
+        state = self.state
+        if state.is_ended:
+            return
+        current = state.open
+        if current is None or digest != current.digest:
+            for index in range(len(state.rounds) - 1, -1, -1):
+                summary = state.rounds[index]
+                if summary.task_digest == digest:
+                    if getattr(summary, outcome) >= MAX_TURNED_AWAY:
+                        return
+                    counted = replace(summary, **{outcome: getattr(summary, outcome) + 1})
+                    if outcome == "late":
+                        counted = replace(counted, late_agents=tuple(sorted({*summary.late_agents, agent})))
+                    self._update(rounds=(*state.rounds[:index], counted, *state.rounds[index + 1 :]))
+                    return
+        if current is not None and getattr(current, outcome) < MAX_TURNED_AWAY:
+            self._update(open=replace(current, **{outcome: getattr(current, outcome) + 1}))
+
+    def _heard(self, agent: str) -> None:
+        """Note a sign of life: the agent is waited for again where the round is open to all."""
+        state = self.state
+        if agent in state.silent:
+            self._update(silent=state.silent - {agent})
+        current = state.open
+        if current is None or current.limited or agent in current.asked or agent not in asking.able(state):
+            return
+        self._update(open=replace(current, asked=tuple(sorted({*current.asked, agent}))))

@@ -1,0 +1,63 @@
+"""From events to journal entries and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator.engine import Answer, Effect, Engine, Event, Refused, RunState, SendReceipt, TurnedAway
+from coordinator.engine.events import from_value, to_value
+from coordinator.journal.port import Entry
+from schemas import codec
+from schemas.errors import StorageError
+from schemas.limits import MAX_DECODED_BYTES
+
+
+def shortened(event: Event, effects: Sequence[Effect]) -> Event:
+    """Return what the journal needs of an event: an answer that was not accepted leaves its payload behind."""
+    if not isinstance(event, Answer | Refused):
+        return event
+    receipts = (effect for effect in effects if isinstance(effect, SendReceipt))
+    receipt = next(effect for effect in receipts if effect.agent == event.agent)
+    if receipt.outcome == "accepted":
+        return event
+    return TurnedAway(event.at, event.agent, event.task_digest, receipt.outcome, receipt.reason)
+
+
+def entry_of(run: str, event: Event, wall: float) -> Entry:
+    """Return the entry to append; `wall` is the wall clock, for displays."""
+    return Entry(run, event.kind, event.at, wall, codec.encode(to_value(event)))
+
+
+def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
+    """Return the state that the entries of a run lead to.
+
+    Raises
+    ------
+    StorageError
+        An entry was written by another version.
+    Exception
+        Whatever a scheme raises that is gone or has changed since.
+    """
+    state: RunState | None = None
+    for entry in entries:
+        state, _ = engine.step(state, _event(entry))
+    return state
+
+
+def spec_of(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the document of the run's spec, as far as it can be read; empty otherwise."""
+    try:
+        value: Any = codec.decode(entries[0].body, max_bytes=2 * MAX_DECODED_BYTES)
+        return dict(value["spec"])
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def _event(entry: Entry) -> Event:
+    try:
+        return from_value(codec.decode(entry.body, max_bytes=2 * MAX_DECODED_BYTES))
+    except (ValueError, KeyError, TypeError) as fault:
+        raise StorageError(
+            f"a record of kind {entry.kind!r} cannot be read ({fault}): it was written by another version"
+        ) from fault

@@ -1,0 +1,108 @@
+"""Federated domain discovery: limits of every column from additive histograms, so that nobody pools rows.
+
+It is a client and a server half like those of a scheme, and runs before the scheme when a run has no domain.
+
+Theory of operation. A limit is a quantile of the fleet's rows. Counts per bin add up over vehicles exactly, whatever
+the order, and the cumulative counts say in which bin a quantile lies:
+
+1. *Coarse round*: every column is counted on a coarse grid. With declared bounds: ``COARSE_BINS`` equal bins. Without:
+   a signed logarithmic grid, two bins per octave from 2^-30 to 2^50 (1e-9 to 1e15) on both sides of a bin for exact
+   zero, so that nobody has to know ranges.
+2. *Fine round*: ``bins`` equal bins between the coarse limits. Only those inside the two coarse bins that hold the
+   quantiles are sent one by one; what lies between is one bin. A column that varies little beside its magnitude (a
+   pressure around 1013 hPa) is not yet resolved by that and is refined again, up to ``max_rounds`` rounds in all. Most
+   columns need two.
+
+The limits are the outer edges of the bins that hold the quantiles, never somebody's exact extremes. A column whose two
+quantiles cannot be told apart after ``max_rounds`` rounds is a constant: low == high.
+
+Definition and error. For N counted rows the q-quantile is the value of rank max(1, ceil(q N)), the inverse of the
+empirical distribution function (numpy's ``inverted_cdf``). With ``min_count`` 0 and the same vehicles in every round,
+``low`` is at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin, which is
+at most ``1/RESOLUTION`` of ``high - low``. Values outside declared bounds are counted in the edge bins, hence clipped,
+and reported.
+
+Small counts. A bin with one row tells one column's value of one row to within a bin. With ``min_count`` m (default 3,
+as for leaf statistics) a vehicle therefore joins bins with fewer than m rows to the next bin towards its own median
+before it sends: no count in 1 .. m - 1 leaves it and the total stays. The value returned for a rank then has a true
+rank within m - 1 of it per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts
+nothing. The domain found then depends, a little, on how rows are spread; promise 1 is stated *given* the domain and
+is untouched. :meth:`DiscoveryParameters.exact` turns it off.
+
+Classes. With ``labels`` the target is a class: the coarse round also asks for labels (:mod:`glassfleet.labels`), and
+their union becomes the domain's classes. With ``either`` the vehicles decide: where nobody tells a label the target is
+a number, whose limits are then found from the second round on.
+
+Categories. With ``categories`` columns of text are taken: the coarse round also asks for their categories
+(:mod:`glassfleet.categories`). The limits of such a column are the first and the last position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from glassfleet.data import Dataset
+from glassfleet.discovery.client import DiscoveryClient
+from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
+from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
+from glassfleet.domain import Domain
+from glassfleet.scheme import Done, Next
+
+__all__ = [
+    "COARSE_BINS",
+    "DISCOVERY",
+    "RESOLUTION",
+    "Discovery",
+    "DiscoveryClient",
+    "DiscoveryParameters",
+    "DiscoveryServer",
+    "discover",
+]
+
+
+class Discovery:
+    """Domain discovery, shaped like a scheme: name, halves, parameters."""
+
+    name: Final = "domain"
+    title: Final = "Federated domain discovery"
+    Parameters: Final = DiscoveryParameters
+
+    @property
+    def client(self) -> DiscoveryClient:
+        """The client half."""
+        return DiscoveryClient()
+
+    @property
+    def server(self) -> DiscoveryServer:
+        """The server half."""
+        return DiscoveryServer()
+
+    def exact(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
+        """Return `parameters` with no count withheld."""
+        return parameters.exact()
+
+
+DISCOVERY: Final = Discovery()
+"""The halves of domain discovery."""
+
+
+def discover(parameters: DiscoveryParameters, datasets: Sequence[Dataset]) -> Domain:
+    """Find the domain of several datasets in this process, with the very same halves.
+
+    Raises
+    ------
+    TaskError
+        A dataset lacks a column.
+    RunFailedError
+        ``no-rows``: no dataset has enough rows to be counted.
+    """
+    rng = np.random.default_rng(0)
+    step: Next | Done = DISCOVERY.server.start(parameters)
+    while isinstance(step, Next):
+        answers = [DISCOVERY.client.contribute(step.task, data, rng) for data in datasets]
+        step = DISCOVERY.server.reduce(step.state, answers)
+    domain: Domain = step.model
+    return domain

@@ -1,0 +1,102 @@
+"""The vehicle's half of discovery: counts rows by bin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.categories import tell_categories
+from glassfleet.data import Dataset
+from glassfleet.grids import Grid, join_small
+from glassfleet.labels import count_labels
+from glassfleet.scheme import Contribution, Task, TaskError
+from schemas import limits
+from schemas.codec import Value
+
+MAX_COUNTS: Final = 2**22
+"""Most counts that a vehicle computes for one task (32 MiB)."""
+
+
+class DiscoveryClient:
+    """The vehicle's half: counts rows by bin."""
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:
+        """Count the rows of `data` on the grids of `task`.
+
+        Returns
+        -------
+        Contribution
+            Sums ``counts`` (int64: the grids of all asked columns, by name, one after the other) and ``outside``
+            (int64, shape (columns, 2): rows below and above the grid, which are in the edge bins as well).
+            ``nullified`` is the number of small counts that were not sent as they are. Values ``labels`` and
+            ``label_rows`` when the task asks for labels, ``categories`` when it asks for those.
+
+        Raises
+        ------
+        TaskError
+            The vehicle lacks a column, the target is text, or the task is malformed.
+        """
+        del rng
+        grids, target, min_count = read_task(task)
+        counts: list[NDArray[np.int64]] = []
+        outside = np.zeros((len(grids), 2), dtype=np.int64)
+        nullified = 0
+        asks_categories = task.body.get("categories") is True
+        for row, (name, grid) in enumerate(grids.items()):
+            edges = grid.edges()
+            values = _column(data, name, target, text=asks_categories)
+            bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, grid.size - 1)
+            count = np.bincount(bins, minlength=grid.size).astype(np.int64)
+            tails = (int((values < edges[0]).sum()), int((values > edges[-1]).sum()))
+            joined = join_small(count, min_count)
+            nullified += joined
+            for side, tail in enumerate(tails):
+                if 0 < tail < min_count:
+                    nullified += 1
+                else:
+                    outside[row, side] = tail
+            counts.append(count)
+        told: dict[str, Value] = {}
+        asked = task.body.get("labels")
+        if asked == "either" and data.target == target and data.y.dtype.kind == "f":
+            told = {"labels": [], "label_rows": np.zeros(0, dtype=np.int64)}
+        elif asked in (True, "either"):
+            told, withheld = count_labels(data, target, min_count)
+            nullified += withheld
+        if asks_categories:
+            told["categories"], withheld = tell_categories(data, list(grids), min_count)
+            nullified += withheld
+        sums = {"counts": np.concatenate(counts), "outside": outside}
+        return Contribution(task.kind, data.rows, sums, told, nullified)
+
+
+def read_task(task: Task) -> tuple[dict[str, Grid], str, int]:
+    """Return a task's grids by column, its target and its ``min_count``; raises TaskError when it is malformed."""
+    if task.scheme != "domain" or task.kind != "histogram":
+        raise TaskError(f"not a task of domain discovery: {task.scheme!r}, {task.kind!r}")
+    columns, target, min_count = (task.body.get(key) for key in ("columns", "target", "min_count"))
+    if not isinstance(columns, Mapping) or not 1 <= len(columns) <= limits.MAX_FEATURES + 1:
+        raise TaskError("the task names no columns")
+    if not isinstance(target, str) or type(min_count) is not int:
+        raise TaskError("the task lacks its target or min_count")
+    grids = {name: Grid.from_value(columns[name]) for name in sorted(columns)}
+    if sum(grid.size for grid in grids.values()) > MAX_COUNTS:
+        raise TaskError(f"the task asks for more than {MAX_COUNTS} counts")
+    return grids, target, min_count
+
+
+def _column(data: Dataset, name: str, target: str, *, text: bool) -> NDArray[np.float64]:
+    if name == target:
+        if data.target != target:
+            raise TaskError(f"the target here is {data.target!r}, not {target!r}")
+        if data.y.dtype.kind != "f":
+            raise TaskError(f"target {target!r} is not numeric; declare its classes instead")
+        return data.y.astype(np.float64, copy=False)
+    if name not in data.features:
+        raise TaskError(f"column {name!r} is missing here")
+    if name in data.categories and not text:
+        raise TaskError(f"column {name!r} holds text here, and the run takes numbers only; use a scheme for categories")
+    return data.X[:, data.features.index(name)]

@@ -1,0 +1,236 @@
+"""The coordinator's half of discovery: adds the counts and places the limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.categories import check_categories, union_of_categories
+from glassfleet.discovery.client import read_task
+from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
+from glassfleet.domain import Domain, Variable
+from glassfleet.grids import ZERO, Grid, narrowest
+from glassfleet.labels import check_labels, union_of
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from schemas.codec import Value, digest_of
+from schemas.errors import RunFailedError
+
+COARSE_BINS: Final = 256
+"""Bins of the coarse round within declared bounds."""
+
+
+class DiscoveryServer:
+    """The coordinator's half: adds the counts and places the limits."""
+
+    def start(self, parameters: DiscoveryParameters, domain: Domain | None = None, seed: int = 0) -> Next:
+        """Return the coarse round. `domain` and `seed` are not used: nothing is known and nothing is drawn."""
+        del domain, seed
+        columns = {name: _coarse(parameters, name) for name in parameters.columns}
+        return _ask(parameters, 1, columns, found={}, outside={}, digest="")
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise ContributionError unless the counts can be true: shapes, signs, and totals equal to the rows."""
+        grids, _, min_count = read_task(task)
+        if contribution.kind != task.kind:
+            raise ContributionError(f"kind is {contribution.kind!r}, asked was {task.kind!r}")
+        labels = task.body.get("labels") in (True, "either")
+        values = dict(contribution.values)
+        if task.body.get("categories") is True:
+            check_categories(values.pop("categories", None), list(grids), contribution.rows, min_count)
+        if labels:
+            check_labels(values, contribution.rows, min_count)
+        if set(contribution.sums) != {"counts", "outside"} or (values and not labels):
+            raise ContributionError("a histogram has the sums counts and outside, and nothing else")
+        if contribution.nullified > 0 and min_count <= 1:
+            raise ContributionError("nullified counts, but the task withholds none")
+        sizes = [grid.size for grid in grids.values()]
+        for name, shape in (("counts", (sum(sizes),)), ("outside", (len(grids), 2))):
+            part = contribution.sums[name]
+            if part.shape != shape:
+                raise ContributionError(f"{name} has shape {part.shape}, expected {shape}")
+            # The upper bound also keeps the totals below from overflowing.
+            if bool(((part < 0) | (part > contribution.rows)).any()):
+                raise ContributionError(f"{name} must be in [0, {contribution.rows}], the rows of the agent")
+            if bool(((part > 0) & (part < min_count)).any()):
+                raise ContributionError(f"{name} holds a count below min_count {min_count}")
+        self._check_totals(list(grids), sizes, min_count, contribution)
+
+    @staticmethod
+    def _check_totals(names: list[str], sizes: list[int], min_count: int, contribution: Contribution) -> None:
+        expected = contribution.rows if contribution.rows >= min_count else 0
+        ends = np.cumsum(np.array(sizes, dtype=np.intp))
+        totals = np.add.reduceat(contribution.sums["counts"], ends - np.array(sizes, dtype=np.intp))
+        tails = contribution.sums["outside"].sum(axis=1)
+        for name, total, tail in zip(names, totals, tails, strict=True):
+            if total != expected:
+                raise ContributionError(f"the counts of {name!r} add up to {total}, expected {expected}")
+            if tail > contribution.rows:
+                raise ContributionError(f"{tail} values of {name!r} outside the grid, of {contribution.rows} rows")
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Place every limit; return the next round for columns that are not resolved, or Done with the Domain.
+
+        Raises
+        ------
+        RunFailedError
+            ``no-rows``: no vehicle counted a row. ``no-classes``: no vehicle told a label. ``no-categories``: none
+            told a category of a column of text.
+        """
+        number = int(state["round"])
+        parameters, class_rows, categories = _names_told(state, contributions)
+        grids = {name: Grid.from_value(state["columns"][name]) for name in sorted(state["columns"])}
+        found: dict[str, Value] = dict(state["found"])
+        outside: dict[str, Value] = dict(state["outside"])
+        counts = np.zeros(sum(grid.size for grid in grids.values()), dtype=np.int64)
+        tails = np.zeros((len(grids), 2), dtype=np.int64)
+        for contribution in contributions:
+            counts = counts + contribution.sums["counts"]
+            tails = tails + contribution.sums["outside"]
+        summed: dict[str, Value] = {"before": state["sums_digest"], "counts": counts, "outside": tails}
+        named: dict[str, Value] = {"class_rows": class_rows} if class_rows else {}
+        named |= {"categories": categories} if categories else {}
+        digest = digest_of(summed | named)
+        refined: dict[str, Grid] = {}
+        if number == 1 and parameters.target not in grids and not parameters.classes:
+            refined[parameters.target] = _coarse(parameters, parameters.target)
+        start = 0
+        for row, (name, grid) in enumerate(grids.items()):
+            part = counts[start : start + grid.size]
+            start += grid.size
+            if name in categories:
+                found[name] = [0.0, len(categories[name]) - 1.0]
+                continue
+            if number == 1 and tails[row].any():
+                outside[name] = [int(tails[row, 0]), int(tails[row, 1])]
+            low, high, finer = _place(grid, part, parameters.quantiles_of(name), parameters.bins, number)
+            if finer is None or number >= parameters.max_rounds:
+                # Still not told apart in the last round: a constant, at the lower edge.
+                found[name] = [low, high if finer is None else _last_high(grid, low, high)]
+            else:
+                refined[name] = finer
+        if refined:
+            step = _ask(parameters, number + 1, refined, found=found, outside=outside, digest=digest)
+            return Next({**step.state, **named}, step.task)
+        rows = sum(contribution.rows for contribution in contributions)
+        summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside}
+        return Done(_domain(parameters, found, categories), summary | named)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Say how many columns have their limits."""
+        found = state["found"]
+        lines = [f"{name}: {low:.6g} to {high:.6g}" for name, (low, high) in list(found.items())[:200]]
+        columns = len(found) + len(state["columns"])
+        return {"round": state["round"], "columns": columns, "found": len(found), "lines": lines}
+
+
+def _names_told(
+    state: State, contributions: Sequence[Contribution]
+) -> tuple[DiscoveryParameters, dict[str, Value], dict[str, Value]]:
+    """Return the parameters with what is known now, the rows of each class, and the categories of columns of text."""
+    parameters = DiscoveryParameters.model_validate(state["parameters"])
+    class_rows: dict[str, Value] = dict(state.get("class_rows", {}))
+    if _asks_labels(parameters):
+        class_rows = union_of([contribution.values for contribution in contributions])
+        if not class_rows and not parameters.either:
+            raise RunFailedError(
+                f"no-classes: no vehicle has a label of {parameters.target!r} in {parameters.min_count} rows or "
+                "more; add vehicles with data, or declare the classes"
+            )
+        # Known from here on, as if they had been declared; or the target is a number.
+        found_out = {"classes": tuple(class_rows)} if class_rows else {"either": False}
+        parameters = parameters.model_copy(update=found_out)
+    categories: dict[str, Value] = dict(state.get("categories", {}))
+    if parameters.categories and state["round"] == 1:
+        categories = union_of_categories([contribution.values["categories"] for contribution in contributions])
+    return parameters, class_rows, categories
+
+
+def _asks_labels(parameters: DiscoveryParameters) -> bool:
+    """Whether the labels of the target are still to be found."""
+    return (parameters.labels or parameters.either) and not parameters.classes
+
+
+def _coarse(parameters: DiscoveryParameters, name: str) -> Grid:
+    """Return the grid of a column's first round."""
+    if name not in parameters.bounds:
+        return Grid()
+    low, high = parameters.bounds[name]
+    return Grid(low, high, COARSE_BINS, COARSE_BINS, COARSE_BINS)
+
+
+def _ask(
+    parameters: DiscoveryParameters,
+    number: int,
+    columns: Mapping[str, Grid],
+    *,
+    found: Mapping[str, Value],
+    outside: Mapping[str, Value],
+    digest: str,
+) -> Next:
+    recipes = {name: grid.to_value() for name, grid in columns.items()}
+    state: State = {
+        "parameters": parameters.model_dump(mode="json"),
+        "round": number,
+        "columns": recipes,
+        "found": dict(found),
+        "outside": dict(outside),
+        "sums_digest": digest,
+    }
+    body = {"columns": recipes, "target": parameters.target, "min_count": parameters.min_count, "round": number}
+    if _asks_labels(parameters):
+        body["labels"] = True if parameters.labels else "either"
+    if parameters.categories and number == 1:
+        body["categories"] = True
+    return Next(state, Task("domain", "histogram", body))
+
+
+def _place(
+    grid: Grid, counts: NDArray[np.int64], quantiles: tuple[float, float], bins: int, number: int
+) -> tuple[float, float, Grid | None]:
+    """Return both limits on `grid` and the finer grid that they need, or None when they are good enough."""
+    cumulative = np.cumsum(counts)
+    total = int(cumulative[-1])
+    if total == 0:
+        raise RunFailedError("no-rows: no vehicle counted a row; add vehicles with more rows, or give the run a domain")
+    ranks = [min(total, max(1, math.ceil(quantile * total))) for quantile in quantiles]
+    first, last = (int(np.searchsorted(cumulative, rank)) for rank in ranks)
+    edges = grid.edges()
+    if grid.bins == 0:
+        # The bin of exact zero is a point, whatever its technical width.
+        edges = np.where(np.abs(edges) == ZERO, 0.0, edges)
+    low, low_end, high_start, high = (float(edges[i]) for i in (first, first + 1, last, last + 1))
+    if low == high or (number > 1 and grid.width <= (high - low) / RESOLUTION):
+        return low, high, None
+    span = high - low
+    if span <= narrowest(low, high, bins):
+        return low, low, None
+    left = min(bins, max(1, math.ceil((low_end - low) / span * bins)))
+    right = min(bins, max(1, math.ceil((high - high_start) / span * bins)))
+    return low, high, Grid(low, high, bins, left, right)
+
+
+def _last_high(grid: Grid, low: float, high: float) -> float:
+    """Return the upper limit of a column that the last round left unresolved: `low` when it is within two bins."""
+    return low if high - low <= 2 * grid.width else high
+
+
+def _domain(parameters: DiscoveryParameters, found: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:
+    def variable(name: str) -> Variable:
+        low, high = found[name]
+        return Variable(
+            name=name,
+            low=low,
+            high=high,
+            unit=parameters.units.get(name, ""),
+            terms=parameters.terms.get(name, ()),
+            categories=tuple(categories.get(name, ())),
+        )
+
+    features = tuple(variable(name) for name in parameters.features)
+    if parameters.classes:
+        return Domain(features=features, label=parameters.target, classes=tuple(sorted(parameters.classes)))
+    return Domain(features=features, target=variable(parameters.target))

@@ -1,0 +1,46 @@
+"""FedAvg MLP: the black box that the glass boxes are compared with. See README.md in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from glassfleet.scheme import Participation, Purpose
+from glassfleet.schemes.fedavg_mlp.client import FedAvgClient
+from glassfleet.schemes.fedavg_mlp.model import Perceptron
+from glassfleet.schemes.fedavg_mlp.params import Parameters
+from glassfleet.schemes.fedavg_mlp.params import Parameters as FedAvgParameters
+from glassfleet.schemes.fedavg_mlp.server import FedAvgServer
+
+REQUIRES = ("sklearn",)
+"""Import names; a vehicle without them does not offer the scheme."""
+
+
+class FederatedPerceptron:
+    """The scheme, as the catalogue knows it."""
+
+    name = "fedavg_mlp"
+    title = "Averaged multilayer perceptron (black box)"
+    purpose: frozenset[Purpose] = frozenset({"regression", "classification"})
+    participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
+    equals_central = False
+    Parameters: type[BaseModel] = Parameters
+
+    def __init__(self) -> None:
+        self.client = FedAvgClient()
+        self.server = FedAvgServer()
+
+    def exact(self, parameters: FedAvgParameters) -> FedAvgParameters:
+        """Return `parameters` as they are: nothing is nullified."""
+        return parameters
+
+    def from_document(self, document: Mapping[str, Any]) -> Perceptron:
+        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
+        return Perceptron.from_document(document)
+
+
+SCHEME = FederatedPerceptron()
+
+__all__ = ["REQUIRES", "SCHEME", "FederatedPerceptron", "Parameters", "Perceptron"]

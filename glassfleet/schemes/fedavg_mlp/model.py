@@ -1,0 +1,125 @@
+"""The finished network: it predicts, says what can be said about an answer, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glassfleet.domain import Domain
+from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
+from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
+from glassfleet.statistics import blocks
+from schemas.errors import DocumentError
+
+_ROW_BLOCK = 1 << 13
+
+
+class Perceptron:
+    """A multilayer perceptron. It has no rules; what it has is one statement that says so.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    domain : Domain
+    weights : ndarray of float64, shape (size,)
+        As :meth:`~glassfleet.schemes.fedavg_mlp.network.Shape.vector` joins them.
+    """
+
+    scheme = "fedavg_mlp"
+
+    def __init__(self, parameters: Parameters, domain: Domain, weights: NDArray[np.float64]) -> None:
+        self.parameters = parameters
+        self.domain = domain
+        self.weights = weights
+        self.shape = Shape.of(parameters, domain)
+        self._layers = self.shape.layers(weights)
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        """Predict rows `X`, shape (n, F), in the inputs' own units; returns numbers or labels, shape (n,)."""
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
+            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
+        if not np.isfinite(X).all():
+            raise ValueError("X must be finite")
+        found = np.empty((X.shape[0], self.shape.units[-1]))
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            found[block] = outputs(self._layers, centred(self.domain.scale_inputs(X[block])))[-1]
+        if self.domain.target is not None:
+            return self.domain.unscale_target(found[:, 0])
+        labels: NDArray[Any] = np.array(self.domain.classes)[found.argmax(axis=1)]
+        return labels
+
+    def explain(self, x: NDArray[np.float64]) -> Explanation:
+        """Say what can be said about the one row `x`, shape (F,).
+
+        The network is linear around the row: the shares are those of that linear function. They tell nothing about
+        rows elsewhere. Classes have no shares.
+        """
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        answer = self.predict(row)[0]
+        fired = Activation(self.rules()[0], 1.0, ())
+        target = self.domain.target
+        if target is None:
+            return Explanation(str(answer), fired)
+        scaled = centred(self.domain.scale_inputs(row))
+        shares = slopes(self._layers, scaled) * scaled[0] * (target.high - target.low)
+        named = {name: float(share) for name, share in zip(self.domain.names, shares, strict=True)}
+        return Explanation(float(answer), fired, shares=named, base=float(answer) - sum(named.values()))
+
+    def rules(self) -> Sequence[Rule]:
+        """Return one statement: this is a network, and how large."""
+        units = "-".join(map(str, self.shape.units))
+        words = f"{self.domain.target_name} = a network of {units} units with {self.shape.size} weights (black box)"
+        return [Rule(0, (), words, 1.0, 1.0, 0.0)]
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return the numbers of hidden layers, hidden units and parameters."""
+        hidden = self.parameters.hidden
+        return {"layers": len(hidden), "units": sum(hidden), "parameters": self.shape.size}
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values: ``model.weights`` is layer after layer, weights by input, then biases."""
+        return {
+            "scheme": self.scheme,
+            "format": 1,
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "model": {"units": list(self.shape.units), "weights": self.weights.tolist()},
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Perceptron:
+        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
+        try:
+            read = _Document.model_validate(document)
+            shape = Shape.of(read.parameters, read.domain)
+        except ValidationError as fault:
+            first = fault.errors(include_url=False)[0]
+            raise DocumentError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        except ValueError as fault:
+            raise DocumentError(str(fault)) from fault
+        if read.model.units != shape.units or len(read.model.weights) != shape.size:
+            raise DocumentError(f"the network does not have the {shape.size} weights of {shape.units} units")
+        return cls(read.parameters, read.domain, np.array(read.model.weights, dtype=np.float64))
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    units: tuple[int, ...]
+    weights: tuple[Annotated[float, Field(ge=-BOUND, le=BOUND)], ...] = Field(max_length=MAX_WEIGHTS)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    scheme: Literal["fedavg_mlp"]
+    format: Literal[1]
+    parameters: Parameters
+    domain: Domain
+    model: _Body

@@ -1,0 +1,167 @@
+"""A short selection of the chaos harness: real processes, twenty seeded faults; and that the audit can find fault.
+
+The long ones are ``glassfleet chaos --faults 200 --seed 1`` and so on; see docs/explanation/failure-model.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.chaos.audit import Evidence, examine
+from console.chaos.report import lines
+from schemas.envelope import Envelope
+from schemas.messages import CoordinatorState
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+ROOT = Path(__file__).resolve().parents[2]
+SEED, FAULTS = 5, 20
+AGENTS = [f"vehicle-{number:02d}" for number in range(5)]
+
+
+def chaos(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
+    return subprocess.run(
+        [sys.executable, "-m", "console.main", "chaos", *arguments],
+        capture_output=True, text=True, env=kept, cwd=ROOT, check=False, timeout=timeout,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shaken(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """Report and folder of a fleet that met twenty faults."""
+    folder = tmp_path_factory.mktemp("chaos")
+    done = chaos(
+        *("--faults", str(FAULTS), "--seed", str(SEED), "--json"),
+        *("--keep", str(folder / "work"), "--report", str(folder / "report.json")),
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report == json.loads((folder / "report.json").read_text())
+    return report, folder / "work"
+
+
+def test_fleet_loses_nothing_and_counts_nothing_twice_when_twenty_faults_strike(
+    shaken: tuple[dict[str, Any], Path],
+) -> None:
+    report, _ = shaken
+    assert report["ok"]
+    assert report["faults"]["injected"] == FAULTS
+    assert len(report["faults"]["by_kind"]) == 16, "each kind of fault comes once before any comes twice"
+    assert report["runs"]["started"] == report["runs"]["finished"] > 0
+    assert (report["contributions"]["lost"], report["contributions"]["double_counted"]) == (0, 0)
+    assert report["digests"]["compared"] == report["digests"]["equal"] == report["runs"]["finished"]
+    assert report["died_by_themselves"] == []
+    assert report["findings"] == {"lost": [], "double_counted": [], "unequal": [], "leaked": []}
+    for kind in ("coordinator", "agent", "broker"):
+        assert report["recovery_seconds"][kind]["count"] > 0
+    # The faults did strike: otherwise the zeros above would say nothing.
+    contributions = report["contributions"]
+    assert contributions["sends"] > contributions["sent"] >= contributions["accepted"] > 50
+    assert contributions["duplicate"] > 0
+    assert set(report["messages"]) == {"lost", "doubled", "held"}
+    assert "all held" in "\n".join(lines(report))
+
+
+def evidence(shaken: tuple[dict[str, Any], Path], folder: Path, **changes: Any) -> tuple[Evidence, dict[str, Path]]:
+    """Return a copy of what the fleet left behind, to be tampered with."""
+    _, work = shaken
+    for part in ("coordinator", "logs"):
+        shutil.copytree(work / part, folder / part)
+    runs = sorted(run for (run,) in sql(folder, "SELECT run FROM runs"))
+    # The retained pointer is not among what was kept; these tests are about the rest.
+    left = Evidence(folder, AGENTS, runs, **changes)
+    return left, {name: work / "data" / f"{name}.csv" for name in AGENTS}
+
+
+def sql(folder: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "coordinator" / "journal.sqlite") as database:
+        found = database.execute(statement, values).fetchall()
+    database.close()
+    return found
+
+
+def test_audit_finds_nothing_in_what_the_fleet_left_behind(shaken: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    left, files = evidence(shaken, tmp_path)
+    findings = examine(left, files)
+    assert (findings.lost, findings.double_counted, findings.unequal) == ([], [], [])
+    assert findings.accepted == shaken[0]["contributions"]["accepted"]
+
+
+def test_audit_finds_an_answer_that_is_in_the_journal_twice(
+    shaken: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    left, files = evidence(shaken, tmp_path)
+    columns = "run, kind, at, wall, body, checksum"
+    sql(
+        tmp_path,
+        f"INSERT INTO records ({columns}) SELECT {columns} FROM records WHERE kind = 'answer' ORDER BY seq LIMIT 1",
+    )
+    assert len(examine(left, files).double_counted) == 1
+
+
+def test_audit_finds_an_accepted_answer_that_the_journal_lost(
+    shaken: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    left, files = evidence(shaken, tmp_path)
+    sql(tmp_path, "DELETE FROM records WHERE seq = (SELECT max(seq) FROM records WHERE kind = 'answer')")
+    lost = examine(left, files).lost
+    assert lost
+    assert all("not in the journal" in words or "no such answer" in words for words in lost)
+
+
+def test_audit_finds_a_model_that_rests_on_other_rows_than_its_cohort_says(
+    shaken: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    left, files = evidence(shaken, tmp_path)
+    files[AGENTS[0]], files[AGENTS[1]] = files[AGENTS[1]], files[AGENTS[1]]
+    findings = examine(left, files)
+    assert findings.unequal
+    assert findings.double_counted, "the rows of the cohort are not the rows that were counted"
+
+
+def test_audit_finds_a_run_without_an_end(shaken: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    left, files = evidence(shaken, tmp_path)
+    findings = examine(replace(left, runs=[*left.runs, "chaos-9999"]), files)
+    assert [run["reason"] for run in findings.runs if run["outcome"] is None] == ["has not ended"]
+
+
+def test_audit_finds_retained_topics_that_stand_for_nothing(
+    shaken: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    state = Envelope(fleet="chaos", body=CoordinatorState(status="up", incarnation="x", software="y")).to_bytes()
+    retained = {
+        "gf/1/chaos/coordinator/state": state,
+        "gf/1/chaos/run/chaos-0001/request": state,
+        f"gf/1/chaos/blob/{'a' * 64}/0": b"part",
+    }
+    left, files = evidence(shaken, tmp_path, retained=retained)
+    leaked = examine(left, files).leaked
+    assert any("request of an ended run" in words for words in leaked)
+    assert any("a part that nothing names" in words for words in leaked)
+    assert any("are not the registry's" in words for words in leaked)
+    assert not any("coordinator/state" in words for words in leaked)
+
+
+def test_chaos_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "something").write_text("here")
+    done = chaos("--faults", "0", "--keep", str(tmp_path), timeout=60)
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
+
+
+def test_fleet_survives_the_embedded_broker_forgetting_everything() -> None:
+    done = chaos("--faults", "8", "--seed", "3", "--vehicles", "3", "--broker-kind", "embedded", "--json")
+    assert done.returncode == 0, done.stderr[-6000:]
+    report = json.loads(done.stdout)
+    assert report["ok"]
+    assert report["broker"] == "embedded"

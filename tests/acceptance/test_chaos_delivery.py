@@ -1,0 +1,180 @@
+"""Delivery over a real broker: large messages in parts, bounded queues, and reductions that take their time."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+import glassfleet.schemes
+from broker.mosquitto import MosquittoProcess
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link, Message
+from coordinator.config import load_config
+from coordinator.runner import Service, build
+from coordinator.spec import RunSpec
+from edge_agent.fleet import Fleet
+from glassfleet import catalogue
+from schemas.envelope import Envelope
+from schemas.messages import CoordinatorState, Part
+from schemas.record import ModelRecord
+from schemas.topics import Topics
+from tests.acceptance.cloud import DOMAIN, SOURCES, central_digest, wait_for
+from tests.simulation import quiet
+
+pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
+TOPICS = Topics("fleet")
+TINY = Path(__file__).parents[1] / "property" / "tiny"
+
+
+@pytest.fixture(autouse=True)
+def _with_tiny_scheme(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(glassfleet.schemes, "__path__", [*glassfleet.schemes.__path__, str(TINY)])
+    catalogue._modules.cache_clear()
+    catalogue._reason.cache_clear()
+    quiet()
+    yield
+    structlog.reset_defaults()
+    catalogue._modules.cache_clear()
+    catalogue._reason.cache_clear()
+    monkeypatch.delitem(sys.modules, "glassfleet.schemes.federated_median", raising=False)
+
+
+class Tap:
+    """Sees every message of the fleet."""
+
+    def __init__(self, url: str) -> None:
+        self.messages: list[Message] = []
+        self._transport = PahoTransport(Link(url, "tap", session_expiry=0, max_message_bytes=1 << 20))
+        self._transport.subscribe(f"{TOPICS.prefix}#")
+        ready = threading.Event()
+        self._transport.start(Handlers(self.messages.append, ready.set, lambda _why: None))
+        assert ready.wait(10)
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        self._transport.publish(topic, payload)
+
+    def payloads(self, kind: str) -> list[bytes]:
+        return [each.payload for each in self.messages if TOPICS.parse(each.topic).kind == kind]
+
+    def stop(self) -> None:
+        self._transport.stop()
+
+
+class Cloud:
+    """A coordinator in a thread: the deployed service with all its queues."""
+
+    def __init__(self, url: str, state_dir: Path, **settings: Any) -> None:
+        self.service: Service = build(load_config(broker=url, state_dir=state_dir, api=False, **settings))
+        self._thread = threading.Thread(target=self.service.serve_forever, daemon=True)
+        self._thread.start()
+        wait_for(lambda: self.service.is_connected)
+
+    def start_run(self, run: str, **parameters: Any) -> None:
+        spec = RunSpec.from_document(
+            {
+                "run": run,
+                "scheme": "federated_median",
+                "parameters": parameters,
+                "domain": DOMAIN.to_document(),
+                "policy": {"gather_agents": 3, "min_agents": 3, "deadline": 60},
+            }
+        )
+        self.service.call(lambda core: core.start_run(spec))
+
+    def finish(self, run: str) -> dict[str, Any]:
+        wait_for(lambda: self.service.coordinator.run(run)["state"] == "ended")
+        return self.service.coordinator.run(run)
+
+    def record(self) -> ModelRecord:
+        return ModelRecord.from_bytes(self.service.call(lambda core: core.registry.versions("model")[-1].record))
+
+    def stop(self) -> None:
+        self.service.stop()
+        self._thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("limit", "brokers_limit", "padding"),
+    [(4096, 1 << 20, 2_000), (128 * 1024, 1 << 20, 60_000), (128 * 1024, 16 * 1024, 6_000)],
+    ids=["4 KiB", "128 KiB", "16 KiB, told by the broker"],
+)
+def test_fleet_learns_over_messages_in_parts_when_they_are_larger_than_the_limit(
+    limit: int, brokers_limit: int, padding: int, tmp_path: Path
+) -> None:
+    broker = MosquittoProcess(tmp_path / "broker", max_message_bytes=brokers_limit)
+    broker.start()
+    tap = Tap(broker.url)
+    cloud = Cloud(broker.url, tmp_path / "coordinator", max_message_bytes=limit)
+    try:
+        with Fleet(SOURCES, broker=broker.url, state_dir=tmp_path / "agents", max_message_bytes=limit):
+            cloud.start_run("r1", rounds=3, padding=padding)
+            run = cloud.finish("r1")
+        record = cloud.record()
+        wait_for(lambda: tap.payloads("model-current"))
+    finally:
+        cloud.stop()
+        tap.stop()
+        broker.stop()
+    assert (run["outcome"], run["cohort"]) == ("finished", ["va", "vb", "vc"])
+    assert record.digest == central_digest(record)
+    longest = min(limit, brokers_limit)
+    assert max(len(message.payload) for message in tap.messages) <= longest + 4096 * (brokers_limit < limit)
+    parts = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("contribution")]
+    assert all(isinstance(body, Part) for body in parts)
+    assert len(parts) >= 3 * 3 * (8 * padding // longest), "three agents, three rounds, nothing left out"
+    assert len(tap.payloads("blob")) >= 3 * (8 * padding // longest), "requests travel in parts, too"
+    # What was needed for the open round only is gone again.
+    assert tap.payloads("request")[-1] == b""
+
+
+def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = catalogue.load("federated_median")
+    reduce = scheme.server.reduce
+    entered = threading.Event()
+
+    def slowly(state: Any, contributions: Any) -> Any:
+        entered.set()
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(5.0)  # the broker gives up on a client that is silent for 1.5 keepalives: 3 s here
+        return reduce(state, contributions)
+
+    monkeypatch.setattr(type(scheme.server), "reduce", lambda _self, state, parts: slowly(state, parts))
+    broker = MosquittoProcess(tmp_path / "broker")
+    broker.start()
+    tap = Tap(broker.url)
+    cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2, queue_messages=100)
+    try:
+        with Fleet(SOURCES, broker=broker.url, state_dir=tmp_path / "agents", resend_first=0.3, keepalive=2) as fleet:
+            cloud.start_run("r1", rounds=2)
+            assert entered.wait(30)
+            # Meanwhile somebody floods: what is above the bound is dropped, and costs neither memory nor the run.
+            for _ in range(400):
+                tap.publish(TOPICS.contribution("stranger", "r1"), b"noise")
+            wait_for(lambda: cloud.service.metrics()["queue.dropped"] >= 250, 10)
+            assert cloud.service.metrics()["queue.messages"] <= 100
+            run = cloud.finish("r1")
+            counts = sum((agent.counts for agent in fleet.agents.values()), Counter[str]())
+        metrics = cloud.service.metrics()
+        record = cloud.record()
+    finally:
+        cloud.stop()
+        tap.stop()
+        broker.stop()
+    assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+    assert record.digest == central_digest(record)
+    assert metrics["connected"] == 1, "the connection stood all the time"
+    states = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("coordinator-state")]
+    lives = [body.status for body in states if isinstance(body, CoordinatorState)]
+    assert lives.count("down") <= 1, "the last will was never published; the goodbye at the end is no will"
+    assert lives[0] == "up"
+    assert counts["receipt-accepted"] + counts["receipt-duplicate"] == 6, "three agents, two rounds"

@@ -1,0 +1,269 @@
+"""The pieces of the chaos harness, each alone: the schedule, the road, the transport that misbehaves, the clock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.faults import VARIABLE, FaultyTransport, Mischief, MischiefFile
+from broker.memory import MemoryHub
+from broker.port import Handlers, Link, Message
+from console.chaos.proxy import Proxy
+from console.chaos.report import percentiles
+from console.chaos.schedule import EVERYONE, KINDS, STATES, make_schedule
+
+ROOT = Path(__file__).resolve().parents[2]
+VEHICLES = ("v0", "v1", "v2")
+
+
+# The schedule
+
+
+def test_schedule_is_a_function_of_the_seed() -> None:
+    assert make_schedule(7, 60, VEHICLES) == make_schedule(7, 60, VEHICLES)
+    assert make_schedule(7, 60, VEHICLES) != make_schedule(8, 60, VEHICLES)
+
+
+def test_schedule_begins_alike_when_more_faults_are_asked_for() -> None:
+    assert make_schedule(7, 200, VEHICLES)[:20] == make_schedule(7, 20, VEHICLES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_schedule_has_every_kind_at_every_target_and_in_every_state(seed: int) -> None:
+    schedule = make_schedule(seed, 300, VEHICLES)
+    assert {fault.kind for fault in schedule[: len(KINDS)]} == set(KINDS)
+    assert {fault.target for fault in schedule} == {*VEHICLES, "coordinator", "broker", EVERYONE}
+    kills = {fault.state for fault in schedule if fault.kind in ("coordinator-kill", "coordinator-crash")}
+    assert kills == {"any", *STATES}
+    assert all(fault.count > 0 for fault in schedule if fault.kind.endswith("crash"))
+
+
+def test_percentiles_are_those_of_the_values_that_were_measured() -> None:
+    assert percentiles([]) == {"count": 0, "p50": None, "p95": None, "max": None}
+    assert percentiles([3.0, 1.0, 2.0]) == {"count": 3, "p50": 2.0, "p95": 3.0, "max": 3.0}
+    assert percentiles([float(n) for n in range(101)])["p95"] == 95.0
+
+
+# The road
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """A server that says back what it hears."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=[connection], daemon=True).start()
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            while heard := connection.recv(4096):
+                connection.sendall(heard)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield server.getsockname()[1]
+    server.close()
+
+
+@pytest.fixture
+def proxy(echo: int) -> Iterator[Proxy]:
+    proxy = Proxy("127.0.0.1", echo)
+    yield proxy
+    proxy.close()
+
+
+def test_proxy_carries_every_byte_in_order(proxy: Proxy) -> None:
+    sent = os.urandom(300_000)
+    with socket.create_connection(("127.0.0.1", proxy.open("v0")), 5) as road:
+        proxy.slow("v0", 0.01)
+        threading.Thread(target=road.sendall, args=[sent], daemon=True).start()
+        heard = b""
+        while len(heard) < len(sent):
+            heard += road.recv(65536)
+    assert heard == sent
+
+
+def test_proxy_ends_connections_and_refuses_new_ones_while_the_road_is_cut(proxy: Proxy) -> None:
+    port, other = proxy.open("v0"), proxy.open("v1")
+    with socket.create_connection(("127.0.0.1", port), 5) as road:
+        road.sendall(b"hello")
+        assert road.recv(10) == b"hello"
+        proxy.cut("v0")
+        assert _is_ended(road)
+    with socket.create_connection(("127.0.0.1", port), 5) as road:
+        assert _is_ended(road)
+    with socket.create_connection(("127.0.0.1", other), 5) as road:
+        road.sendall(b"other")
+        assert road.recv(10) == b"other"
+    proxy.mend("v0")
+    with socket.create_connection(("127.0.0.1", port), 5) as road:
+        road.sendall(b"again")
+        assert road.recv(10) == b"again"
+
+
+def test_proxy_delivers_what_was_sent_when_a_stall_ends(proxy: Proxy) -> None:
+    with socket.create_connection(("127.0.0.1", proxy.open("v0")), 5) as road:
+        proxy.stall("v0")
+        road.sendall(b"patience")
+        road.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            road.recv(10)
+        proxy.mend("v0")
+        road.settimeout(5)
+        assert road.recv(10) == b"patience"
+
+
+def _is_ended(road: socket.socket) -> bool:
+    try:
+        return road.recv(10) == b""
+    except ConnectionError:
+        return True
+
+
+# The transport
+
+
+class Rig:
+    """A sender behind a faulty transport, a receiver behind another, and the broker between them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hub = MemoryHub()
+        self.heard: list[bytes] = []
+        self.crashes: list[int] = []
+        self.files = {who: MischiefFile(folder / f"{who}.json") for who in ("sender", "receiver")}
+        self.sender = FaultyTransport(
+            self.hub.transport(Link("mqtt://memory", "sender")),
+            MischiefFile(folder / "sender.json", self._moment),
+            lambda: self.crashes.append(len(self.heard)),
+        )
+        self.receiver = FaultyTransport(
+            self.hub.transport(Link("mqtt://memory", "receiver")), MischiefFile(folder / "receiver.json", self._moment)
+        )
+        self.now = 0.0
+        self.receiver.subscribe("t/#")
+        self.receiver.start(Handlers(self._take, lambda: None, lambda _why: None))
+        self.sender.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
+        self.hub.pump()
+
+    def _moment(self) -> float:
+        self.now += 1.0  # the file is looked at every time
+        return self.now
+
+    def _take(self, message: Message) -> None:
+        self.heard.append(message.payload)
+
+    def say(self, *payloads: bytes, topic: str = "t/1", retain: bool = False) -> list[bytes]:
+        for payload in payloads:
+            self.sender.publish(topic, payload, retain=retain)
+        self.hub.pump()
+        return self.heard
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_faulty_transport_is_the_transport_when_nothing_is_asked_of_it(rig: Rig) -> None:
+    assert rig.say(b"1", b"2") == [b"1", b"2"]
+    assert rig.sender.is_connected
+    assert rig.sender.max_message_bytes == rig.receiver.max_message_bytes > 0
+    assert rig.sender.flush(0.0)
+    rig.receiver.unsubscribe("t/#")
+    rig.hub.pump()
+    assert rig.say(b"3") == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("who", ["sender", "receiver"])
+def test_faulty_transport_loses_doubles_and_reorders_as_it_is_told(rig: Rig, who: str) -> None:
+    rig.files[who].change(loss=1.0)
+    assert rig.say(b"lost") == []
+    rig.files[who].change(loss=0.0, duplicate=1.0)
+    assert rig.say(b"twice") == [b"twice", b"twice"]
+    rig.files[who].change(duplicate=0.0, reorder=1.0)
+    rig.say(b"late")
+    rig.files[who].change(reorder=0.0)
+    assert rig.say(b"early") == [b"twice", b"twice", b"early", b"late"]
+
+
+def test_faulty_transport_hands_over_what_nothing_overtook(rig: Rig) -> None:
+    rig.files["sender"].change(reorder=1.0)
+    rig.say(b"alone")
+    end = time.monotonic() + 10
+    while not rig.heard and time.monotonic() < end:
+        time.sleep(0.02)
+        rig.hub.pump()
+    assert rig.heard == [b"alone"]
+
+
+def test_faulty_transport_spares_states_and_what_is_retained(rig: Rig) -> None:
+    rig.files["sender"].change(loss=1.0)
+    rig.files["receiver"].change(reorder=1.0)
+    rig.say(b"birth", topic="t/state")
+    rig.sender.publish("t/kept", b"kept", retain=True)
+    rig.hub.pump()
+    assert rig.hub.retained == {"t/kept": b"kept"}
+    assert rig.heard == [b"birth"], "what arrives live can be held back, whatever the broker keeps of it"
+
+
+def test_faulty_transport_crashes_once_before_the_publish_that_was_named(rig: Rig) -> None:
+    rig.files["sender"].change(crash_at=2, crash_topic="/7")
+    rig.say(b"1", topic="t/1")
+    rig.say(b"2", topic="t/7")
+    assert rig.crashes == []
+    rig.say(b"3", topic="t/7")
+    assert rig.crashes == [2]
+    rig.say(b"4", topic="t/7")
+    assert len(rig.crashes) == 1
+
+
+def test_mischief_file_tells_the_last_mischief_and_none_when_it_is_missing(tmp_path: Path) -> None:
+    file = MischiefFile(tmp_path / "m.json")
+    assert file.read() == Mischief()
+    file.change(loss=0.5)
+    file.change(wall_offset=-3600.0)
+    assert MischiefFile(tmp_path / "m.json").read() == Mischief(serial=2, loss=0.5, wall_offset=-3600.0)
+
+
+# The processes under test
+
+
+def test_child_lets_the_wall_clock_jump_and_nothing_else(tmp_path: Path) -> None:
+    MischiefFile(tmp_path / "m.json").change(wall_offset=-1e9)
+    code = (
+        "import sys, time; from pathlib import Path; before = time.time(); steady = time.monotonic();"
+        "from console.chaos.child import install; install(Path(sys.argv[1]));"
+        "from coordinator.runner import PahoTransport; from edge_agent.runner import PahoTransport as other;"
+        "print(round((time.time() - before) / 1e9), time.monotonic() - steady < 60, PahoTransport is other)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.json")],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    assert told.stdout.split() == ["-1", "True", "True"]
+
+
+def test_deployed_processes_know_no_faults() -> None:
+    code = (
+        "import sys, os; import coordinator.runner, edge_agent.runner, console.main;"
+        f"assert 'broker.faults' not in sys.modules; assert {VARIABLE!r} in os.environ;"
+        "print(coordinator.runner.PahoTransport.__module__)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, VARIABLE: "anything"},
+    )  # fmt: skip
+    assert told.stdout.strip() == "broker.paho_transport"

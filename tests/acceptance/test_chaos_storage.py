@@ -1,0 +1,232 @@
+"""Full disks, torn records and two coordinators on one journal, through the real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.launch import launch
+from edge_agent.fleet import Fleet
+from tests.acceptance.cloud import (
+    ROOT,
+    SOURCES,
+    CoordinatorProcess,
+    central_digest,
+    has_ended,
+    record_of,
+    spec,
+    wait_for,
+)
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+
+class SmallDisk:
+    """A folder on a disk of 4 MiB that can be filled and freed (needs root)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def fill(self, pid: int) -> None:
+        del pid
+        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
+            for size in (65536, 512):
+                with contextlib.suppress(OSError):
+                    while True:
+                        filler.write(b"x" * size)
+
+    def free(self) -> None:
+        self._filler.unlink()
+
+
+class SmallLimit:
+    """A folder whose process may not make any file larger: the system's own way to say that there is no room."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fill(self, pid: int) -> None:
+        # What exists may be written again (a write-ahead log that has been emptied, say), so nothing at all may grow.
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+
+    def free(self) -> None:
+        pass  # the limit was that process's own
+
+
+@pytest.fixture(params=["disk", "limit"])
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk | SmallLimit]:
+    """A place that runs full: a small disk where one may be mounted, and a limit on files everywhere."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if request.param == "disk" and subprocess.run(mount, check=False, capture_output=True).returncode == 0:
+        try:
+            yield SmallDisk(folder)
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+        return
+    yield SmallLimit(folder)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[str]:
+    running = launch(state_dir=tmp_path / "broker")
+    yield running.url
+    running.stop()
+
+
+@pytest.fixture
+def start(broker: str) -> Iterator[Callable[..., CoordinatorProcess]]:
+    """Starts coordinators, and ends what is left of them."""
+    started: list[CoordinatorProcess] = []
+
+    def begin(state_dir: Path) -> CoordinatorProcess:
+        started.append(CoordinatorProcess(broker, state_dir))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.end(signal.SIGKILL)
+
+
+def answers_in(journal: Path) -> Counter[tuple[str, bytes]]:
+    with contextlib.closing(sqlite3.connect(journal)) as database:
+        return Counter(database.execute("SELECT run, body FROM records WHERE kind = 'answer'").fetchall())
+
+
+def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes_the_run_when_there_is_room(
+    small: SmallDisk | SmallLimit, start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
+) -> None:
+    coordinator = start(small.folder)
+    with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
+        with coordinator.api() as api:
+            assert api.post("/api/runs", json=spec("r1")).status_code == 201
+            wait_for(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+        small.fill(coordinator.process.pid)
+        _, told = coordinator.process.communicate(timeout=60)
+        assert coordinator.process.returncode == 5, told
+        last = told.strip().splitlines()[-1]
+        assert last.startswith("glassfleet: error: no room to write the journal")
+        assert "start the coordinator again" in last
+        assert "Traceback" not in told
+        small.free()
+        again = start(small.folder)
+        with again.api() as api:
+            wait_for(lambda: has_ended(api, "r1"))
+            run = api.get("/api/runs/r1").json()
+        assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+        assert again.end()[0] == 0
+    record = record_of(small.folder, "r1")
+    assert record.digest == central_digest(record)
+    assert set(answers_in(small.folder / "journal.sqlite").values()) == {1}
+
+
+def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_when_there_is_room(
+    small: SmallDisk | SmallLimit, start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
+) -> None:
+    data = SOURCES["vc"].train
+    lines = [",".join([*data.features, data.target])]
+    lines += [",".join(repr(float(v)) for v in (*x, y)) for x, y in zip(data.X, data.y, strict=True)]
+    (tmp_path / "vc.csv").write_text("\n".join(lines) + "\n")
+
+    def agent() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "console.main", "agent", "--id", "vc", "--data", str(tmp_path / "vc.csv"),
+             "--state-dir", str(small.folder), "--slow", "0.3", "--no-evaluate", "--log-level", "warning"],
+            stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "GLASSFLEET_BROKER": broker},
+        )  # fmt: skip
+
+    coordinator = start(tmp_path / "coordinator")
+    two = {name: SOURCES[name] for name in ("va", "vb")}
+    process = agent()
+    try:
+        with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
+            assert api.post("/api/runs", json=spec("r1")).status_code == 201
+            wait_for(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            small.fill(process.pid)
+            _, told = process.communicate(timeout=60)
+            assert process.returncode == 5, told
+            assert told.strip().splitlines()[-1].startswith("glassfleet: error: cannot write ")
+            assert "Traceback" not in told
+            small.free()
+            process = agent()
+            wait_for(lambda: has_ended(api, "r1"))
+            run = api.get("/api/runs/r1").json()
+    finally:
+        process.kill()
+        process.communicate()
+    assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+    coordinator.end()
+    record = record_of(tmp_path / "coordinator", "r1")
+    assert record.digest == central_digest(record)
+
+
+def tear_record(state_dir: Path) -> None:
+    """Leave what a write that never ended may leave: a last record whose body is cut off."""
+    with contextlib.closing(sqlite3.connect(state_dir / "journal.sqlite")) as database:
+        database.execute(
+            "INSERT INTO records (run, kind, at, wall, body, checksum) "
+            "SELECT run, kind, at, wall, substr(body, 1, length(body) / 2), checksum FROM records "
+            "WHERE kind = 'answer' ORDER BY seq DESC LIMIT 1"
+        )
+        database.commit()
+
+
+def tear_log(state_dir: Path) -> None:
+    """Leave half a frame at the end of SQLite's write-ahead log."""
+    with (state_dir / "journal.sqlite-wal").open("ab") as log:
+        log.write(os.urandom(24 + 1000))
+
+
+@pytest.mark.parametrize("tear", [tear_record, tear_log])
+def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
+    tear: Callable[[Path], None], start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
+) -> None:
+    state_dir = tmp_path / "coordinator"
+    coordinator = start(state_dir)
+    with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
+        with coordinator.api() as api:
+            assert api.post("/api/runs", json=spec("r1")).status_code == 201
+            wait_for(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 2)
+        coordinator.end(signal.SIGKILL)
+        tear(state_dir)
+        again = start(state_dir)
+        with again.api() as api:
+            mended = api.get("/api/metrics").json().get("journal.mended", 0)
+            wait_for(lambda: has_ended(api, "r1"))
+            run = api.get("/api/runs/r1").json()
+        code, told = again.end()
+    assert code == 0, told
+    assert mended == (1 if tear is tear_record else 0), "SQLite mends its own log"
+    assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+    record = record_of(state_dir, "r1")
+    assert record.digest == central_digest(record)
+    assert set(answers_in(state_dir / "journal.sqlite").values()) == {1}
+
+
+def test_second_coordinator_refuses_while_the_first_is_frozen_and_takes_over_when_it_is_dead(
+    start: Callable[..., CoordinatorProcess], tmp_path: Path
+) -> None:
+    state_dir = tmp_path / "coordinator"
+    first = start(state_dir)
+    first.api().close()
+    first.process.send_signal(signal.SIGSTOP)
+    second = start(state_dir)
+    _, told = second.process.communicate(timeout=60)
+    assert second.process.returncode == 5
+    assert "is in use by another coordinator" in told
+    first.end(signal.SIGKILL)
+    third = start(state_dir)
+    third.api().close()
+    assert third.end()[0] == 0
