@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Test processes at a time.
+JOBS   ?= 2
 
 .PHONY: help setup demo test test-fast test-slow fuzz check format lock bench clean
 .DEFAULT_GOAL := help
@@ -20,7 +22,7 @@ demo: $(READY)  ## Fifteen vehicles learn one model over MQTT while some are kil
 	$(BIN)/glassfleet demo $(ARGS)
 
 test: check  ## Checks and every test but the slow ones (under ten minutes)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-fast: $(READY)  ## Unit and property tests only
 	$(BIN)/python -m pytest tests/unit tests/property -m "not slow" $(ARGS)

@@ -28,7 +28,10 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
         "",
         f"model {record.name} v{record.version}: {_size(verdict)}; {took}",
         f"  learned by the fleet    {verdict.federated}",
-        f"  learned centrally       {verdict.central}   (one machine, the pooled rows of the cohort)",
+        *(
+            [f"  learned centrally       {verdict.central}   (one machine, the pooled rows of the cohort)"]
+            * bool(verdict.central)
+        ),
         f"  {_comparison(result, nullify=nullify)}",
         *_cost(result, nullify=nullify),
     ]
@@ -69,7 +72,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
         "verify": {
             "equal": verdict.equal,
             "federated": verdict.federated,
-            "central": verdict.central,
+            "central": verdict.central or None,
             "promised": verdict.promised,
             "reason": "" if verdict.equal else _comparison(result, nullify=options["nullify"]),
         },

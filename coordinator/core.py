@@ -52,7 +52,7 @@ from coordinator.records import entry_of, fold, shortened, spec_of
 from coordinator.registry import Registry
 from coordinator.spec import RunSpec
 from coordinator.view import run_document, suspended_document
-from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
+from schemas.errors import BrokerError, GlassfleetError, NotFoundError, StorageError, UsageError
 from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.messages import Outcome
 from schemas.parts import Retained
@@ -377,19 +377,21 @@ class Coordinator:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
         effects = standing(state)
         ready: dict[str, Retained] = {}
-        unable = self._rehearse(state, effects, ready)
+        unable = self._rehearse(state, effects, ready, again=True)
         if unable is None:
             self._perform(effects, ready)
         else:
             self._apply([(state.run, unable)])
 
-    def _rehearse(self, state: RunState, effects: Iterable[Effect], ready: dict[str, Retained]) -> Unable | None:
-        """Find out whether the effects can be performed; requests that are `ready` need not be cut twice."""
+    def _rehearse(
+        self, state: RunState, effects: Iterable[Effect], ready: dict[str, Retained], *, again: bool = False
+    ) -> Unable | None:
+        """Find out whether the effects can be performed (`again`); requests that are `ready` need not be cut twice."""
         for effect in effects:
             try:
                 if isinstance(effect, OpenRound):
                     ready[effect.key] = self._publisher.prepare(effect)
-                elif isinstance(effect, Publish):
+                elif isinstance(effect, Publish) and not (again and self.registry.has(effect)):
                     self._publisher.check_model(effect, state)
             except StorageError:
                 raise
@@ -456,7 +458,11 @@ class Coordinator:
 
     def _register(self, effect: Publish, log: Any) -> None:
         model = self.registry.add(effect, self._runs[effect.run])
-        self._publisher.model(model)
+        try:
+            self._publisher.model(model)
+        except (BrokerError, UsageError) as fault:
+            # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
+            self._tell_unpublishable(effect.name, fault)
         self._models[effect.run] = {"name": model.name, "version": model.version, "digest": model.digest}
         self.metrics["models.published"] += 1
         log.info("model-published", name=model.name, version=model.version, digest=model.digest)

@@ -169,7 +169,13 @@ class Publisher:
         self._registry.rehearse(effect, state, self._topics, self.limit)
 
     def model(self, model: StoredModel) -> None:
-        """Publish a new version: its blobs, the version, then the pointer; and clear the one that falls out."""
+        """Publish a new version: its blobs, the version, then the pointer; and clear the one that falls out.
+
+        Raises
+        ------
+        BrokerError, UsageError
+            This broker cannot carry it.
+        """
         for frame in self._registry.frames_of_newest(self._topics, self.limit, self._retained_versions, model.name):
             self.publish(*frame, retain=True)
 

@@ -44,6 +44,10 @@ class Registry:
 
         return self._journal.add_model(effect.name, effect.run, make)
 
+    def has(self, effect: Publish) -> bool:
+        """Whether the model was registered already: in an earlier life of the coordinator."""
+        return any(model.run == effect.run for model in self._journal.models(effect.name))
+
     def rehearse(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
         """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
         longest = 2**31 - 1

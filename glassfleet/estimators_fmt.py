@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from glassfleet.domain import Domain
-from glassfleet.estimators import FuzzyRegressionTree
+from glassfleet.estimators_base import SchemeRegressor
 
 
-class FuzzyModelTree(FuzzyRegressionTree):
+class FuzzyModelTree(SchemeRegressor):
     """Binary fuzzy tree with few rules and a linear model in each (scheme ``fmt``).
 
     ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
@@ -57,12 +57,12 @@ class FuzzyModelTree(FuzzyRegressionTree):
 
     See Also
     --------
-    glassfleet.estimators.FuzzyRegressionTree : for methods and attributes.
+    glassfleet.estimators_base.SchemeEstimator : for methods and attributes.
     """
 
     _scheme_name = "fmt"
 
-    def __init__(  # the parameters of this tree, not those of the other
+    def __init__(
         self,
         *,
         n_sets: int = 7,
@@ -85,7 +85,7 @@ class FuzzyModelTree(FuzzyRegressionTree):
         self.other_sets = other_sets
         self.partition = partition
         self.max_rules = max_rules
-        self.inference = inference  # type: ignore[assignment]  # other words than the other tree's
+        self.inference = inference
         self.max_slopes = max_slopes
         self.max_regressors = max_regressors
         self.max_split_features = max_split_features

@@ -7,11 +7,19 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from broker.mosquitto import find_mosquitto
 from broker.nats import find_nats
 from broker.process import free_port as find_free_port
 from broker.rabbitmq import find_rabbitmq
+
+# Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
+os.environ["COLUMNS"] = "120"
+
+# Hypothesis would fail a test that is slow once, on a machine that is busy: no test here asserts how long things take.
+settings.register_profile("glassfleet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("glassfleet")
 
 _DATA_ABSENT = (
     "real datasets are not here: set GLASSFLEET_DATA to a folder with weather_izmir.csv.gz, mortgage.csv.gz and so on "

@@ -209,10 +209,14 @@ def _dropping(data: Path, arguments: Arguments) -> Any:
     train, test, domain = fleet(data, arguments["source"])
     scheme = catalogue.load(arguments["scheme"])
     parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
-    means = []
+    assert domain.target is not None
+    low, high = domain.target.low, domain.target.high
+    means: dict[str, list[float]] = {"as_is": [], "limited": []}
     for repeat in range(arguments["repeats"]):
         model = federated(scheme, parameters, domain, train, 0, present=drawn(arguments["count"], repeat)).model
-        means.append(fmean(rmse(model.predict(part.X), part.y) for part in test.values()))
+        said = [(model.predict(part.X), part.y) for part in test.values()]
+        means["as_is"].append(fmean(rmse(predicted, y) for predicted, y in said))
+        means["limited"].append(fmean(rmse(np.clip(predicted, low, high), y) for predicted, y in said))
     return means
 
 

@@ -65,7 +65,7 @@ class Verdict:
         The scheme's.
     federated, central : str
         Digest of the published model, and of the model that one machine learns from the pooled rows of the cohort with
-        the run's domain and nullification off.
+        the run's domain and nullification off. `central` is empty for schemes that are elastic only.
     promised : bool
         Whether the scheme, in this setting, promises that the two are equal (cohort participation, nothing nullified).
     setting : tuple of str
@@ -126,11 +126,18 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
     test = {vehicle: part.test.select(names) for vehicle, part in rows.items()}
     cohort = {vehicle: train[vehicle] for vehicle in sorted(record.cohort)}
 
-    reference = local.central(scheme, parameters, domain, pool(list(cohort.values())), seed)
-    central = document_digest(reference.model.to_document())
     pooled = pool(list(train.values()))
-    # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
-    everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
+    everyone: Any
+    if "cohort" in scheme.participation:
+        reference = local.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
+        central = document_digest(reference.to_document())
+        # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
+        everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
+    else:
+        # No set of rows has the model of a scheme that is elastic only, so there is no digest to compare; what one
+        # machine makes of all rows is what it would learn from them alone, without a fleet.
+        reference, central = None, ""
+        everyone = _alone(scheme, parameters, domain, "", pooled, seed)
     scores = {
         vehicle: Score(
             score(_alone(scheme, parameters, domain, vehicle, train[vehicle], seed), part),
@@ -163,7 +170,7 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
             domain,
             cohort,
             # What nothing was nullified for: the fleet's own model, unless the run itself nullified.
-            model if parameters == scheme.exact(parameters) else reference.model,
+            model if parameters == scheme.exact(parameters) else reference,
             list(test.values()),
             seed,
         ),

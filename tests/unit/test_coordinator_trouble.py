@@ -28,9 +28,13 @@ from schemas.messages import AgentState, Manifest
 from schemas.parts import open_request
 from schemas.record import ModelRecord
 from tests.engine_bench import TOY_ENGINE, ToyModel, central, toy_spec
-from tests.unit.test_coordinator_core import TOPICS, Fleet, contribution
+from tests.unit.test_coordinator_core import TOPICS, Fleet, TornDisk, contribution
 
 NOISE = np.random.default_rng(1).bytes(20_000).hex()
+
+
+class KilledError(BaseException):
+    """SIGKILL."""
 
 
 class Wordy:
@@ -176,6 +180,31 @@ def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_b
     assert fleet.core.registry.names() == ["model"], "it is still there for the HTTP API"
 
 
+def test_run_stays_finished_when_its_model_was_registered_before_a_crash_and_the_broker_carries_less_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Killed(TornDisk):
+        def close_run(self, *_arguments: Any, **_options: Any) -> None:
+            raise KilledError
+
+    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=NOISE))
+    fleet = Fleet(engine=engine_with(scheme))
+    fleet.hub.kill("coordinator")
+    fleet.journal = Killed()
+    fleet.open()
+    fleet.birth("a")
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    with pytest.raises(KilledError):
+        fleet.finish("a")
+    monkeypatch.setattr(limits, "MAX_PARTS", 2)
+    fleet.max_bytes = 4096
+    fleet.crash()
+    document = fleet.core.run("r1")
+    assert (document["outcome"], document["model"]["version"]) == ("finished", 1)
+    assert fleet.core.metrics["models.unpublishable"] > 0
+
+
 def test_coordinator_publishes_only_the_new_version_and_clears_the_one_that_falls_out() -> None:
     fleet = Fleet()
     fleet.birth("a")
@@ -192,10 +221,6 @@ def test_coordinator_publishes_only_the_new_version_and_clears_the_one_that_fall
 
 
 # -- crashes between journal and broker ----------------------------------------------------------------------------
-
-
-class KilledError(BaseException):
-    """SIGKILL."""
 
 
 def killed_at_publish(fleet: Fleet, number: int, act: Callable[[], None]) -> bool:

@@ -489,6 +489,11 @@ def waited_for(play: Play) -> list[str]:
 
 def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadline() -> None:
     play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
+
+    def asked() -> tuple[str, ...]:
+        assert play.state.open is not None
+        return play.state.open.asked
+
     first = play.state.trail[-1].task
     play.answer("a", "b")
     play.pass_time(10)

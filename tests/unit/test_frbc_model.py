@@ -137,7 +137,8 @@ def test_explanation_agrees_with_prediction_for_any_row() -> None:
     assert [model.explain(x).prediction for x in X[:50]] == model.predict(X[:50]).tolist()
 
 
-def test_explanation_in_words_names_the_classes_of_the_runners_up() -> None:
+def test_explanation_in_words_names_the_classes_of_the_runners_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "118")  # lines are wrapped to the terminal, whatever runs the tests
     model = _model([((0, 0), 0, 0.6), ((1, 0), 1, 0.7)])
 
     lines = explanation_lines(model.explain(np.array([20.0, -111.0])), DOMAIN)

@@ -212,9 +212,10 @@ def test_simulated_fleet_needs_no_data(tmp_path: Path) -> None:
     assert len(train) == len(test) == 15
     assert domain.names == train["vehicle-00"].features
     arguments = {"source": "simulated", "scheme": "frt", "parameters": {"min_rows": 1}, "count": 3, "repeats": 2}
-    first, second = KINDS["dropping"](tmp_path, arguments)
+    result = KINDS["dropping"](tmp_path, arguments)
+    first, second = result["as_is"]
     assert first != second  # other vehicles each time
-    assert 0.0 < first < 0.5
+    assert all(0.0 < limited <= free < 1.0 for limited, free in zip(result["limited"], (first, second), strict=True))
 
 
 @pytest.mark.timeout(300)
