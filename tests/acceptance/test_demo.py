@@ -132,6 +132,8 @@ def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, 
             stdout=log,
             stderr=log,
             cwd=ROOT,
+            # A shell starts what runs in the background with Ctrl-C ignored, and these tests may run there.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
         )
     try:
         end = time.monotonic() + 60
