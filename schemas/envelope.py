@@ -31,7 +31,7 @@ class Envelope:
     time : float
         Sender's clock, seconds since the epoch. Informative: nothing is decided by it.
     signature : bytes
-        Room for an Ed25519 signature; empty when messages are not signed.
+        The seal, see ``schemas.signing``; empty when messages are not signed, and always when they are made.
     """
 
     fleet: str
@@ -94,7 +94,7 @@ class Envelope:
             raise WireError("malformed", "time is not a number")
         body = value.get("body")
         signature = value.get("signature", b"")
-        if not isinstance(body, dict) or not isinstance(signature, bytes) or len(signature) > 512:
+        if not isinstance(body, dict) or not isinstance(signature, bytes) or len(signature) > limits.MAX_SEAL_BYTES:
             raise WireError("malformed", "body or signature has the wrong type")
         return cls(
             fleet=fleet,

@@ -31,3 +31,6 @@ MAX_CATEGORIES = 4096
 
 ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What fleet, agent, run and model ids look like."""
+
+MAX_SEAL_BYTES = 2048
+"""Longest ``signature`` field of an envelope: a signature and the certificate of who made it."""

@@ -7,8 +7,10 @@ any JSON library: the digest is the SHA-256 of the canonical JSON of ``document`
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import Annotated, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,6 +18,12 @@ from schemas import limits
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.messages import Count, Digest, Id, Text
+
+if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography: 7 MB at each vehicle
+    from schemas.signing import Owner, Signer, Verifier
+
+SIGNED_AS = b"glassfleet-record/1\x00"
+"""What is put before the bytes of a record when it is signed: the signature can never pass for a message's."""
 
 RECORD_FORMAT = "glassfleet-model-record/1"
 """What the ``format`` field of a record says; the number grows when an old reader could misunderstand a new record."""
@@ -50,16 +58,21 @@ class Training(BaseModel):
 
 
 class Signature(BaseModel):
-    """Room for signatures over the record without its ``signatures`` field; none are made yet.
+    """A signature over the record without its ``signatures`` field.
+
+    What is signed is ``glassfleet-record/1``, a NUL byte, and the canonical JSON of the record without ``signatures``:
+    any JSON library and any Ed25519 library can verify it.
 
     Attributes
     ----------
     key : str
-        Which key signed.
+        Who signed, such as ``coordinator cloud``.
     algorithm : str
-        Such as ``ed25519``.
+        ``ed25519``.
     value : str
-        Base64.
+        The signature, Base64.
+    certificate : str
+        The signer's X.509 certificate, DER in Base64.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -67,6 +80,7 @@ class Signature(BaseModel):
     key: Signed
     algorithm: Signed
     value: Signed
+    certificate: Annotated[str, Field(max_length=4096)] = ""
 
 
 class ModelRecord(BaseModel):
@@ -133,6 +147,44 @@ class ModelRecord(BaseModel):
             raise DocumentError(f"the record of {self.name} says digest {self.digest}, its document has {actual}")
         return canonical_json(self.model_dump())
 
+    def signed_content(self) -> bytes:
+        """Return the bytes that a signature of this record is over."""
+        return SIGNED_AS + canonical_json(self.model_dump(exclude={"signatures"}))
+
+    def signed_by(self, signer: Signer) -> ModelRecord:
+        """Return the record with the signature of `signer` in place of any other."""
+        signature = Signature(
+            key=str(signer.owner),
+            algorithm="ed25519",
+            value=base64.b64encode(signer.sign(self.signed_content())).decode(),
+            certificate=base64.b64encode(signer.certificate).decode(),
+        )
+        return self.model_copy(update={"signatures": [signature]})
+
+    def verified_by(self, verifier: Verifier) -> Owner:
+        """Verify that a coordinator of this fleet signed the record; returns who.
+
+        The certificate must have been valid when the record was made, not now: a model outlives the certificate of who
+        made it. A revoked one is refused whenever it signed.
+
+        Raises
+        ------
+        WireError
+            ``unsigned``, ``wrong-signer``, ``bad-signature``, or a fault of the certificate.
+        """
+        if not self.signatures:
+            raise WireError("unsigned", f"the record of {self.name} carries no signature")
+        first = self.signatures[0]
+        try:
+            value = base64.b64decode(first.value, validate=True)
+            certificate = base64.b64decode(first.certificate, validate=True)
+        except ValueError as fault:
+            raise WireError("bad-signature", "the record's signature is not Base64") from fault
+        owner = verifier.verify(self.signed_content(), value, certificate, _moment(self.created))
+        if owner.role != "coordinator":
+            raise WireError("wrong-signer", f"{owner} may not make models")
+        return owner
+
     @classmethod
     def from_bytes(cls, data: bytes) -> ModelRecord:
         """Decode and verify a record from a peer.
@@ -193,6 +245,16 @@ def _parse(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WireError("malformed", "a model record is a JSON object")
     return value
+
+
+def _moment(text: str) -> float:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError as fault:
+        raise WireError("malformed", f"{text[:40]!r} is not a time") from fault
+    if when.tzinfo is None:
+        raise WireError("malformed", "the time of a signed record needs its offset")
+    return when.timestamp()
 
 
 def _refuse_constant(name: str) -> None:

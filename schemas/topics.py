@@ -12,6 +12,9 @@ PROTOCOL = 1
 DEFAULT_FLEET = "fleet"
 """Fleet id of every process that is not told another."""
 
+AGENT_WRITES = frozenset({"agent-state", "contribution", "evaluation", "forecast"})
+"""Kinds of topics that agents write, each its own; all others are the coordinator's."""
+
 _ID = re.compile(ID_PATTERN)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -47,6 +50,11 @@ class Address:
     name: str = ""
     digest: str = ""
     number: int = 0
+
+    @property
+    def writer(self) -> str:
+        """Id of the agent that alone may write here; empty: the coordinator may."""
+        return self.agent if self.kind in AGENT_WRITES else ""
 
 
 @dataclass(frozen=True)

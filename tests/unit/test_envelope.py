@@ -77,7 +77,7 @@ def test_envelope_needs_only_version_kind_fleet_and_body():
         ({"time": True}, "malformed"),
         ({"time": float("nan")}, "malformed"),
         ({"signature": "s"}, "malformed"),
-        ({"signature": bytes(513)}, "malformed"),
+        ({"signature": bytes(2049)}, "malformed"),
         ({"body": []}, "malformed"),
         ({"body": ...}, "malformed"),
         ({"body": {}}, "malformed"),

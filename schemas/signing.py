@@ -1,0 +1,367 @@
+"""Signed messages: Ed25519 (RFC 8032) over a message and its topic, with the signer's certificate inside.
+
+Theory of operation. The broker is not trusted: whoever runs it, or breaks into it, can drop and delay messages, but
+must not be able to write one. So each envelope carries, in its ``signature`` field, a `seal`: one marker byte, the 64
+bytes of the signature, and the signer's X.509 certificate (DER). A message is therefore verified on its own, in
+whatever order messages arrive, with nothing but the fleet's CA certificate. What is signed is
+
+    ``glassfleet-message/1`` NUL topic NUL the encoded envelope with an empty signature
+
+so that a message cannot be moved to another topic, and with it to another agent, run or fleet. The certificate names
+its owner by a URI, ``urn:glassfleet:{role}:{id}``; ``schemas.topics`` says who may write which topic, and a message
+that another one signed is refused, though the certificate be good.
+
+The seal is spliced into the encoded bytes. The fields of an envelope are in the order of their names, so that after
+``signature`` only ``time`` (a float) and ``v`` follow, 17 bytes in all; an empty signature is the two bytes ``c4 00``
+before them. Nothing is decoded and encoded again, and an answer that waits in an outbox is sealed when it leaves, with
+whatever certificate is current then.
+
+Replay. A sealed message can be sent again by whoever saw it; each kind is harmless then, or is known by its content:
+
+- A contribution names run and task, and the digest of a task covers the run's nonce, which no two runs share; the
+  coordinator counts (run, agent, task) once.
+- Requests of one run are ordered by their time, which the coordinator's journal keeps rising; an ended run stays ended.
+- A receipt names its task. Model pointers carry a sequence number that may only rise.
+- A birth or a death may be repeated: it costs a question, and nothing rests on it.
+
+Pure but for the clock that is passed in: keys and certificates come as bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from schemas import limits
+from schemas.errors import UsageError, WireError
+from schemas.topics import PROTOCOL
+
+Role = Literal["agent", "coordinator", "operator", "broker"]
+ROLES: tuple[Role, ...] = ("agent", "coordinator", "operator", "broker")
+
+URN = "urn:glassfleet:"
+"""Start of the URI that names a certificate's owner: ``urn:glassfleet:{role}:{id}``."""
+
+SIGNED_AS = b"glassfleet-message/1\x00"
+"""What is put before signed bytes: a signature over one kind of thing can never pass for one over another."""
+
+SEALED = 1
+"""Marker byte of a seal."""
+
+SIGNATURE_BYTES = 64
+_FIELD = b"\xa9signature"
+_EMPTY = b"\xc4\x00"
+_TIME, _VERSION = b"\xa4time\xcb", b"\xa1v" + bytes([PROTOCOL])
+_TAIL = len(_TIME) + 8 + len(_VERSION)
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom a certificate names.
+
+    Attributes
+    ----------
+    role : "agent", "coordinator", "operator" or "broker"
+    id : str
+    """
+
+    role: Role
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.id}"
+
+
+@dataclass(frozen=True)
+class _Checked:
+    owner: Owner
+    key: Ed25519PublicKey
+    serial: int
+    begins: float
+    ends: float
+
+
+def owner_of(certificate: x509.Certificate) -> Owner:
+    """Read the owner from a certificate's URI.
+
+    Raises
+    ------
+    WireError
+        ``bad-certificate``: it names nobody, or more than one.
+    """
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = [uri for uri in names.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(URN)]
+    except (x509.ExtensionNotFound, ValueError) as fault:
+        raise WireError("bad-certificate", "the certificate names no owner") from fault
+    if len(uris) != 1:
+        raise WireError("bad-certificate", "the certificate does not name exactly one owner")
+    role, _, name = uris[0].removeprefix(URN).partition(":")
+    if role not in ROLES or not name:
+        raise WireError("bad-certificate", f"the certificate names an unknown role {role[:40]!r}")
+    return Owner(role, name)
+
+
+class Signer:
+    """Signs for one owner.
+
+    Parameters
+    ----------
+    key_pem, certificate_pem : bytes
+        An Ed25519 private key and its certificate, PEM.
+
+    Raises
+    ------
+    UsageError
+        They cannot be read, are of another kind, or do not belong together.
+    """
+
+    def __init__(self, key_pem: bytes, certificate_pem: bytes) -> None:
+        try:
+            key = load_pem_private_key(key_pem, password=None)
+            certificate = x509.load_pem_x509_certificate(certificate_pem)
+        except (ValueError, TypeError) as fault:
+            raise UsageError(f"key or certificate cannot be read as PEM: {fault}") from fault
+        if not isinstance(key, Ed25519PrivateKey):
+            raise UsageError("messages are signed with Ed25519 keys; this key is of another kind: enrol again")
+        if certificate.public_key() != key.public_key():
+            raise UsageError(
+                "the certificate belongs to another key: enrol again, or restore the key that it was made for"
+            )
+        try:
+            self.owner = owner_of(certificate)
+        except WireError as fault:
+            raise UsageError(f"{fault.detail}: it was not made by this software's CA") from fault
+        self.certificate = certificate.public_bytes(Encoding.DER)
+        self._key = key
+
+    def sign(self, content: bytes) -> bytes:
+        """Return the 64 bytes of the signature over `content`."""
+        return self._key.sign(content)
+
+    @property
+    def overhead(self) -> int:
+        """Bytes by which `seal` makes a message longer."""
+        return 1 + SIGNATURE_BYTES + len(self.certificate) + 1  # the last: a length of two bytes in place of one
+
+    def seal(self, topic: str, payload: bytes) -> bytes:
+        """Return an encoded envelope with its seal; a blob, an empty or a sealed payload as it is."""
+        try:
+            body, seal = split(payload)
+        except WireError:
+            return payload
+        if seal:
+            return payload
+        seal = bytes([SEALED]) + self.sign(_signed(topic, body)) + self.certificate
+        cut = len(payload) - _TAIL
+        return payload[: cut - len(_EMPTY)] + b"\xc5" + len(seal).to_bytes(2, "big") + seal + payload[cut:]
+
+
+class Verifier:
+    """Verifies seals against the fleet's CA.
+
+    Parameters
+    ----------
+    ca_pem : bytes
+        One or more CA certificates, PEM (two while a fleet changes from one CA to the next).
+    wall : callable
+        Seconds since the epoch, for the dates of certificates.
+    leeway : float
+        Seconds by which a certificate may seem too young: vehicles' clocks differ.
+
+    Raises
+    ------
+    UsageError
+        No CA certificate can be read.
+    """
+
+    def __init__(self, ca_pem: bytes, wall: Callable[[], float], *, leeway: float = 300.0) -> None:
+        try:
+            self._cas = x509.load_pem_x509_certificates(ca_pem)
+        except ValueError as fault:
+            raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
+        self._wall = wall
+        self._leeway = leeway
+        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        self._revoked: frozenset[int] = frozenset()
+
+    @property
+    def revoked(self) -> frozenset[int]:
+        """Serial numbers that are refused."""
+        return self._revoked
+
+    def revoke(self, serials: Collection[int]) -> None:
+        """Refuse these serial numbers from now on, in addition to those named before: nothing is ever unrevoked."""
+        self._revoked |= frozenset(serials)
+
+    def take_crl(self, crl_pem: bytes) -> int:
+        """Take over a revocation list; returns how many certificates are revoked now.
+
+        Raises
+        ------
+        WireError
+            ``bad-crl``: it cannot be read, or none of our CAs signed it.
+        """
+        try:
+            crl = x509.load_pem_x509_crl(crl_pem)
+        except ValueError as fault:
+            raise WireError("bad-crl", "the revocation list cannot be read") from fault
+        if not any(_is_crl_signed(crl, ca) for ca in self._cas):
+            raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
+        self.revoke([entry.serial_number for entry in crl])
+        return len(self._revoked)
+
+    def owner(self, certificate: bytes, at: float | None = None) -> Owner:
+        """Return whom a certificate (DER) names, after checking it.
+
+        Parameters
+        ----------
+        certificate : bytes
+        at : float or None
+            When it must have been valid, seconds since the epoch; None: now.
+
+        Raises
+        ------
+        WireError
+            ``bad-certificate``, ``foreign-certificate``, ``expired-certificate`` or ``revoked-certificate``.
+        """
+        return self._certificate(certificate, at).owner
+
+    def _certificate(self, der: bytes, at: float | None = None) -> _Checked:
+        checked = self._checked.get(der)
+        if checked is None:
+            checked = self._check(der)
+            self._checked[der] = checked
+            if len(self._checked) > _REMEMBERED:
+                self._checked.popitem(last=False)
+        else:
+            self._checked.move_to_end(der)
+        now = self._wall() if at is None else at
+        if checked.serial in self._revoked:
+            raise WireError("revoked-certificate", f"the certificate of {checked.owner} was revoked")
+        if now > checked.ends:
+            raise WireError("expired-certificate", f"the certificate of {checked.owner} expired: renew it")
+        if now < checked.begins - self._leeway:
+            raise WireError(
+                "expired-certificate", f"the certificate of {checked.owner} is not valid yet: is the clock right?"
+            )
+        return checked
+
+    def _check(self, der: bytes) -> _Checked:
+        try:
+            certificate = x509.load_der_x509_certificate(der)
+            key = certificate.public_key()
+        except ValueError as fault:
+            raise WireError("bad-certificate", "the certificate cannot be read") from fault
+        if not isinstance(key, Ed25519PublicKey):
+            raise WireError("bad-certificate", "messages are signed with Ed25519 keys")
+        if not any(_is_issued(certificate, ca) for ca in self._cas):
+            raise WireError("foreign-certificate", "the certificate was not issued by this fleet's CA")
+        try:
+            constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+            if constraints.ca:
+                raise WireError("bad-certificate", "a CA does not sign messages")
+        except x509.ExtensionNotFound:
+            pass
+        except ValueError as fault:
+            raise WireError("bad-certificate", "the certificate's extensions cannot be read") from fault
+        return _Checked(
+            owner_of(certificate),
+            key,
+            certificate.serial_number,
+            certificate.not_valid_before_utc.timestamp(),
+            certificate.not_valid_after_utc.timestamp(),
+        )
+
+    def verify(self, content: bytes, signature: bytes, certificate: bytes, at: float | None = None) -> Owner:
+        """Verify a detached signature; returns who made it.
+
+        Raises
+        ------
+        WireError
+            As `owner`, and ``bad-signature``.
+        """
+        checked = self._certificate(certificate, at)
+        try:
+            checked.key.verify(signature, content)
+        except InvalidSignature as fault:
+            raise WireError("bad-signature", f"the signature is not {checked.owner}'s over these bytes") from fault
+        return checked.owner
+
+    def open(self, topic: str, payload: bytes, writers: Sequence[Owner]) -> Owner:
+        """Verify the seal of an encoded envelope; returns who sealed it.
+
+        Parameters
+        ----------
+        topic : str
+            Where it arrived.
+        payload : bytes
+        writers : sequence of Owner
+            Who may write there; the id ``*`` stands for any id of that role.
+
+        Raises
+        ------
+        WireError
+            ``unsigned``, ``wrong-signer``, or as `verify`.
+        """
+        body, seal = split(payload)
+        if not seal:
+            raise WireError("unsigned", "this fleet takes signed messages only")
+        signature, certificate = seal[1 : 1 + SIGNATURE_BYTES], seal[1 + SIGNATURE_BYTES :]
+        if seal[0] != SEALED or not certificate:
+            raise WireError("bad-signature", "the seal is of an unknown kind")
+        owner = self.verify(_signed(topic, body), signature, certificate)
+        if not any(writer.role == owner.role and writer.id in ("*", owner.id) for writer in writers):
+            raise WireError("wrong-signer", f"{owner} may not write here")
+        return owner
+
+
+def split(payload: bytes) -> tuple[bytes, bytes]:
+    """Return an encoded envelope without its seal, and the seal; an unsigned one comes back with an empty seal.
+
+    Raises
+    ------
+    WireError
+        ``malformed``: it does not end with a signature field, so it is no envelope of ours.
+    """
+    cut = len(payload) - _TAIL
+    tail = payload[max(0, cut) :]
+    if tail.startswith(_TIME) and tail.endswith(_VERSION):
+        if payload.endswith(_FIELD + _EMPTY, 0, cut):
+            return payload, b""
+        start = max(0, cut - limits.MAX_SEAL_BYTES - len(_FIELD) - 3)
+        while (at := payload.find(_FIELD + b"\xc5", start, cut)) >= 0:
+            head = at + len(_FIELD)
+            size = int.from_bytes(payload[head + 1 : head + 3], "big")
+            if size and head + 3 + size == cut:
+                return payload[:head] + _EMPTY + tail, payload[head + 3 : cut]
+            start = at + 1
+    raise WireError("malformed", "the message does not end as an envelope does")
+
+
+def _signed(topic: str, body: bytes) -> bytes:
+    return SIGNED_AS + topic.encode() + b"\x00" + body
+
+
+def _is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> bool:
+    key = ca.public_key()
+    try:
+        return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
+    except (TypeError, ValueError):
+        return False
