@@ -22,7 +22,8 @@ import structlog
 
 from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link, Message
+from broker.port import Handlers, Link, Message, Transport
+from broker.signed import SignedTransport, seal_will
 from coordinator.core import Coordinator
 from coordinator.defaults import default_engine
 from coordinator.journal.memory import MemoryJournal
@@ -37,9 +38,11 @@ from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
+from schemas.errors import WireError
 from schemas.messages import Manifest
 from schemas.record import ModelRecord
 from schemas.topics import Topics
+from tests.keys import Issued, TestCa
 
 COORDINATOR = "coordinator"
 FLEET = "sim"
@@ -53,7 +56,7 @@ class SimulatedCrashError(BaseException):
 class CrashingTransport:
     """A transport whose owner dies at its `fuse`-th publish, before the message leaves."""
 
-    def __init__(self, inner: MemoryTransport) -> None:
+    def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.fuse: int | None = None
 
@@ -87,6 +90,8 @@ class Simulation:
     broker_limit : int or None
         Largest payload that the broker takes, as an MQTT 5 broker tells its clients; small values force requests,
         models and contributions into parts.
+    ca : TestCa or None
+        Given: every process has a certificate of its own, signs, and takes signed messages only.
     """
 
     def __init__(
@@ -99,7 +104,11 @@ class Simulation:
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         max_message_bytes: int = 128 * 1024,
         broker_limit: int | None = None,
+        ca: TestCa | None = None,
     ) -> None:
+        self.ca = ca
+        self.refused: Counter[str] = Counter()
+        self._issued: dict[str, Issued] = {}
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
         self.journal = MemoryJournal()
@@ -141,7 +150,7 @@ class Simulation:
         link = Link(
             URL, COORDINATOR, will=birth(self.topics, incarnation, "sim", "down"), max_message_bytes=self._broker_limit
         )
-        transport = self._transports[COORDINATOR] = CrashingTransport(self.hub.transport(link))
+        transport = self._transports[COORDINATOR] = CrashingTransport(self._connect(COORDINATOR, link))
         clock = self._clock(COORDINATOR)
 
         def begin() -> None:
@@ -183,7 +192,7 @@ class Simulation:
 
         def make_transport(will: Message) -> CrashingTransport:
             link = replace(link_of(config, will), max_message_bytes=self._broker_limit)
-            self._transports[name] = CrashingTransport(self.hub.transport(link))
+            self._transports[name] = CrashingTransport(self._connect(name, link))
             return self._transports[name]
 
         def begin() -> None:
@@ -205,6 +214,21 @@ class Simulation:
             )
 
         self._run(name, begin)
+
+    def _connect(self, name: str, link: Link) -> Transport:
+        if self.ca is None:
+            return self.hub.transport(link)
+        if name not in self._issued:
+            self._issued[name] = self.ca.coordinator() if name == COORDINATOR else self.ca.agent(name)
+        signer = self._issued[name].signer()
+        assert link.will is not None
+        inner: MemoryTransport = self.hub.transport(replace(link, will=seal_will(signer, link.will)))
+
+        def refused(message: Message, fault: WireError) -> None:
+            del message
+            self.refused[fault.code] += 1
+
+        return SignedTransport(inner, self.topics, signer, self.ca.verifier(), refused)
 
     def kill_coordinator(self) -> None:
         """SIGKILL."""

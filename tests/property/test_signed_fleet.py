@@ -1,0 +1,182 @@
+"""A fleet on a broker that lies: what is signed reaches its receiver, what is forged changes nothing.
+
+The attacker reads every message and may publish anything, as whoever runs the broker could. The same attack on a fleet
+that does not sign succeeds, which shows that the attack is one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import structlog
+
+from broker.memory import Faults
+from broker.port import Handlers, Link, Message
+from coordinator.spec import RoundPolicy, RunSpec
+from edge_agent.sources import Source
+from glassfleet.data import Dataset, pool
+from glassfleet.domain import pooled_domain
+from schemas import codec
+from schemas.envelope import Envelope
+from schemas.errors import IdentityError, WireError
+from schemas.messages import AgentState, ContributionBody, ModelPointer, Part, Receipt, Request
+from tests.keys import TestCa
+from tests.simulation import FLEET, URL, Simulation, central_digest, empty_like, quiet
+
+NAMES = ("a", "b", "c", "d")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    quiet()
+    yield
+    structlog.reset_defaults()
+
+
+def source(index: int) -> Source:
+    rng = np.random.default_rng(index)
+    X = rng.random((60 + 20 * index, 2))
+    data = Dataset(("x1", "x2"), "y", X, np.clip(X[:, 0] ** 2 + 0.3 * X[:, 1], 0, 1.3))
+    return Source(data, empty_like(data))
+
+
+SOURCES = {name: source(index) for index, name in enumerate(NAMES)}
+
+
+def spec(run: str) -> RunSpec:
+    rows = pool([each.train for each in SOURCES.values()])
+    domain = pooled_domain(rows.features, "y", rows.X, rows.y)
+    return RunSpec(
+        run=run,
+        scheme="frt",
+        model="m",
+        parameters={"nullify": False, "min_rows": 1, "max_depth": 3},
+        domain=domain.to_document(),
+        policy=RoundPolicy(min_agents=2, deadline=8.0, gather_agents=len(NAMES), extensions=20, max_restarts=9),
+    )
+
+
+class Attacker:
+    """Reads all and writes what it likes, with a certificate of one vehicle of the fleet (a stolen one)."""
+
+    def __init__(self, sim: Simulation, seed: int) -> None:
+        self.sim = sim
+        self.chance = random.Random(seed)
+        self.sent = 0
+        self.transport = sim.hub.transport(Link(URL, "attacker"))
+        self.signer = sim.ca.agent("stolen").signer() if sim.ca else None
+        self.transport.subscribe(f"gf/1/{FLEET}/#")
+        self.seen: list[Message] = []
+        self.transport.start(Handlers(self._message, lambda: None, lambda why: None))
+
+    def _message(self, message: Message) -> None:
+        if not message.payload or self.sent > 400 or message.payload[:1] == b"{":
+            return
+        self.seen.append(message)
+        address = self.sim.topics.parse(message.topic)
+        if address.kind == "blob":
+            return
+        try:
+            envelope = Envelope.from_bytes(message.payload, fleet=FLEET)
+        except WireError:
+            return
+        for topic, forged in self._forge(envelope, message.topic):
+            payload = replace(forged, signature=b"").to_bytes()
+            way = self.chance.choice(["unsigned", "stolen", "spliced"]) if self.signer else "unsigned"
+            if way == "stolen" and self.signer:
+                payload = self.signer.seal(topic, payload)
+            elif way == "spliced":
+                payload = replace(forged, signature=envelope.signature).to_bytes()
+            self.sent += 1
+            self.transport.publish(topic, payload)
+        if self.chance.random() < 0.3:  # a replay, as it was, somewhere else or at the same place
+            old = self.chance.choice(self.seen)
+            topic = self.chance.choice([old.topic, message.topic])
+            self.transport.publish(topic, old.payload)
+
+    def _forge(self, envelope: Envelope, topic: str) -> Iterator[tuple[str, Envelope]]:
+        topics = self.sim.topics
+        match envelope.body:
+            case Request(task_digest=digest) as body:
+                # The round is over, says a receipt; an impostor answers first, under everybody's name.
+                for agent in NAMES:
+                    receipt = Receipt(run=envelope.run, task_digest=digest, outcome="accepted")
+                    yield topics.receipt(agent), replace(envelope, body=receipt, agent=agent)
+                    answer = ContributionBody(
+                        task_digest=digest, rows=1, data_digest="0" * 64, contribution={"body": {}, "notes": {}}
+                    )
+                    yield topics.contribution(agent, envelope.run), replace(envelope, body=answer, agent=agent)
+                task = {**body.task, "body": {**body.task["body"], "x": 1}}
+                asks = body.model_copy(update={"task": task, "task_digest": codec.digest_of(task), "asked": None})
+                yield topic, replace(envelope, body=asks, time=envelope.time + 1e-5)
+            case ContributionBody() as body:
+                yield topic, replace(envelope, body=body.model_copy(update={"rows": body.rows + 1}))
+            case Part() as body:
+                yield topic, replace(envelope, body=body.model_copy(update={"data": body.data[::-1]}))
+            case AgentState(status="up") as state:
+                yield topic, replace(envelope, body=state.model_copy(update={"status": "down"}))
+            case ModelPointer() as pointer:
+                yield topic, replace(envelope, body=pointer.model_copy(update={"version": pointer.version + 7}))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_signed_fleet_learns_the_central_model_when_the_network_is_bad_and_refuses_nothing(tmp_path: Path, seed: int):
+    faults = Faults(loss=0.05, duplicate=0.1, delay=(0.0, 0.3))
+    sim = Simulation(SOURCES, tmp_path, seed=seed, faults=faults, ca=TestCa(), broker_limit=5000)
+    sim.start_coordinator()
+    for name in NAMES:
+        sim.start_agent(name)
+    sim.advance(5)
+    run = sim.start_run(spec("r"))
+    sim.at(sim.hub.now + 3, lambda: sim.kill_agent("b"))
+    sim.at(sim.hub.now + 4, lambda: sim.start_agent("b"))
+    sim.at(sim.hub.now + 5, sim.kill_coordinator)
+    sim.at(sim.hub.now + 6, sim.start_coordinator)
+    document = sim.run_until_ended(run, within=400)
+    record = sim.record("m")
+    assert document["outcome"] == "finished", document["reason"]
+    assert record is not None
+    assert record.digest == central_digest(record, SOURCES)
+    assert sim.refused == {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(tmp_path: Path, seed: int):
+    sim = Simulation(SOURCES, tmp_path, seed=seed, ca=TestCa())
+    sim.start_coordinator()
+    for name in NAMES:
+        sim.start_agent(name)
+    attacker = Attacker(sim, seed)
+    sim.advance(5)
+    run = sim.start_run(spec("r"))
+    document = sim.run_until_ended(run, within=400)
+    record = sim.record("m")
+    assert document["outcome"] == "finished", document["reason"]
+    assert record is not None
+    assert record.cohort == list(NAMES)
+    assert record.digest == central_digest(record, SOURCES)
+    assert sim.counted_twice() == []
+    assert attacker.sent > 50
+    assert sum(sim.refused.values()) > 50
+    assert {"unsigned", "wrong-signer", "bad-signature"} <= set(sim.refused)
+
+
+def test_unsigned_fleet_does_not_survive_the_same_attack(tmp_path: Path):
+    sim = Simulation(SOURCES, tmp_path, seed=1)
+    sim.start_coordinator()
+    for name in NAMES:
+        sim.start_agent(name)
+    Attacker(sim, 1)
+    sim.advance(5)
+    try:
+        run = sim.start_run(spec("r"))
+        outcome = sim.run_until_ended(run, within=400)["outcome"]
+    except IdentityError:  # a replayed birth takes a vehicle's name away
+        outcome = "identity"
+    record = sim.record("m")
+    assert outcome != "finished" or record is None or record.cohort != list(NAMES)
