@@ -1,7 +1,7 @@
 """The fuzzy model tree: seconds and bytes, and its accuracy beside FRT and gradient boosting.
 
-``python -m benchmarks.fmt [speed] [qoe] [tables]``; ``qoe`` and ``tables`` read test rows, so they are for reporting,
-not for choosing settings.
+``python -m benchmarks.fmt [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
+reporting, not for choosing settings.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from benchmarks.measure import data_folder, machine, ms, print_table, timed
 from edge_agent.sources import read_source, read_table
 from glassfleet import catalogue
 from glassfleet.data import Dataset, pool
+from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.domain import Domain, Variable
 from glassfleet.local import federated
+from glassfleet.memory import Memory, Recall, remember
 from glassfleet.protocols import client_parts, kfold, paper_fold, rmse, summarise
 from glassfleet.scheme import Done, Next
 from schemas.codec import encode
@@ -56,7 +58,7 @@ def speed() -> None:
     )
     fleet = {f"vehicle-{index:02d}": made_up(2367, seed=index) for index in range(15)}
     lines = []
-    for settings in ({}, {"max_rules": 12, "other_sets": ()}):
+    for settings in ({}, {"max_rules": 12}, {"max_rules": 12, "other_sets": ()}):
         seconds, outcome = timed(lambda: federated(FMT, FMT.Parameters(**settings), unit_domain(), fleet), 3)  # noqa: B023
         size = outcome.model.complexity()
         lines.append(
@@ -78,8 +80,6 @@ def _vehicles() -> tuple[dict[str, Dataset], dict[str, Dataset]]:
 
 def qoe() -> None:
     """The three published vehicles of the QoE case."""
-    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # noqa: PLC0415
-
     train, test = _vehicles()
     first = next(iter(train.values()))
     domain = Domain(
@@ -88,25 +88,75 @@ def qoe() -> None:
     )
     rows = []
     for name, scheme, settings in (
-        ("frt, defaults", FRT, {}),
+        ("frt, as published", FRT, {}),
+        ("frt, prune=2", FRT, {"prune": 2.0}),
+        ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
         ("fmt, defaults", FMT, {}),
+        ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
         ("fmt, max_rules=12", FMT, {"max_rules": 12}),
-        ("fmt, max_rules=12, one rule answers", FMT, {"max_rules": 12, "inference": "one_rule"}),
-        ("fmt, max_rules=12, max_slopes=4", FMT, {"max_rules": 12, "max_slopes": 4}),
         ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
+        ("fmt, size_tolerance=0.05", FMT, {"size_tolerance": 0.05}),
+        ("fmt, max_slopes=64, size_tolerance=0", FMT, {"max_slopes": 64, "size_tolerance": 0.0}),
     ):
-        outcome = federated(scheme, scheme.Parameters(**settings), domain, train)
-        errors = [rmse(outcome.model.predict(data.X), data.y) for data in test.values()]
-        size = outcome.model.complexity()
-        kilobytes = outcome.bytes_up // len(train) // 1000
-        rows.append([name, size["leaves"], size["parameters"], kilobytes, *_digits(errors, 4)])
+        rows.append([name, *_fleet(scheme, settings, domain, train, test)])
     pooled = pool(list(train.values()))
-    for learner in (GradientBoostingRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0)):
+    for learner in _boosters():
         fitted = learner.fit(pooled.X, pooled.y)
         errors = [rmse(fitted.predict(data.X), data.y) for data in test.values()]
         rows.append([f"{type(learner).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
     print_table(
         "QoE, three vehicles: test RMSE",
+        ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"],
+        rows,
+    )
+
+
+def _boosters() -> list[Any]:
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # noqa: PLC0415 - an extra
+
+    return [GradientBoostingRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0)]
+
+
+def _fleet(
+    scheme: Any, settings: dict[str, Any], domain: Domain, train: dict[str, Dataset], test: dict[str, Dataset]
+) -> list[Any]:
+    """Return rules, parameters, bytes and errors of a federated run; test rows get the domain's memory inputs."""
+    outcome = federated(scheme, scheme.Parameters(**settings), domain, train)
+    remembered = [remember(data, domain.memory) for data in test.values()]
+    errors = [rmse(outcome.model.predict(data.X), data.y) for data in remembered]
+    size = outcome.model.complexity()
+    return [size["leaves"], size["parameters"], outcome.bytes_up // len(train) // 1000, *_digits(errors, 4)]
+
+
+def memory_domain(train: dict[str, Dataset]) -> Domain:
+    """Return the domain of the QoE vehicles with every input's change since the row before, found federatedly."""
+    names = next(iter(train.values())).features
+    memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
+    bounds = dict.fromkeys((*names, "y"), (0.0, 1.0)) | dict.fromkeys(memory.columns, (-1.0, 1.0))
+    asked = DiscoveryParameters(features=(*names, *memory.columns), target="y", bounds=bounds, memory=memory)
+    return discover(asked, list(train.values()))
+
+
+def memory() -> None:
+    """The same vehicles with memory inputs: a track of its own."""
+    train, test = _vehicles()
+    domain, rows = memory_domain(train), []
+    for name, scheme, settings in (
+        ("frt, as published", FRT, {}),
+        ("frt, prune=2", FRT, {"prune": 2.0}),
+        ("fmt, defaults", FMT, {}),
+        ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
+        ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
+    ):
+        rows.append([name, *_fleet(scheme, settings, domain, train, test)])
+    remembered = [remember(data, domain.memory) for data in train.values()]
+    pooled = pool(remembered)
+    for learner in _boosters():
+        fitted = learner.fit(pooled.X, pooled.y)
+        errors = [rmse(fitted.predict(remember(data, domain.memory).X), data.y) for data in test.values()]
+        rows.append([f"{type(learner).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
+    print_table(
+        "QoE, three vehicles, with memory inputs: test RMSE",
         ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"],
         rows,
     )
@@ -130,9 +180,11 @@ def tables() -> None:
         names = list(table.names)
         data = Dataset(tuple(names[:-1]), names[-1], table.matrix(names[:-1]), table.matrix(names[-1:])[:, 0])
         row: list[Any] = [name]
-        for scheme, parameters in ((FMT, FMT.Parameters()), (FRT, FRT.Parameters(min_rows=1))):
+        for scheme, settings in ((FMT, {}), (FRT, {"min_rows": 1}), (FRT, {"min_rows": 1, "prune": 2.0})):
+            parameters = scheme.Parameters(**settings)
             found = summarise([paper_fold(scheme, parameters, data, fold, settings=("FL",)) for fold in range(5)])
-            row += [f"{found.complexity['FL']['leaves']:.1f}", f"{found.average('FL'):.5g}"]
+            row += [f"{found.complexity['FL']['leaves']:.1f}", f"{found.complexity['FL']['parameters']:.0f}"]
+            row.append(f"{found.average('FL'):.5g}")
         for learner in learners.values():
             errors = []
             for train, test in kfold(data.rows, 5):
@@ -142,13 +194,17 @@ def tables() -> None:
         rows.append(row)
     print_table(
         "Test RMSE, protocol of the FRT paper, federated; boosting on the pooled rows",
-        ["dataset", "fmt rules", "fmt", "frt rules", "frt", *learners],
+        [
+            "dataset",
+            *(f"{m} {c}" for m in ("fmt", "frt", "frt, prune=2,") for c in ("rules", "size", "RMSE")),
+            *learners,
+        ],
         rows,
     )
 
 
 if __name__ == "__main__":
-    known: dict[str, Callable[[], None]] = {"speed": speed, "qoe": qoe, "tables": tables}
+    known: dict[str, Callable[[], None]] = {"speed": speed, "qoe": qoe, "memory": memory, "tables": tables}
     asked = sys.argv[1:] or list(known)
     if unknown := sorted(set(asked) - set(known)):
         raise SystemExit(f"no benchmark {unknown[0]!r}; known: {', '.join(known)}")

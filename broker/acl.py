@@ -1,23 +1,25 @@
 """Access rules, rendered from the topics: who may read and write what, each topic by name.
 
 Never a wildcard over an agent's whole branch: ``agent/{id}/#`` would let an agent forge receipts. On the loopback
-broker all processes share one user that may use every fleet's branch; a broker for a real fleet gives each agent its
-own user, whose name is the agent's id.
+broker all processes share one user that may use every fleet's branch. A broker for a real fleet takes the user's name
+from the certificate (`certificate_acl`): what an agent may do is one set of patterns with its name in them, so a
+vehicle that enrols needs no change at the broker; coordinators and operators are named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from schemas.topics import Topics, check_id
 
-Access = Literal["read", "write", "readwrite"]
+Access = Literal["read", "write", "readwrite", "deny"]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Permission to publish on (write) or to subscribe to (read) the topics that match a filter."""
+    """Permission to publish on (write) or to subscribe to (read) the topics that match a filter, or none at all."""
 
     access: Access
     pattern: str
@@ -27,6 +29,7 @@ def agent_rules(topics: Topics, agent: str) -> list[Rule]:
     """Give what one agent needs, and nothing else."""
     return [
         Rule("read", topics.coordinator_state()),
+        Rule("read", topics.revoked()),
         # Its own state too: a foreign incarnation under its id must be noticed.
         Rule("readwrite", topics.agent_state(agent)),
         Rule("read", topics.request("+")),
@@ -45,6 +48,7 @@ def coordinator_rules(topics: Topics) -> list[Rule]:
     return [
         # It also reads its own state and models: a second coordinator, or a forgotten version, must be noticed.
         Rule("readwrite", topics.coordinator_state()),
+        Rule("readwrite", topics.revoked()),
         Rule("read", topics.agent_state("+")),
         Rule("readwrite", topics.request("+")),
         Rule("read", topics.contribution("+", "+")),
@@ -76,6 +80,38 @@ def mosquitto_acl(users: dict[str, list[Rule]]) -> str:
         lines = [f"user {user}", *(f"topic {rule.access} {rule.pattern}" for rule in rules)]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
+
+
+USER = "%u"
+"""What Mosquitto replaces by the name of the user."""
+
+
+def certificate_acl(
+    topics: Topics, *, coordinators: Sequence[str], operators: Sequence[str] = (), denied: Sequence[str] = ()
+) -> str:
+    """Render the ACL file of a broker that takes the user's name from the certificate.
+
+    Parameters
+    ----------
+    topics : Topics
+    coordinators, operators : sequence of str
+        Ids. The authority gives no agent an id that one of them has.
+    denied : sequence of str
+        Ids whose certificates were revoked. A revocation list keeps them from connecting; this also ends what they may
+        do on a connection that stands already.
+
+    Raises
+    ------
+    UsageError
+        A name is not a valid id.
+    """
+    users: dict[str, list[Rule]] = {name: [Rule("deny", "#")] for name in denied}
+    users |= {name: coordinator_rules(topics) for name in coordinators if name not in users}
+    users |= {name: observer_rules(topics) for name in operators if name not in users}
+    # Patterns hold for every user, coordinators too: each may also use the topics of an agent with its own name, which
+    # nobody else has and whose messages would not bear an agent's signature.
+    patterns = [f"pattern {rule.access} {rule.pattern}" for rule in agent_rules(topics, USER)]
+    return mosquitto_acl(users) + "\n" + "\n".join(patterns) + "\n"
 
 
 def loopback_acl(user: str) -> str:

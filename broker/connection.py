@@ -23,10 +23,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from broker.port import Link, Message
+from broker.tls import ask_why, client_context, tls_words, told_by
 from broker.url import BrokerAddress
-
-MAX_INFLIGHT = 100
-"""Published messages that may wait for their PUBACK at once (less when the broker's Receive Maximum says so)."""
+from schemas.errors import UsageError
 
 HEADER_ROOM = 512
 """Bytes of a PUBLISH packet that are not payload: fixed header, topic (at most about 300 bytes here), properties."""
@@ -60,8 +59,6 @@ class Connection:
         Called within `step` with the number that `publish` returned, and the broker's complaint or "".
     on_refused : callable
         Called within `step` when the broker refuses a subscription, with its reason.
-    ca_file : str or None
-        Certificates to trust instead of the system's (PEM), for ``mqtts://``.
     """
 
     def __init__(
@@ -73,11 +70,10 @@ class Connection:
         on_message: Callable[[Message], None],
         on_acknowledged: Callable[[int, str], None],
         on_refused: Callable[[str], None],
-        ca_file: str | None = None,
     ) -> None:
         self.protocol = protocol
         self.max_packet_bytes: int | None = None
-        self.max_inflight = MAX_INFLIGHT
+        self.max_inflight = link.max_inflight
         self.lost: str | None = None
         self._address = address
         self._link = link
@@ -86,9 +82,9 @@ class Connection:
         self._on_refused = on_refused
         self._answer: ReasonCode | None = None
         self._selector: selectors.BaseSelector | None = None
-        self._client = self._make_client(ca_file)
+        self._client = self._make_client()
 
-    def _make_client(self, ca_file: str | None) -> paho.Client:
+    def _make_client(self) -> paho.Client:
         link, five = self._link, self.protocol == "5"
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -100,11 +96,9 @@ class Connection:
             reconnect_on_failure=False,
         )
         client.connect_timeout = link.connect_timeout
-        client.max_inflight_messages = MAX_INFLIGHT
+        client.max_inflight_messages = link.max_inflight
         if self._address.username is not None:
             client.username_pw_set(self._address.username, self._address.password)
-        if self._address.tls:
-            client.tls_set(ca_certs=ca_file)
         if link.will is not None:
             client.will_set(link.will.topic, link.will.payload, qos=1, retain=link.will.retained)
         client.on_connect = self._connected
@@ -132,6 +126,9 @@ class Connection:
                 self.close()
                 raise ConnectError("cancelled", "told to stop")
             self.step(min(0.1, max(0.0, deadline - time.monotonic())))
+        if self._answer is None and self._address.tls:
+            self.drop()
+            self._raise_verdict(told_by(sock))
         if self._answer is None:
             why = "did not answer" if self.lost is None else "closed the connection"
             self.drop()
@@ -144,9 +141,14 @@ class Connection:
         """Open TCP (and TLS) and send CONNECT."""
         host, port = self._address.host, self._address.port
         try:
+            if self._address.tls:
+                # Read anew for each connection: a renewed certificate counts from the next one on.
+                self._client.tls_set_context(client_context(self._link.tls))
             self._client.connect(host, port, keepalive=self._link.keepalive, **self._start_options())
+        except UsageError as fault:
+            raise ConnectError("tls", str(fault)) from fault
         except ssl.SSLError as fault:
-            raise ConnectError("tls", f"TLS with {place} failed: {fault.reason or fault}") from fault
+            raise self._tls_fault(fault) from fault
         except socket.gaierror as fault:
             raise ConnectError("unreachable", f"the host name {host!r} cannot be found") from fault
         except ConnectionRefusedError as fault:
@@ -157,11 +159,23 @@ class Connection:
             raise ConnectError("unreachable", f"{place} cannot be reached: {fault}") from fault
         sock = self._socket()
         if sock is None:
+            if self._address.tls:
+                self._raise_verdict(None)
             raise ConnectError("silent", f"{place} closed the connection at once")
         with contextlib.suppress(OSError):
             # Without it each small answer waits up to 40 ms for the peer's delayed acknowledgement.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
+
+    def _raise_verdict(self, told: ssl.SSLError | None) -> None:
+        """Raise what the broker has against our certificate, if it has; asked again when `told` is None."""
+        # What it said may have been lost when it closed before it read our CONNECT.
+        fault = told or ask_why(self._address.host, self._address.port, self._link.tls, self._link.connect_timeout)
+        if fault is not None:
+            raise self._tls_fault(fault) from fault
+
+    def _tls_fault(self, fault: ssl.SSLError) -> ConnectError:
+        return ConnectError("tls", f"TLS with {self._address.place}: {tls_words(fault, self._address.host)}")
 
     def _socket(self) -> socket.socket | None:
         # paho promises less than it gives: over TCP it is always a real socket.
@@ -229,7 +243,7 @@ class Connection:
         """Disconnect cleanly: the broker forgets the will."""
         if self._socket() is not None and self.lost is None:
             self._client.disconnect()
-            deadline = time.monotonic() + 1.0
+            deadline = time.monotonic() + self._link.close_wait
             while self._socket() is not None and time.monotonic() < deadline:
                 self.step(0.05)
         self.drop()
@@ -258,7 +272,8 @@ class Connection:
         self._answer = reason
         if properties is not None and not reason.is_failure:
             self.max_packet_bytes = getattr(properties, "MaximumPacketSize", None)
-            self.max_inflight = min(MAX_INFLIGHT, getattr(properties, "ReceiveMaximum", MAX_INFLIGHT))
+            most = self._link.max_inflight
+            self.max_inflight = min(most, getattr(properties, "ReceiveMaximum", most))
 
     def _disconnected(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
         who = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.acl import loopback_acl
@@ -18,11 +19,14 @@ from broker.paho_transport import wait_until_ready
 from broker.passwords import mosquitto_hash, write_private
 from broker.port import Link
 from broker.process import die_with_parent, free_port, kept_password, prepare_state_dir
+from broker.tls import CA, CERT, CRL, KEY, Tls, check_owner, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
 
 USER = "fleet"
 """The one user of a loopback broker."""
+
+PID_FILE = "mosquitto.pid"
 
 PACKET_ROOM = 4096
 """Bytes that a packet may have beyond its payload."""
@@ -57,6 +61,9 @@ class MosquittoConfig:
         Certificate (with its chain) and private key, PEM: TLS. Both or neither.
     run_as : str
         User that it becomes when it is started as root. A child of ours stays root, to read the files that we wrote.
+    ca, crl : Path or None
+        With `ca`, mutual TLS: only clients with a certificate of that authority, their common name as user name and
+        client id, no passwords. With `crl`, not those that it lists.
     """
 
     port: int
@@ -68,16 +75,39 @@ class MosquittoConfig:
     cert: Path | None = None
     key: Path | None = None
     run_as: str = "root"
+    ca: Path | None = None
+    crl: Path | None = None
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether clients show certificates."""
+        return self.ca is not None
+
+    def _sign_in(self) -> list[str]:
+        """Give the lines about who may connect."""
+        if not self.is_mutual:
+            tls = [] if self.cert is None else [f"certfile {self.cert}", f"keyfile {self.key}", "tls_version tlsv1.2"]
+            return [*tls, "allow_anonymous false", f"password_file {self.state_dir / 'passwords'}"]
+        return [
+            f"certfile {self.cert}",
+            f"keyfile {self.key}",
+            f"cafile {self.ca}",
+            *([] if self.crl is None else [f"crlfile {self.crl}"]),
+            "tls_version tlsv1.3",
+            "require_certificate true",
+            "use_identity_as_username true",
+            "use_username_as_clientid true",
+            "allow_anonymous false",
+            f"pid_file {self.state_dir / PID_FILE}",
+        ]
 
     def render(self) -> str:
         """Give the text of the configuration file."""
         lines = [
             "# Written by glassfleet; see docs/reference/brokers.md for the reason of each line.",
             f"listener {self.port} {self.host}",
-            *([] if self.cert is None else [f"certfile {self.cert}", f"keyfile {self.key}", "tls_version tlsv1.2"]),
-            "allow_anonymous false",
+            *self._sign_in(),
             "allow_zero_length_clientid false",
-            f"password_file {self.state_dir / 'passwords'}",
             f"acl_file {self.state_dir / 'acl'}",
             "set_tcp_nodelay true",
             "max_inflight_messages 100",
@@ -126,6 +156,26 @@ def write_mosquitto(config: MosquittoConfig, path: Path) -> str:
     return password
 
 
+def mutual(config: MosquittoConfig, identity: Path) -> MosquittoConfig:
+    """Return `config` with mutual TLS, from a broker's identity folder; raises UsageError when it is none."""
+    check_owner(identity, "broker")
+    folder = identity.resolve()
+    crl = folder / CRL if (folder / CRL).exists() else None
+    return replace(config, cert=folder / CERT, key=folder / KEY, ca=folder / CA, crl=crl)
+
+
+def write_mutual(config: MosquittoConfig, path: Path, acl: str) -> None:
+    """Write the configuration of a broker with mutual TLS to `path`, and the access rules that it names.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be written.
+    """
+    write_private(config.state_dir / "acl", acl)
+    write_private(path, config.render())
+
+
 class MosquittoProcess:
     """One Mosquitto on this machine.
 
@@ -141,6 +191,10 @@ class MosquittoProcess:
         See `MosquittoConfig`.
     dies_with_parent : bool
         Whether the system ends it when this process is gone, however that happened (Linux).
+    identity : Path or None
+        Its identity folder: mutual TLS, with the revocation list that is in it.
+    acl : str
+        The text of its access rules, with `identity`.
 
     Raises
     ------
@@ -161,6 +215,8 @@ class MosquittoProcess:
         max_queued_messages: int = 100_000,
         persistence: bool = True,
         dies_with_parent: bool = True,
+        identity: Path | None = None,
+        acl: str = "",
     ) -> None:
         program = find_mosquitto()
         if program is None:
@@ -176,8 +232,14 @@ class MosquittoProcess:
             max_queued_messages=max_queued_messages,
             persistence=persistence,
         )
-        password = write_mosquitto(self.config, state_dir / "mosquitto.conf")
-        self.address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
+        conf = state_dir / "mosquitto.conf"
+        if identity is None:
+            password = write_mosquitto(self.config, conf)
+            self.address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
+        else:
+            self.config = mutual(self.config, identity)
+            write_mutual(self.config, conf, acl)
+            self.address = BrokerAddress("localhost", self.config.port, tls=True)
 
     @property
     def url(self) -> str:
@@ -208,11 +270,24 @@ class MosquittoProcess:
                 start_new_session=True,
             )
         try:
-            wait_until_ready(Link(self.url, "probe"), timeout, is_alive=lambda: self.is_running)
+            if self.config.ca is not None:
+                # A probe of ours has no certificate for a client; that it shows its own is enough.
+                trust = Tls(str(self.config.ca))
+                wait_for_server("localhost", self.config.port, trust, timeout, is_alive=lambda: self.is_running)
+            else:
+                wait_until_ready(Link(self.url, "probe"), timeout, is_alive=lambda: self.is_running)
         except BrokerError as fault:
-            words = self._last_words()
+            # One that runs and shows a wrong certificate has nothing to say about it.
+            words = "" if self.config.is_mutual and self.is_running else self._last_words()
             self.kill()
             raise BrokerError(f"mosquitto did not start: {words or fault}") from fault
+
+    def reload(self, acl: str | None = None) -> None:
+        """Let it read its certificates, revocation list and access rules again, with new rules if given."""
+        if acl is not None:
+            write_private(self.config.state_dir / "acl", acl)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
 
     def stop(self, timeout: float = 5.0) -> None:
         """End it cleanly: it saves what it knows. Idempotent."""

@@ -23,8 +23,10 @@ from typing import ParamSpec
 import structlog
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
+from broker.oversize import Suspicion
 from broker.port import Handlers, Link, Message
-from broker.url import BrokerAddress, parse_url
+from broker.tls import client_context
+from broker.url import BrokerAddress, safe_address
 from schemas.errors import BrokerError, UsageError
 
 _log = structlog.get_logger("glassfleet.broker")
@@ -47,23 +49,23 @@ class PahoTransport:
     Parameters
     ----------
     link : Link
-    ca_file : str or None
-        Certificates to trust for ``mqtts://`` (PEM); None: the system's.
 
     Raises
     ------
     UsageError
-        The URL or the protocol of `link` cannot be meant as written.
+        The URL or the protocol of `link` cannot be meant as written, it would send in the clear to another machine, or
+        a file of its TLS settings cannot be used.
     """
 
-    def __init__(self, link: Link, *, ca_file: str | None = None) -> None:
+    def __init__(self, link: Link) -> None:
         if link.protocol not in ("auto", "5", "3.1.1"):
             raise UsageError(f"protocol is {link.protocol!r}; choose 'auto', '5' or '3.1.1'")
         if not 0 < len(link.client_id.encode()) <= 65535:
             raise UsageError("a client id is needed, so that the broker can keep the session")
         self._link = link
-        self._address = parse_url(link.url)
-        self._ca_file = ca_file
+        self._address = safe_address(link.url, link.tls, insecure_plaintext=link.insecure_plaintext)
+        if self._address.tls:
+            client_context(link.tls)
         self._handlers: Handlers | None = None
         self._lock = threading.Lock()
         self._drained = threading.Condition(self._lock)
@@ -74,6 +76,8 @@ class PahoTransport:
         self._wanted: dict[str, None] = {}
         self._changes: list[tuple[bool, str]] = []
         self._limit = link.max_message_bytes
+        self._suspicion = Suspicion(link.oversize_tries)
+        self.dropped = 0
         self._is_connected = False
         self._connection: Connection | None = None
         self._protocol = ""
@@ -178,7 +182,8 @@ class PahoTransport:
                         break
                     _log.warning("broker-unreachable", broker=self._address.public, reason=str(fault))
                 else:
-                    delay = self._link.reconnect_first
+                    if not self._suspicion.is_alert:  # or each resend of what ends the connection would come at once
+                        delay = self._link.reconnect_first
                     self._serve(connection)
                 self._stopping.wait(_jitter.uniform(delay / 2, delay))
                 delay = min(delay * 2, self._link.reconnect_longest)
@@ -197,7 +202,6 @@ class PahoTransport:
                 on_message=self._arrived,
                 on_acknowledged=self._acknowledged,
                 on_refused=lambda why: _log.warning("subscription-refused", reason=why),
-                ca_file=self._ca_file,
             )
             try:
                 connection.open(self._stopping.is_set)
@@ -220,6 +224,8 @@ class PahoTransport:
                 while self._wake_reader.recv(4096):
                     pass
         self._is_connected = False
+        if connection.lost is not None and not self._stopping.is_set():
+            self._suspect()
         self._numbers.clear()
         if connection.lost is None:
             connection.close()
@@ -233,6 +239,8 @@ class PahoTransport:
         limit = self._link.max_message_bytes
         if connection.max_packet_bytes is not None:
             limit = min(limit, max(0, connection.max_packet_bytes - HEADER_ROOM))
+        elif self._suspicion.limit is not None:
+            limit = min(limit, self._suspicion.limit)
         self._complained.clear()
         with self._lock:
             self._limit = limit
@@ -248,7 +256,8 @@ class PahoTransport:
 
     def _work_off(self, connection: Connection) -> None:
         self._work_off_changes(connection)
-        while len(self._numbers) < connection.max_inflight and connection.lost is None:
+        most = 1 if self._suspicion.is_alert else connection.max_inflight
+        while len(self._numbers) < most and connection.lost is None:
             with self._lock:
                 if not self._unsent:
                     return
@@ -256,6 +265,7 @@ class PahoTransport:
             if len(pending.payload) > self._limit:
                 # Queued before this broker told its limit: sending it would end the connection, again and again.
                 _log.error("message-too-large", topic=pending.topic, size=len(pending.payload), limit=self._limit)
+                self.dropped += 1
                 self._settle(sequence)
                 continue
             pending.number = connection.publish(pending.topic, pending.payload, retain=pending.retain)
@@ -275,11 +285,29 @@ class PahoTransport:
         if sequence is None:
             return
         topic = self._outbox[sequence].topic
+        self._suspicion.acknowledged(sequence, len(self._outbox[sequence].payload))
         if complaint and topic not in self._complained:
             # Once for a topic and connection: an access rule that refuses one message refuses the next thousand.
             self._complained.add(topic)
             _log.warning("publish-refused", topic=topic, reason=complaint)
         self._settle(sequence)
+
+    def _suspect(self) -> None:
+        """Look for a message that ends every connection, when one was lost; give it up when there is no doubt."""
+        under_way = [(sequence, len(self._outbox[sequence].payload)) for sequence in self._numbers.values()]
+        sequence = self._suspicion.lost(under_way)
+        if sequence is not None:
+            pending = self._outbox[sequence]
+            _log.error(
+                "message-too-large",
+                topic=pending.topic,
+                size=len(pending.payload),
+                limit=self._suspicion.limit,
+                hint="the broker ends the connection over it, and MQTT 3.1.1 has no way to say why: set "
+                "max_message_bytes below the broker's limit",
+            )
+            self.dropped += 1
+            self._settle(sequence)
 
     def _settle(self, sequence: int) -> None:
         with self._drained:
@@ -306,7 +334,7 @@ def versions_to_try(wanted: str, last: str) -> tuple[str, ...]:
     return ("3.1.1", "5") if last == "3.1.1" else ("5", "3.1.1")
 
 
-def connect_once(link: Link, timeout: float | None = None, *, ca_file: str | None = None) -> str:
+def connect_once(link: Link, timeout: float | None = None) -> str:
     """Find out whether the broker can be used, without touching the session of `link`'s client id.
 
     Parameters
@@ -324,16 +352,16 @@ def connect_once(link: Link, timeout: float | None = None, *, ca_file: str | Non
     ------
     BrokerError
         It cannot: nothing listens there, no MQTT broker does, or it refuses us. The text says what to look at.
+    UsageError
+        As `PahoTransport`.
     """
-    address = parse_url(link.url)
-    # Under the real id the broker would throw the real process out and keep a session for the probe.
-    probe = replace(
-        link,
-        client_id=f"gf-probe-{secrets.token_hex(6)}",
-        will=None,
-        session_expiry=0,
-        connect_timeout=link.connect_timeout if timeout is None else timeout,
-    )
+    address = safe_address(link.url, link.tls, insecure_plaintext=link.insecure_plaintext)
+    probe = replace(link, will=None, connect_timeout=link.connect_timeout if timeout is None else timeout)
+    if link.tls is None or not link.tls.has_certificate:
+        # Under the real id the broker would throw the real process out and keep a session for the probe. With a
+        # certificate the broker may take its name for the client id, whatever we say: then a clean start would throw
+        # the session away, and what waits in it. So that one is resumed, and left before it delivers anything.
+        probe = replace(probe, client_id=f"gf-probe-{secrets.token_hex(6)}", session_expiry=0)
     order = versions_to_try(link.protocol, "")
     faults: list[ConnectError] = []
     for version in order:
@@ -344,7 +372,6 @@ def connect_once(link: Link, timeout: float | None = None, *, ca_file: str | Non
             on_message=lambda _message: None,
             on_acknowledged=lambda _number, _complaint: None,
             on_refused=lambda _why: None,
-            ca_file=ca_file,
         )
         try:
             connection.open()
@@ -353,7 +380,10 @@ def connect_once(link: Link, timeout: float | None = None, *, ca_file: str | Non
             if fault.fault not in ("silent", "version"):
                 break
         else:
-            connection.close()
+            if probe.session_expiry:
+                connection.drop()
+            else:
+                connection.close()
             return version
     raise BrokerError(_in_words(faults, address, order)) from faults[-1]
 
@@ -366,13 +396,15 @@ def _in_words(faults: list[ConnectError], address: BrokerAddress, order: tuple[s
         case "credentials":
             return f"{last}: check user and password in the broker URL"
         case "tls":
-            return f"{last}: does the broker speak TLS on this port, and is its certificate trusted?"
+            return str(last)
         case "version":
             return f"{address.place} speaks none of MQTT {' and '.join(order)}"
+        case "silent" if address.tls:
+            return f"{last}, after TLS: is it an MQTT broker, and does it take our certificate? Its log says why"
         case "silent":
             return (
                 f"{address.place} accepts connections but does not answer as an MQTT broker: is this the right port"
-                f"{'' if address.tls else ' (a TLS port needs mqtts://)'}?"
+                " (a TLS port needs mqtts://)?"
             )
         case _:
             return str(last)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker.tls import Tls
 from schemas.limits import MAX_MESSAGE_BYTES
 
 
@@ -81,6 +82,16 @@ class Link:
     reconnect_first, reconnect_longest : float
         Seconds before the first and, doubled each time, the later reconnects; each wait is drawn between half of it and
         all of it, so that a fleet does not come back at once.
+    max_inflight : int
+        Published messages that may wait for their PUBACK at once (less when the broker's Receive Maximum says so).
+    oversize_tries : int
+        So many connections in a row must end over one message before it is given up as too large.
+    close_wait : float
+        Seconds that a clean disconnect may take.
+    tls : Tls or None
+        Whom to trust and who we are, for ``mqtts://``; None: the system's certificates, and no certificate of ours.
+    insecure_plaintext : bool
+        Allow ``mqtt://`` to another machine, where everybody on the way can read and change what is said.
     """
 
     url: str
@@ -93,6 +104,11 @@ class Link:
     connect_timeout: float = 5.0
     reconnect_first: float = 0.25
     reconnect_longest: float = 10.0
+    max_inflight: int = 100
+    oversize_tries: int = 3
+    close_wait: float = 1.0
+    tls: Tls | None = None
+    insecure_plaintext: bool = False
 
 
 class Transport(Protocol):

@@ -1,12 +1,13 @@
 """A transport that signs what leaves and verifies what arrives; the layers above do not know of it.
 
 It stands between any transport and its user: `publish` seals each envelope for its topic, and a message that arrives
-is handed on only when whoever may write its topic has sealed it (``schemas.signing``). Three kinds of payload have no
+is handed on only when whoever may write its topic has sealed it (``schemas.signing``). Four kinds of payload have no
 seal:
 
 - An empty one ends something. Whoever controls the broker can as well withhold what was there.
 - A blob is named by its digest, which a sealed manifest carries.
 - A model record is JSON with the coordinator's signature inside; who uses it verifies it.
+- A revocation list is signed by the CA. It is taken over here, and published here where the coordinator runs.
 
 What is refused goes to a callback, is counted there, and is not answered: an answer to a forged message would let the
 forger end an honest agent's send.
@@ -14,11 +15,14 @@ forger end an honest agent's send.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from broker.port import Handlers, Message, Transport
+from broker.credentials import Credentials
+from broker.port import Handlers, Link, Message, Transport
 from schemas.errors import WireError
-from schemas.signing import Owner, Signer, Verifier
+from schemas.signing import Owner, Signer
 from schemas.topics import Address, Topics
 
 Refused = Callable[[Message, WireError], None]
@@ -34,6 +38,16 @@ def writers(address: Address) -> tuple[Owner, ...]:
     return (Owner("agent", address.writer),) if address.writer else (Owner("coordinator", "*"),)
 
 
+def signed(
+    link: Link, topics: Topics, credentials: Credentials | None, refused: Refused, make: Callable[[Link], Transport]
+) -> Transport:
+    """Make a transport, signed if there are credentials; `make` gets the link, whose last will is sealed then."""
+    if credentials is None:
+        return make(link)
+    sealed = link if link.will is None else replace(link, will=seal_will(credentials.signer, link.will))
+    return SignedTransport(make(sealed), topics, credentials, refused)
+
+
 class SignedTransport:
     """See the module.
 
@@ -42,35 +56,29 @@ class SignedTransport:
     inner : Transport
         Its link's last will must have been sealed, see `seal_will`.
     topics : Topics
-    signer : Signer
-    verifier : Verifier
+    credentials : Credentials
     refused : callable
         Hears, on the transport's thread, of each message that was not handed on, and why.
     """
 
-    def __init__(self, inner: Transport, topics: Topics, signer: Signer, verifier: Verifier, refused: Refused) -> None:
+    def __init__(self, inner: Transport, topics: Topics, credentials: Credentials, refused: Refused) -> None:
         self._inner = inner
         self._topics = topics
-        self.signer = signer
-        self.verifier = verifier
+        self._credentials = credentials
         self._refused = refused
+        self._handlers: Handlers | None = None
+        self._has_news = False
 
     def start(self, handlers: Handlers) -> None:
         """Begin connecting; returns at once."""
-
-        def message(arrived: Message) -> None:
-            try:
-                self._check(arrived)
-            except WireError as fault:
-                self._refused(arrived, fault)
-                return
-            handlers.message(arrived)
-
-        self._inner.start(Handlers(message, handlers.connected, handlers.disconnected))
+        self._handlers = handlers
+        self._inner.subscribe(self._topics.revoked())
+        self._inner.start(Handlers(self._arrived, self._connected, handlers.disconnected))
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Seal and queue a message; raises ValueError when the payload is above ``max_message_bytes``."""
-        self._inner.publish(topic, self.signer.seal(topic, payload), retain=retain)
+        self._refresh()
+        self._inner.publish(topic, self._credentials.signer.seal(topic, payload), retain=retain)
 
     def subscribe(self, pattern: str) -> None:
         """Subscribe with QoS 1, now and on every later connection."""
@@ -96,12 +104,85 @@ class SignedTransport:
     @property
     def max_message_bytes(self) -> int:
         """Largest payload that ``publish`` accepts now; the seal's bytes are taken off already."""
-        return self._inner.max_message_bytes - self.signer.overhead
+        return self._inner.max_message_bytes - self._credentials.signer.overhead
 
-    def _check(self, message: Message) -> None:
+    def _refresh(self) -> None:
+        # Said on the transport's own thread only, with the next message: handlers are called one at a time.
+        self._has_news = self._credentials.refresh() or self._has_news
+
+    def _connected(self) -> None:
+        assert self._handlers is not None
+        self._has_news = False
+        credentials = self._credentials
+        if credentials.crl and credentials.signer.owner.role == "coordinator":
+            if len(credentials.crl) <= self._inner.max_message_bytes:
+                self._inner.publish(self._topics.revoked(), credentials.crl, retain=True)
+            else:
+                fault = WireError("oversize", "the revocation list does not fit a message: agents must fetch it")
+                self._refused(Message(self._topics.revoked(), credentials.crl), fault)
+        self._handlers.connected()
+
+    def _arrived(self, message: Message) -> None:
+        assert self._handlers is not None
+        self._refresh()
+        if self._has_news and self._inner.is_connected:
+            # What is retained in our name carries the former certificate, and would be refused when that expires.
+            self._connected()
+        try:
+            handed_on = self._check(message)
+        except WireError as fault:
+            self._refused(message, fault)
+            return
+        if handed_on:
+            self._handlers.message(message)
+
+    def _check(self, message: Message) -> bool:
+        """Whether a message is to be handed on; raises WireError when it is refused."""
         if not message.payload:
-            return
+            return True
         address = self._topics.parse(message.topic)
+        if address.kind == "revoked":
+            self._credentials.verifier.take_crl(message.payload)
+            return False
         if address.kind == "blob" or (address.kind == "model-version" and message.payload[:1] == b"{"):
-            return
-        self.verifier.open(message.topic, message.payload, writers(address))
+            return True
+        self._credentials.verifier.open(message.topic, message.payload, writers(address))
+        return True
+
+
+class RefusalLog:
+    """Counts what was refused, and tells of it now and then: a flood of forged messages must not become one of lines.
+
+    Parameters
+    ----------
+    count : callable
+        Takes ``refused.{code}`` for each message.
+    tell : callable
+        Takes the topic, the code, the reason, and how many of this code were refused since the last line.
+    pause : float
+        Seconds between two lines of one code, at least.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[str], None],
+        tell: Callable[[str, str, str, int], None],
+        *,
+        pause: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._tell = tell
+        self._pause = pause
+        self._clock = clock
+        self._told: dict[str, float] = {}
+        self._since: dict[str, int] = {}
+
+    def __call__(self, message: Message, fault: WireError) -> None:
+        """Take note of one."""
+        self._count(f"refused.{fault.code}")
+        self._since[fault.code] = self._since.get(fault.code, 0) + 1
+        now = self._clock()
+        if now - self._told.get(fault.code, float("-inf")) >= self._pause:
+            self._told[fault.code] = now
+            self._tell(message.topic[:200], fault.code, fault.detail, self._since.pop(fault.code))

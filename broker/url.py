@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
+from broker.tls import Tls
 from schemas.errors import UsageError
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -87,3 +89,43 @@ def check_url(url: str) -> str:
     """Return `url` if it can be a broker URL; raises UsageError otherwise."""
     parse_url(url)
     return url
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine, and nobody listens on the way."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
+def safe_address(url: str, tls: Tls | None = None, *, insecure_plaintext: bool = False) -> BrokerAddress:
+    """Parse a broker URL for use: plain MQTT leaves this machine only if somebody says that it shall.
+
+    Parameters
+    ----------
+    url : str
+    tls : Tls or None
+        Settings that only make sense with ``mqtts://``.
+    insecure_plaintext : bool
+        Whether ``mqtt://`` to another machine is meant.
+
+    Raises
+    ------
+    UsageError
+        The URL is wrong, would send in the clear to another machine, or leaves a certificate unused.
+    """
+    address = parse_url(url)
+    if address.tls:
+        return address
+    if tls is not None and tls.has_certificate:
+        raise UsageError(
+            f"{address.public} makes no use of the certificate of --identity: write mqtts://, or leave --identity out"
+        )
+    if not insecure_plaintext and not is_loopback(address.host):
+        raise UsageError(
+            f"{address.public} is another machine, and plain MQTT can be read and changed by everybody on the way: use "
+            "mqtts:// with --identity DIR (docs/howto/secure-fleet.md), or say --insecure-plaintext if the network is "
+            "guarded otherwise"
+        )
+    return address

@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
+from broker.url import is_loopback
 from console.common import config_option, json_option, print_json, state_dir_option
 from schemas.errors import BrokerError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
+from schemas.topics import DEFAULT_FLEET, Topics
 
 
 @click.group(invoke_without_command=True)
@@ -70,6 +72,13 @@ def broker(context: click.Context, /, **options: Any) -> None:
 )
 @click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its private key, PEM.")
 @click.option(
+    "--tls", "identity", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Mutual TLS with this identity folder (`glassfleet ca issue --broker`): no passwords, rules for each vehicle.",
+)  # fmt: skip
+@click.option("--coordinator", "coordinators", multiple=True, metavar="ID", help="With --tls; default: coordinator.")
+@click.option("--operator", "operators", multiple=True, metavar="ID", help="With --tls: may read all; repeatable.")
+@click.option("--fleet", default=DEFAULT_FLEET, show_default=True, help="With --tls: whose topics.")
+@click.option(
     "--max-message-bytes",
     type=click.IntRange(MIN_MESSAGE_BYTES, 2**28 - 1),
     default=1024 * 1024,
@@ -89,15 +98,25 @@ def config(program: str, **options: Any) -> None:
     One user with a random password, who may use the topics of Glassfleet and nothing else; limits above the fleet's
     size; TLS with --cert and --key. docs/reference/brokers.md gives the reason of each line.
 
+    With --tls, only who has a certificate of the fleet may connect, as the id in it; an agent writes under its own id
+    alone, and reads requests, its receipts and models.
+
+    \b
     Example: glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
-    """
+             glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    if options["identity"] is not None:
+        if program != "mosquitto":
+            raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
+        _mutual(options)
+        return
     from broker.mosquitto import USER, MosquittoConfig, write_mosquitto  # noqa: PLC0415 - loaded when used
     from broker.rabbitmq import RabbitmqConfig, write_rabbitmq  # noqa: PLC0415
 
     cert, key = (None if path is None else path.resolve() for path in (options["cert"], options["key"]))
     if (cert is None) != (key is None):
         raise UsageError("TLS needs both --cert and --key")
-    if cert is None and options["host"] not in ("127.0.0.1", "::1", "localhost"):
+    if cert is None and not is_loopback(options["host"]):
         raise UsageError(
             f"{options['host']} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
             "broker on 127.0.0.1"
@@ -128,3 +147,54 @@ def config(program: str, **options: Any) -> None:
         start = f"RABBITMQ_CONFIG_FILE={out} RABBITMQ_ENABLED_PLUGINS_FILE={folder / 'enabled_plugins'} rabbitmq-server"
         click.echo(f"start it with: {start}", err=True)
     click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)
+
+
+def _mutual(options: dict[str, Any]) -> None:
+    """Write the configuration with mutual TLS."""
+    from broker.acl import certificate_acl  # noqa: PLC0415 - loaded when used
+    from broker.mosquitto import MosquittoConfig, mutual, write_mutual  # noqa: PLC0415
+
+    if options["cert"] is not None or options["key"] is not None:
+        raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")
+    out: Path | None = options["out"]
+    folder = (options["state_dir"] / "broker" if out is None else out.parent).absolute()
+    made = mutual(
+        MosquittoConfig(
+            port=options["port"],
+            state_dir=folder,
+            host=options["host"],
+            max_message_bytes=options["max_message_bytes"],
+            run_as="mosquitto",
+        ),
+        options["identity"],
+    )
+    if out is None:
+        click.echo(made.render(), nl=False)
+        return
+    coordinators = options["coordinators"] or ("coordinator",)
+    acl = certificate_acl(Topics(options["fleet"]), coordinators=coordinators, operators=options["operators"])
+    folder.mkdir(parents=True, exist_ok=True)
+    write_mutual(made, out, acl)
+    if os.geteuid() == 0:
+        click.echo(f"as root it becomes mosquitto: chown {folder} and {options['identity']} to it", err=True)
+    click.echo(f"start it with: mosquitto -c {out}; others connect to mqtts://HOST:{made.port}", err=True)
+
+
+@broker.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--crl", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="The new revocation list; it replaces the broker's, if the same authority made it and it is not older.",
+)  # fmt: skip
+@click.option("--deny", multiple=True, metavar="ID", help="Also shut out an id that is connected now; repeatable.")
+@click.option("--allow", multiple=True, metavar="ID", help="Let an id in again that was denied; repeatable.")
+def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[str, ...]) -> None:
+    """Let a running Mosquitto in FOLDER (of `config mosquitto --tls --out FOLDER/FILE`) take over a revocation list.
+
+    The list keeps revoked certificates from connecting; --deny takes every right from a connection that stands.
+
+    Example: glassfleet broker reload fleet --crl ca/crl.pem --deny vehicle-07
+    """
+    from broker.hardened import reload as way  # noqa: PLC0415 - loaded when used
+
+    click.echo(way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow))

@@ -6,14 +6,19 @@ import importlib
 import json
 import math
 import os
+import shutil
+import signal
+import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import click
 
-from schemas.errors import UsageError
+from schemas.errors import StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
 
 EXTRAS = {
@@ -24,7 +29,10 @@ EXTRAS = {
     "uvicorn": "coordinator",
     "httpx": "operator",
     "rich": "operator",
+    "defusedxml": "operator",
+    "jinja2": "coordinator",
     "matplotlib": "experiments",
+    "mlflow": "mlflow",
     "sklearn": "experiments",
     "pyarrow": "parquet",
 }
@@ -146,6 +154,34 @@ def broker_options(function: F) -> F:
     )(function)
 
 
+def security_options(function: F) -> F:
+    """Add ``--identity DIR`` and ``--insecure-plaintext``, for `broker_security`."""
+    function = click.option(
+        "--identity", envvar="GLASSFLEET_IDENTITY", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+        expose_value=False, callback=_remember, help="Identity folder for a broker at mqtts://.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--insecure-plaintext", envvar="GLASSFLEET_INSECURE_PLAINTEXT", is_flag=True, expose_value=False,
+        callback=_remember, help="Allow mqtt:// to another machine, though others can read and change it.",
+    )(function)  # fmt: skip
+
+
+def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    ctx.meta[f"glassfleet.{parameter.name}"] = value
+
+
+def broker_security() -> dict[str, Any]:
+    """Return what the running command was told about TLS, as keyword arguments of `broker.port.Link`."""
+    from broker.tls import tls_of  # noqa: PLC0415 - loaded when used
+
+    context = click.get_current_context(silent=True)
+    told = {} if context is None else context.meta
+    return {
+        "tls": tls_of(told.get("glassfleet.identity")),
+        "insecure_plaintext": bool(told.get("glassfleet.insecure_plaintext")),
+    }
+
+
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
@@ -200,3 +236,51 @@ def count_or_share(text: str, what: str) -> int | float:
 def print_json(value: Any) -> None:
     """Write JSON to stdout, with units of text unescaped."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def workshop(keep: Path | None, name: str) -> Iterator[Path]:
+    """Give a folder to work in.
+
+    Parameters
+    ----------
+    keep : Path or None
+        The folder that ``--keep`` names: made, and left there. None: one that is removed afterwards.
+    name : str
+        Whose folder it is, for the name of one that is removed.
+
+    Raises
+    ------
+    UsageError
+        The folder to keep is not empty.
+    StorageError
+        It cannot be made.
+    """
+    if keep is not None:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+            if any(keep.iterdir()):
+                raise UsageError(f"--keep {keep} is not empty: name a new folder")
+        except OSError as fault:
+            raise StorageError(f"cannot make {keep}: {fault.strerror}; choose another folder for --keep") from fault
+        yield keep.resolve()
+        return
+    folder = Path(tempfile.mkdtemp(prefix=f"glassfleet-{name}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that every `finally` runs and no child is left."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, parse_parameters, print_json
-from console.runs import BOUNDS_HELP, json_file
-from schemas.errors import StorageError, UsageError, VerificationError
+from console.common import config_option, ended_by_sigterm, parse_parameters, print_json, workshop
+from console.runs import BOUNDS_HELP, json_file, memory_file
+from schemas.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
     from qoe.demo.conduct import Result
+    from qoe.demo.reference import Verdict
 
 TOP_RULES = 5
+OWN_MEMORY = "own"
+"""What ``--memory`` without a file stands for."""
+
 ENOUGH_ROUNDS = 9
 """A run of so many rounds has room for all that may happen to its vehicles."""
 
@@ -58,6 +56,10 @@ ENOUGH_ROUNDS = 9
 @click.option(
     "--labels", is_flag=True, help="For classifiers: the target of --data is a class, though it looks a number."
 )
+@click.option(
+    "--memory", is_flag=False, flag_value=OWN_MEMORY, metavar="[FILE]",
+    help="Inputs' changes as further inputs: the simulated vehicles' own, or FILE's for --data (as in `run start`).",
+)  # fmt: skip
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
     "--nullify", is_flag=True, help="Vehicles nullify statistics that would give rows away, in the run itself."
@@ -88,6 +90,9 @@ ENOUGH_ROUNDS = 9
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Work in DIR and keep it."
 )
+@click.option(
+    "--secure", is_flag=True, help="Everything over mutual TLS, with certificates made for it; needs Mosquitto."
+)
 @click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Summary as JSON on stdout; everything else on stderr.")
 @config_option
@@ -102,6 +107,7 @@ def demo(**options: Any) -> int:
 
     \b
     Example: glassfleet demo --drop 0.3 --seed 7 --json
+    Example: glassfleet demo --secure
     Example: glassfleet demo --scheme frbc --slow 0.2
     Example: glassfleet demo --data my-vehicles --target quality
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
@@ -114,7 +120,9 @@ def demo(**options: Any) -> int:
     make_plan((), options["drop"], options["slow"], options["rejoin"], options["seed"])  # a wrong share is told first
     if options["pace"] and options["deadline"] is not None and options["pace"] > 0.8 * options["deadline"]:
         raise UsageError(f"--pace {options['pace']} leaves no time before --deadline {options['deadline']}")
-    with _ended_by_sigterm(), _workshop(options["keep"]) as work:
+    if options["secure"] and options["broker_kind"] == "embedded":
+        raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
+    with ended_by_sigterm(), workshop(options["keep"], "demo") as work:
         with watching(plain=options["plain"]) as watcher:
             settings = _settings(options, work)
             plan = settings.plan
@@ -130,13 +138,18 @@ def demo(**options: Any) -> int:
     click.echo("\n".join(report_lines(result, nullify=options["nullify"], top=TOP_RULES)), err=options["as_json"])
     if options["as_json"]:
         print_json(summary(result, options))
-    verdict = result.verdict
-    holds = result.status["participation"] == "cohort" and not options["nullify"]
-    if holds and verdict.promised and not verdict.equal:
-        raise VerificationError(
-            f"the fleet's model {verdict.federated} is not the central one of its cohort, {verdict.central}"
-        )
+    keep_promise(result.verdict, participation=result.status["participation"], nullify=options["nullify"])
     return 0
+
+
+def keep_promise(verdict: Verdict, *, participation: str, nullify: bool) -> None:
+    """Raise VerificationError where fleet and central model differ in a setting that promises that they are equal."""
+    if participation == "cohort" and not nullify and verdict.promised and not verdict.equal:
+        setting = f" (with {', '.join(verdict.setting)})" if verdict.setting else ""
+        raise VerificationError(
+            f"the fleet's model {verdict.federated} is not the central one of its cohort, {verdict.central}, which "
+            f"{verdict.title} promises in this setting{setting}"
+        )
 
 
 def _settings(options: dict[str, Any], work: Path) -> Any:
@@ -146,9 +159,10 @@ def _settings(options: dict[str, Any], work: Path) -> Any:
     from qoe.demo.vehicles import read_rows  # noqa: PLC0415
 
     scheme, parameters, participation, labels = _scheme(options)
+    memory = _memory(options)
     files = _files(options, work, labels=labels)
     # Two vehicles' rows tell how many rounds there will be, and what a file of bounds may name.
-    few = list(read_rows(dict(list(files.items())[:2]), options["target"], labels=labels).values())
+    few = list(read_rows(dict(list(files.items())[:2]), options["target"], labels=labels, memory=memory).values())
     known = {*few[0].train.features, few[0].train.target}
     bounds = _bounds(options, known)
     at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
@@ -178,8 +192,10 @@ def _settings(options: dict[str, Any], work: Path) -> Any:
         bounds=bounds,
         target=options["target"],
         labels=labels,
+        memory=memory,
         seed=options["seed"],
         timeout=options["timeout"],
+        secure=options["secure"],
     )
 
 
@@ -206,6 +222,22 @@ def _scheme(options: dict[str, Any]) -> tuple[Any, Any, str, bool]:
     return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose
 
 
+def _memory(options: dict[str, Any]) -> Any:
+    """Return the memory inputs of the run; raises UsageError where vehicles and declaration do not go together."""
+    given = options["memory"]
+    if given is None:
+        return None
+    if given != OWN_MEMORY:
+        if options["data"] is None:
+            raise UsageError("--memory FILE goes with --data; the simulated vehicles have their own: --memory alone")
+        return memory_file(Path(given))
+    if options["data"] is not None:
+        raise UsageError("--memory needs a FILE with --data: it says which columns to remember")
+    from qoe.windows import MEMORY  # noqa: PLC0415
+
+    return MEMORY
+
+
 def _files(options: dict[str, Any], work: Path, *, labels: bool) -> dict[str, Path]:
     from qoe.demo.vehicles import labelled_files, real_files, simulated_files  # noqa: PLC0415
     from qoe.windows import GOOD_ABOVE  # noqa: PLC0415
@@ -219,7 +251,11 @@ def _files(options: dict[str, Any], work: Path, *, labels: bool) -> dict[str, Pa
     good_above = GOOD_ABOVE if options["good_above"] is None else options["good_above"]
     if options["data"] is None:
         return simulated_files(
-            work / "data", options["vehicles"] or 15, options["seed"], good_above=good_above if labels else None
+            work / "data",
+            options["vehicles"] or 15,
+            options["seed"],
+            good_above=good_above if labels else None,
+            drives=options["memory"] is not None,
         )
     files = real_files(options["data"], options["vehicles"])
     if not labels:
@@ -248,36 +284,3 @@ def _bounds(options: dict[str, Any], known: set[str]) -> dict[str, Any] | None:
             f"--bounds: no vehicle has a column {unknown[0]!r}; the columns are: {', '.join(sorted(known))}"
         )
     return bounds
-
-
-@contextmanager
-def _workshop(keep: Path | None) -> Iterator[Path]:
-    """Give a folder to work in: the one to keep, or one that is removed afterwards."""
-    if keep is not None:
-        try:
-            keep.mkdir(parents=True, exist_ok=True)
-            if any(keep.iterdir()):
-                raise UsageError(f"--keep {keep} is not empty: name a new folder")
-        except OSError as fault:
-            raise StorageError(f"cannot make {keep}: {fault.strerror}; choose another folder for --keep") from fault
-        yield keep.resolve()
-        return
-    folder = Path(tempfile.mkdtemp(prefix="glassfleet-demo-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that every `finally` runs and no child is left."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -2,122 +2,158 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
-from collections.abc import Callable
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import EXTRAS, broker_options, config_option, json_option, print_json, read_note
-from schemas.errors import GlassfleetError
+from console.checkup import machine
+from console.checkup.finding import Finding, looked, wrong
+from console.common import broker_options, config_option, json_option, print_json, read_note
+from schemas.errors import UsageError
+from schemas.topics import Topics, check_id
 
-CORE = ("click", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
+if TYPE_CHECKING:
+    from broker.port import Link
+
+_MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("WRONG", "red")}
 
 
 @click.command()
 @broker_options
+@click.option(
+    "--identity", envvar="GLASSFLEET_IDENTITY", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Identity folder: look at its certificate, and connect with it.",
+)  # fmt: skip
+@click.option(
+    "--ca-file", envvar="GLASSFLEET_CA_FILE", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Certificate authority for mqtts, in place of the identity's.",
+)  # fmt: skip
+@click.option("--insecure-plaintext", is_flag=True, help="Connect to mqtt:// on another machine.")
+@click.option("--agent", "agent_id", metavar="ID", help="Try what this vehicle may publish and subscribe.")
+@click.option("--as-coordinator", is_flag=True, help="Try what the coordinator may publish and subscribe.")
+@click.option(
+    "--coordinator", envvar="GLASSFLEET_COORDINATOR", metavar="URL",
+    help="HTTP API to ask. Default: what the coordinator wrote to STATE_DIR/api-url.",
+)  # fmt: skip
+@click.option(
+    "--journal", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
+    help="Journal to look at. Default: STATE_DIR/journal.sqlite, if it is there.",
+)  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="A vehicle's data to look at.")
 @click.option("--target", metavar="COLUMN", help="Its target column. Default: the last one.")
 @json_option
 @config_option
-def doctor(
-    broker: str | None, fleet: str, state_dir: Path, data: Path | None, target: str | None, *, as_json: bool
-) -> int:
-    """Check packages, state folder, broker, coordinator and data; exit code 1 when something is wrong.
+def doctor(*, as_json: bool, **options: Any) -> int:
+    """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal and data.
 
+    Each fault is told with a way out; exit code 1 when something is wrong. What is only worth a look does not count.
+
+    With a certificate --agent and --as-coordinator may interrupt the running process of that name for a moment: a
+    broker that takes the client id from the certificate lets only one of them in. It comes back by itself.
+
+    \b
     Example: glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
-    """
-    del fleet
-    checks: list[tuple[str, Callable[[], str]]] = [
-        ("python", _python),
-        ("core packages", _core),
-        ("schemes", _schemes),
-        ("state folder", lambda: _folder(state_dir)),
-    ]
-    url = broker or read_note(state_dir / "broker-url")
-    if url:
-        checks.append(("broker", lambda: _broker(url)))
-    if read_note(state_dir / "api-url"):
-        checks.append(("coordinator", lambda: _coordinator(state_dir)))
-    if data is not None:
-        checks.append(("data", lambda: _data(data, target)))
-    found = [_outcome(name, check) for name, check in checks]
-    found += [{"check": f"extra {extra}", "ok": True, "says": says} for extra, says in _extras().items()]
+             glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    found = list(_examine(options))
     if as_json:
-        print_json(found)
+        print_json([finding.to_document() for finding in found])
     else:
-        for item in found:
-            click.echo(f"{'ok   ' if item['ok'] else 'WRONG'}  {item['check']}: {item['says']}")
-    return 0 if all(item["ok"] for item in found) else 1
+        for finding in found:
+            mark, colour = _MARKS[finding.level]
+            click.echo(f"{click.style(mark, fg=colour)}  {finding.check}: {finding.says}")
+            if finding.fix:
+                click.echo(f"         -> {finding.fix}")
+    return 0 if all(finding.level != "wrong" for finding in found) else 1
 
 
-def _outcome(name: str, check: Callable[[], str]) -> dict[str, str | bool]:
-    try:
-        return {"check": name, "ok": True, "says": check()}
-    except GlassfleetError as fault:
-        return {"check": name, "ok": False, "says": str(fault)}
+def _examine(options: dict[str, Any]) -> Iterator[Finding]:
+    state_dir: Path = options["state_dir"]
+    yield machine.python()
+    yield machine.core()
+    yield from looked("schemes", machine.schemes)
+    yield machine.state_folder(state_dir)
+    yield machine.disk(state_dir)
+    identity: Path | None = options["identity"]
+    if identity is not None:
+        yield from looked("certificate", lambda: _identity(identity))
+    # Before the broker: what is tried there may interrupt the coordinator's own connection for a moment.
+    if options["coordinator"] or read_note(state_dir / "api-url"):
+        yield from looked("coordinator", lambda: _coordinator(options["coordinator"], state_dir))
+    url = options["broker"] or read_note(state_dir / "broker-url")
+    if url:
+        yield from _broker(url, options)
+    elif options["agent_id"] or options["as_coordinator"]:
+        yield wrong("broker", "none is named", "give --broker URL (or GLASSFLEET_BROKER)")
+    file = state_dir / "journal.sqlite"
+    journal = options["journal"] or (f"sqlite:///{file}" if file.exists() else "")
+    if journal:
+        yield from looked("journal", lambda: _journal(journal))
+    if options["data"] is not None:
+        yield from looked("data", lambda: machine.data(options["data"], options["target"]))
+    yield from machine.extras()
 
 
-def _python() -> str:
-    return f"{sys.version.split()[0]} at {sys.executable}"
+def _identity(folder: Path) -> Iterator[Finding]:
+    from console.checkup.link import identity  # noqa: PLC0415 - loaded when used, as all below
+
+    return identity(folder)
 
 
-def _core() -> str:
-    missing = [name for name in CORE if importlib.util.find_spec(name) is None]
-    if missing:
-        raise GlassfleetError(f"missing: {', '.join(missing)}; install with: pip install glassfleet")
-    return "all there"
+def _coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
+    from console.checkup.cloud import coordinator  # noqa: PLC0415
+
+    return coordinator(url, state_dir)
 
 
-def _schemes() -> str:
-    from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
+def _journal(url: str) -> Iterator[Finding]:
+    from console.checkup.cloud import journal  # noqa: PLC0415
 
-    absent = "".join(f"; {name} {reason}" for name, reason in catalogue.unavailable().items())
-    return ", ".join(catalogue.names()) + absent
-
-
-def _folder(folder: Path) -> str:
-    place = folder
-    while not place.exists():
-        place = place.parent
-    if not os.access(place, os.W_OK):
-        raise GlassfleetError(f"{folder} cannot be written: choose another with --state-dir or GLASSFLEET_STATE_DIR")
-    return f"{folder} can be written"
+    return journal(url)
 
 
-def _broker(url: str) -> str:
-    from broker.paho_transport import connect_once  # noqa: PLC0415
+def _broker(url: str, options: dict[str, Any]) -> Iterator[Finding]:
+    from console.checkup import access, link  # noqa: PLC0415
+
+    made: list[Link] = []
+
+    def connect() -> Iterator[Finding]:
+        made.append(_link(url, options))
+        return link.broker(made[0])
+
+    said = looked("broker", connect)
+    yield from said
+    if not made:
+        return
+    yield from looked("tls", lambda: link.server_certificate(made[0]))
+    if any(finding.level == "wrong" and finding.check == "broker" for finding in said):
+        return
+    agent: str | None = options["agent_id"]
+    topics = Topics(options["fleet"])
+    if agent is not None:
+        check_id("agent", agent)
+        yield from looked("access", lambda: access.access(made[0], topics, "agent", agent))
+    if options["as_coordinator"]:
+        yield from looked("access", lambda: access.access(made[0], topics, "coordinator", ""))
+
+
+def _link(url: str, options: dict[str, Any]) -> Link:
     from broker.port import Link  # noqa: PLC0415
+    from broker.tls import tls_of  # noqa: PLC0415
 
-    return f"answers, MQTT {connect_once(Link(url, 'doctor'), 5.0)}"
-
-
-def _coordinator(state_dir: Path) -> str:
-    from console.client import Coordinator  # noqa: PLC0415
-
-    api = Coordinator(None, None, state_dir)
-    health = api.get("/api/health")
-    if not health.get("connected"):
-        raise GlassfleetError(f"{api.url} answers, but has no connection to its broker: see its log")
-    return f"{api.url} answers, fleet {health.get('fleet')}"
-
-
-def _data(path: Path, target: str | None) -> str:
-    from edge_agent.sources import read_source  # noqa: PLC0415
-
-    source = read_source(path, target=target)
-    warnings = "".join(f"; {warning}" for warning in source.warnings)
-    return (
-        f"{source.train.rows} rows to train, {source.test.rows} to test, {len(source.train.features)} inputs, "
-        f"target {source.train.target}{warnings}"
+    if options["agent_id"] and options["as_coordinator"]:
+        raise UsageError("choose one of --agent and --as-coordinator: each is another certificate, or password")
+    tls = tls_of(options["identity"], options["ca_file"])
+    has_certificate = tls is not None and tls.has_certificate
+    return Link(
+        url,
+        f"gf-doctor-{secrets.token_hex(6)}",
+        # With a certificate the broker may take its name for the client id; a clean start would then throw away what
+        # waits for the running process.
+        session_expiry=3600 if has_certificate else 0,
+        tls=tls,
+        insecure_plaintext=options["insecure_plaintext"],
     )
-
-
-def _extras() -> dict[str, str]:
-    words: dict[str, str] = {}
-    for extra in dict.fromkeys(EXTRAS.values()):
-        missing = [name for name, part in EXTRAS.items() if part == extra and importlib.util.find_spec(name) is None]
-        words[extra] = f"not installed (pip install 'glassfleet[{extra}]')" if missing else "installed"
-    return words

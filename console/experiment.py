@@ -15,6 +15,7 @@ from console.averages import mean_of
 from console.common import json_option, parse_parameters, print_json
 from console.folds import SETTINGS, Plan, run_folds
 from console.rows import read_rows
+from console.runs import MEMORY_HELP, memory_file
 from glassfleet import catalogue
 from glassfleet.paper import protocol_of
 from glassfleet.protocols_frbc import Skew
@@ -87,6 +88,7 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     help="Run all folds this often, with the seeds SEED, SEED + 1 and so on.",
 )
 @click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
+@click.option("--memory", "memory_path", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes that run folds.  [default: one per core]")
 @json_option
 def experiment(
@@ -105,6 +107,7 @@ def experiment(
     alpha: float,
     repeat: int,
     pairs: tuple[str, ...],
+    memory_path: Path | None,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -128,7 +131,8 @@ def experiment(
         raise UsageError(
             f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
         )
-    table = read_rows(path, target, loaded, labels=labels)
+    memory = None if memory_path is None else memory_file(memory_path)
+    table = read_rows(path, target, loaded, labels=labels, memory=memory)
     y = table.y
     paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
     parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})
@@ -180,6 +184,7 @@ def experiment(
         "alpha": None if skew == "iid" else alpha,
         "repeat": repeat,
         "parameters": parameters,
+        **({} if memory is None else {"memory": memory.to_document()}),
         "settings": mean_of([results[unit] for unit in range(plan.units)]),
     }
     if as_json:

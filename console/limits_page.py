@@ -23,8 +23,9 @@ a test keeps it so. How settings are given: [configuration.md](configuration.md)
 [failure-model.md](../explanation/failure-model.md).
 
 *agent* and *coordinator*: a flag, an environment variable or a key of the TOML file. *run*: a key of `policy` when a run is
-started, or a flag of `glassfleet run start`. *fixed*: part of the protocol or of a measured trade-off; a change is a change of the
-code, and the place is named.
+started, or a flag of `glassfleet run start`. The rest cannot be set, and the second column names its place in the code; why not is
+told in [ADR 8](../adr/0008-what-is-not-a-setting.md): *wire* is part of the contract between processes, and a change on one side would break
+the other; *proof* holds up the exactness of the sums; *guard* bounds what one request to one door may cost, and whoever meets it is told.
 
 | of | setting | default | range | what |
 |---|---|---|---|---|
@@ -39,40 +40,61 @@ MODELS: tuple[tuple[str, type[BaseModel]], ...] = (
 NO_BOUNDS = frozenset({"slow", "api_port"})
 """Numbers among the settings that bound nothing."""
 
-FIXED: dict[str, str] = {
-    "schemas.limits.MIN_MESSAGE_BYTES": "Smallest `max_message_bytes` that can be set; an envelope must fit.",
-    "schemas.limits.MAX_DECODED_BYTES": "Largest message after joining parts and decompression; more is rejected as `oversize`.",
+WIRE: dict[str, str] = {
+    "schemas.identity.MAX_REQUEST_BYTES": "Longest certificate request that is read.",
+    "schemas.limits.MIN_MESSAGE_BYTES": "Smallest `max_message_bytes` that can be set: what every broker must carry, for an envelope must fit.",
+    "schemas.limits.MAX_DECODED_BYTES": "Largest message after joining parts and decompression; all others reject more as `oversize`.",
     "schemas.limits.MAX_PARTS": "Most parts a message may have.",
     "schemas.limits.MAX_ITEMS": "Most values in one message.",
     "schemas.limits.MAX_DEPTH": "Deepest nesting of lists and maps in a message.",
     "schemas.limits.MAX_ARRAY_DIMS": "Most dimensions of an array in a message.",
     "schemas.limits.MAX_FEATURES": "Most input columns of a run.",
     "schemas.limits.MAX_CATEGORIES": "Most categories of a column of text.",
-    "broker.connection.MAX_INFLIGHT": "Published messages that may wait for the broker's acknowledgement at once; less when the broker says so.",
-    "broker.connection.HEADER_ROOM": "Bytes of a packet that are kept for topic and properties when the broker tells its largest packet.",
-    "broker.mosquitto.PACKET_ROOM": "Bytes that a packet may have beyond its payload, in the configuration that is written for Mosquitto.",
-    "edge_agent.agent._BIRTH_PAUSE": "Seconds between two birth certificates of one agent, at least.",
-    "edge_agent.evaluation._KEPT": "Models whose scores an agent remembers, so that it does not score them again.",
-    "edge_agent.fetch.PATIENCE": "Seconds until parts that did not come are asked for again; each time twice as long, at most a minute.",
-    "edge_agent.fetch.EXACT": "Up to so many parts are subscribed to one by one instead of by a wildcard.",
-    "edge_agent.freeze.MAX_RUNS": "Snapshots of frozen rows that are kept when runs end while the agent is away.",
-    "edge_agent.identity.SIGHTINGS": "So often another process must be seen under an agent's id before one of the two stops.",
-    "edge_agent.identity.APART": "... each so many seconds after the one before, at least; what comes closer together is one,",
-    "edge_agent.identity.QUIET": "... and none so many seconds after the one before,",
-    "edge_agent.identity.SPAN": "... over at least so many seconds.",
-    "edge_agent.identity._PATIENCE": "... and so many times as long before the one that was first stops, should the other not,",
-    "edge_agent.identity._STUBBORN": "... and so many times as often.",
-    "edge_agent.identity._REMEMBERED": "Other processes under its id that an agent counts.",
-    "edge_agent.models.MAX_NAMES": "Model names that an agent follows at once.",
-    "edge_agent.outbox.MAX_ENDED": "Marks of ended answers that an outbox keeps, so that a restarted agent does not answer again.",
-    "edge_agent.runner._BATCH": "Messages that an agent handles before it looks at the clock again.",
-    "edge_agent.session.MAX_RUNS": "Runs that an agent's session remembers.",
-    "edge_agent.session.MAX_TASKS": "Tasks that it remembers of each.",
-    "edge_agent.sources._LONGEST_NAME": "Characters of a column's name.",
-    "coordinator.engine.answers.MAX_TURNED_AWAY": "Answers of one round that are counted and journalled as late, duplicate or rejected, each; more still get their receipt.",
-    "coordinator.fleet.MAX_AGENTS": "Agents that a coordinator remembers; unknown ones beyond it are not taken in.",
+    "schemas.limits.MAX_SEAL_BYTES": "Longest signature field of an envelope.",
+    "broker.connection.HEADER_ROOM": "Bytes of an MQTT packet that are not payload: header, topic, properties.",
+    "broker.mosquitto.PACKET_ROOM": "The same, as the written configuration of Mosquitto allows them.",
+    "edge_agent.sources._LONGEST_NAME": "Characters of a column's name; longer ones fit no birth certificate.",
 }
-"""Fixed timeouts, retries and limits: where they are -> what they are. The values are read from the code."""
+"""Part of the contract between processes: where -> what."""
+
+PROOF: dict[str, str] = {
+    "glassfleet.statistics.EXACT_BITS": "Bits within which sums of integers in floating point are exact (IEEE 754).",
+    "glassfleet.statistics._CARRY_ROWS": "Rows that are summed in floating point before their sum becomes an integer.",
+}
+"""What the proof of exactness rests on: where -> what."""
+
+GUARD: dict[str, str] = {
+    "schemas.signing._REMEMBERED": "Certificates whose chain was verified that are remembered.",
+    "edge_agent.enrol.TIMEOUT": "Seconds to wait for the authority that issues a certificate.",
+    "edge_agent.enrol.MAX_ANSWER_BYTES": "Longest answer of that authority.",
+    "edge_agent.forecast.features.REMEMBERED": "Rows that are kept for a model with a longer memory.",
+    "edge_agent.forecast.source.MAX_WAITING": "Samples that wait to be forecast from.",
+    "edge_agent.forecast.source.MAX_SAMPLE_BYTES": "Longest sample.",
+    "edge_agent.forecast.serve.MANY": "So often the same kind of fault is told once.",
+    "broker.tls.VERDICT_TRIES": "Tries to read what the broker said of a certificate before it closed the connection.",
+    "coordinator.api._STOP_STREAMS": "Seconds that open requests have to end when the coordinator does.",
+    "coordinator.authority.web.MAX_BODY_BYTES": "Longest request to the authority.",
+    "coordinator.dashboard.asking.AT_ONCE": "Explanations that are computed at a time.",
+    "coordinator.dashboard.asking.WAIT": "Seconds that an explanation may wait for its turn.",
+    "coordinator.dashboard.asking.MAX_RULES": "Most rules of a model that is explained in the browser.",
+    "coordinator.dashboard.library.KEPT": "Models that the dashboard keeps decoded.",
+    "coordinator.dashboard.live.MAX_WATCHERS": "Browsers that follow live at once.",
+    "coordinator.dashboard.live.HEARTBEAT": "Seconds between signs of life to them.",
+    "coordinator.dashboard.live.PATIENCE": "Milliseconds until a browser connects again.",
+    "coordinator.dashboard.model_pages.MAX_ROW_TEXT": "Longest row that is typed into the dashboard.",
+    "coordinator.dashboard.pages.FLEET_PERIOD": "Seconds between two updates of the page of the fleet.",
+    "coordinator.dashboard.pages.RUN_PERIOD": "Seconds between two updates of the page of a run.",
+    "coordinator.dashboard.security.LIFETIME": "Seconds until an operator must sign in again.",
+    "coordinator.dashboard.security.MAX_SESSIONS": "Operators that are signed in at once.",
+    "coordinator.dashboard.security.MAX_FORM_BYTES": "Longest form that is read.",
+    "coordinator.refusals.MAX_RUNS": "Runs whose refused messages are told apart.",
+    "coordinator.refusals.MAX_REASONS": "Reasons that are told apart.",
+    "coordinator.refusals.MAX_NAMED": "Agents that are named with them.",
+}
+"""What one request to one door may cost, whoever makes it: where -> what."""
+
+FIXED: dict[str, dict[str, str]] = {"wire": WIRE, "proof": PROOF, "guard": GUARD}
+"""What cannot be set, by the reason why not. The values are read from the code."""
 
 NOT_LIMITS: dict[str, str] = {
     "schemas.parts.PLAIN": "a marker of the format",
@@ -92,6 +114,23 @@ NOT_LIMITS: dict[str, str] = {
     "edge_agent.outbox.DEFAULT_MAX_BYTES": "the default of `outbox_max_bytes`",
     "edge_agent.storage.SECRET_BYTES": "the size of a key",
     "schemas.limits.MAX_MESSAGE_BYTES": "the default of `max_message_bytes`",
+    "schemas.signing.SEALED": "a marker of the format",
+    "schemas.signing.SIGNATURE_BYTES": "a size of the format",
+    "schemas.signing._TAIL": "a size of the format",
+    "edge_agent.forecast.log.DEFAULT_MAX_BYTES": "the default of an option",
+    "edge_agent.forecast.serve.SLACK": "a share of a period, against jitter",
+    "coordinator.journal.postgres.KEY": "a name of a lock",
+    "edge_agent.forecast.log.SEGMENTS": "how finely a full log gives way",
+    "coordinator.authority.store.CA_DAYS": "the default of an option",
+    "coordinator.authority.store.DAYS": "the default of an option",
+    "coordinator.authority.store.CRL_DAYS": "the default of an option",
+    "coordinator.authority.store.TOKEN_HOURS": "the default of an option",
+    "coordinator.dashboard.compare.MAX_SHOWN": "layout",
+    "coordinator.dashboard.briefs.STRONGEST": "layout",
+    "coordinator.dashboard.draw.*": "layout",
+    "coordinator.dashboard.model_pages.*": "layout",
+    "coordinator.dashboard.pages.ROUNDS_PER_PAGE": "layout",
+    "coordinator.dashboard.show.*": "layout",
 }
 """Numbers of the code that bound nothing that a peer or a disk does, and why."""
 
@@ -105,8 +144,8 @@ def rows() -> list[tuple[str, str, str, str, str]]:
             if _is_number(field) and name not in NO_BOUNDS:
                 text = " ".join(described[name].split())
                 table.append((of, f"`{name}`", f"`{field.get_default()}`", _range(field), text))
-    for place, text in FIXED.items():
-        table.append(("fixed", f"`{place}`", f"`{value_of(place)}`", "", text))
+    for why, places in FIXED.items():
+        table += [(why, f"`{place}`", f"`{value_of(place)}`", "", text) for place, text in places.items()]
     return table
 
 

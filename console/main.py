@@ -25,9 +25,13 @@ COMMANDS = {
     "demo": ("console.demo:demo", "A fleet learns one model over MQTT while vehicles vanish, lag and come back."),
     "broker": ("console.broker:broker", "Start a broker for one machine: Mosquitto when found, else the embedded one."),
     "coordinator": ("console.coordinator:coordinator", "Start the cloud service that opens and closes rounds."),
+    "ca": ("console.authority:ca", "Decide who may speak: certificates, tokens for vehicles, revocation."),
     "agent": ("console.agent:agent", "Start the process on a vehicle; its rows stay with it."),
     "run": ("console.runs:run", "Start, list, show and cancel federated trainings."),
     "model": ("console.models:model", "List, read and use published models: rules, forecasts, explanations."),
+    "forecast": ("console.forecast:forecast", "Forecast live on a vehicle, explain and log each; verify the log."),
+    "explain": ("console.forecast:explain", "Say why a vehicle forecast what it did at a time, from its log."),
+    "report": ("console.export:report", "Write the report of a run: one file, pictures inside."),
     "tap": ("console.tap:tap", "Print the fleet's messages, decoded, as they pass."),
     "experiment": ("console.experiment:experiment", "Run a paper's protocol on a CSV file: local, federated, central."),
     "chaos": (

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import broker_options, broker_url, config_option, json_option, print_json
+from console.common import broker_options, broker_url, config_option, json_option, print_json, security_options
+from console.export import FORMATS, PICTURES, read_model_file, run_export
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from edge_agent.sources import Table
+    from glassfleet.domain import Domain
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
 
@@ -23,12 +26,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def model_options(function: F) -> F:
     """Add what names one model: NAME, ``--version`` or ``--file``, and where to find it."""
-    function = broker_options(function)
+    function = security_options(broker_options(function))
     function = click.option(
-        "--file", "file", type=click.Path(path_type=Path), metavar="RECORD", help="Read a record's file, no broker."
+        "--file",
+        "file",
+        type=click.Path(path_type=Path),
+        metavar="RECORD",
+        help="Read a file, no broker: a record, a model document, or an export as json or fml.",
     )(function)
     function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
     return click.argument("name", required=False)(function)
+
+
+def words_option(function: F) -> F:
+    """Add ``--words FILE``."""
+    return click.option(
+        "--words",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help='Speak in other terms and units. JSON: {"column": {"unit": "dB", "terms": ["poor", "fair", "good"]}}.',
+    )(function)
 
 
 @click.group()
@@ -41,6 +58,7 @@ def model() -> None:
 
 @model.command("list")
 @broker_options
+@security_options
 @json_option
 @config_option
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
@@ -89,6 +107,8 @@ def show(**options: Any) -> None:
     Example: glassfleet model show qoe --json > qoe.json
     """
     record, learned = _load(options)
+    if record is None:
+        raise UsageError("this file holds a model without a record; `model rules` and `model export` can read it")
     if options["as_json"]:
         print_json(record.model_dump(mode="json"))
         return
@@ -116,6 +136,7 @@ def show(**options: Any) -> None:
 @model.command()
 @model_options
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N most used rules.")
+@words_option
 @json_option
 @config_option
 def rules(**options: Any) -> None:
@@ -125,7 +146,7 @@ def rules(**options: Any) -> None:
     """
     from console.words import by_support, rule_json, rule_lines  # noqa: PLC0415
 
-    _, learned = _load(options)
+    learned = _spoken(_load(options)[1], options["words"])
     chosen = by_support(learned.rules(), options["top"])
     if options["as_json"]:
         print_json([rule_json(rule) for rule in chosen])
@@ -162,44 +183,111 @@ def predict(**options: Any) -> None:
 @model_options
 @click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
+@click.option(
+    "--goal", metavar="TEXT",
+    help="The other outcome to look for: >3.5, <3.5, +0.5, -10% (of the range), or a class. Default: another class, or "
+    "a tenth of the range.",
+)  # fmt: skip
+@click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
+@click.option("--max-inputs", type=click.IntRange(min=1), metavar="N", help="Change at most N inputs.")
+@words_option
 @json_option
 @config_option
 def explain(**options: Any) -> None:
-    """Say why the model forecasts what it does for one row.
+    """Say why the model forecasts what it does for one row, and what would have to be otherwise.
 
-    Prints the rule in words, the degree to which each condition holds, each input's share, and the runner-up rules.
+    Prints the rule in words, the degree to which each condition holds, each input's share (they add up to the
+    forecast), the runner-up rules, and the smallest change of the inputs found that gives another outcome.
 
-    Example: glassfleet model explain qoe --data drive.csv --row 17
+    Example: glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
     """
-    from console.words import explanation_json, explanation_lines  # noqa: PLC0415
+    from console.words import counterfactual_lines, explanation_lines  # noqa: PLC0415
+    from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
 
-    _, learned = _load(options)
-    X = _inputs(options["data"], learned)
-    row = options["row"]
-    if row > X.shape[0]:
-        raise UsageError(f"--row {row}: {options['data']} has {X.shape[0]} rows")
-    explanation = learned.explain(X[row - 1])
+    learned = _spoken(_load(options)[1], options["words"])
+    row = row_of(options["data"], options["row"], learned)
+    goal = None if options["goal"] is None else Goal.parse(options["goal"], learned.domain)
+    told = explain_row(learned, None, row)
+    other = counterfactual(learned, None, row, goal, keep=options["fixed"], max_inputs=options["max_inputs"])
     if options["as_json"]:
-        print_json(explanation_json(explanation))
+        print_json({**told.to_dict(), "counterfactual": other.to_dict()})
         return
-    click.echo("\n".join(explanation_lines(explanation, learned.domain)))
+    click.echo("\n".join(explanation_lines(learned.explain(row), learned.domain)))
+    for note in told.notes:
+        click.echo(f"note: {note}")
+    click.echo("\n".join(counterfactual_lines(other)))
 
 
-def _load(options: dict[str, Any]) -> tuple[ModelRecord, Model]:
-    """Return the record and the model that the options name."""
-    from console.registry import read_record, read_registry  # noqa: PLC0415
+@model.command("export")
+@model_options
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), default="json", show_default=True, help="What to make of the model."
+)
+@click.option(
+    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
+)
+@click.option(
+    "--picture",
+    type=click.Choice(PICTURES),
+    help="For svg and png. Default: the tree, or the rules where there is none.",
+)
+@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="For pictures of a row: csv or parquet.")
+@click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
+@click.option("--prefix", metavar="NAME", help="For c: what its names begin with. Default: model.")
+@click.option(
+    "--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help="For mlflow: where to register the model."
+)
+@words_option
+@config_option
+def export_model(**options: Any) -> None:
+    """Write a model for elsewhere: FML (IEEE 1855), C or Python for small devices, pages, pictures, MLflow.
+
+    NAME is a published model; an existing file with a dot or slash in its name is read as one (record, document, json
+    or fml export).
+
+    Example: glassfleet model export qoe --format c --prefix qoe -o qoe.h
+    """
+    name = options["name"]
+    if name is not None and options["file"] is None and ("/" in name or "." in name) and Path(name).is_file():
+        options = {**options, "file": Path(name), "name": None}
+    record, learned = _load(options)
+    label = options["name"] or (record.name if record is not None else options["file"].name.partition(".")[0])
+    run_export(options, record, _spoken(learned, options["words"]), label)
+
+
+def _spoken(learned: Model, words: Path | None) -> Model:
+    """Return the model in the words of a file."""
+    from console.runs import json_file  # noqa: PLC0415 - a sibling of the command line
+    from console.words import reworded  # noqa: PLC0415
+    from glassfleet.explain import in_words_of  # noqa: PLC0415
+
+    if words is None:
+        return learned
+    return in_words_of(learned, reworded(learned.domain, json_file(words, "words"), str(words)))
+
+
+def row_of(path: Path, number: int, learned: Model) -> NDArray[np.float64]:
+    """Return the inputs of one row of a file, counted from 1; raises UsageError when there is none."""
+    X = _inputs(path, learned)
+    if number > X.shape[0]:
+        raise UsageError(f"--row {number}: {path} has {X.shape[0]} rows")
+    row: NDArray[np.float64] = X[number - 1]
+    return row
+
+
+def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model]:
+    """Return the record, where there is one, and the model that the options name."""
+    from console.registry import read_registry  # noqa: PLC0415
     from glassfleet import catalogue  # noqa: PLC0415
 
     if options["file"] is not None:
         if options["name"] is not None or options["version"] is not None:
             raise UsageError("give either NAME (and --version) or --file RECORD, not both")
-        record = read_record(options["file"])
-    elif options["name"] is None:
+        return read_model_file(options["file"])
+    if options["name"] is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
-    else:
-        url = broker_url(options["broker"], options["state_dir"])
-        registry = read_registry(url, options["fleet"])
-        record = registry.record(options["name"], options["version"])
+    url = broker_url(options["broker"], options["state_dir"])
+    record = read_registry(url, options["fleet"]).record(options["name"], options["version"])
     return record, catalogue.load(record.scheme).from_document(record.document)
 
 
@@ -208,10 +296,53 @@ def _inputs(path: Path, learned: Model) -> NDArray[np.float64]:
     from edge_agent.sources import read_table  # noqa: PLC0415
 
     table = read_table(path)
+    if learned.domain.memory is not None:
+        return _remembered(table, learned.domain)
     missing = [name for name in learned.domain.names if name not in table.names]
     if missing:
         raise DataError(
             f"{path}: the model's input {missing[0]!r} is no column ({len(missing)} missing). "
             f"It needs: {', '.join(learned.domain.names)}"
         )
-    return table.matrix(learned.domain.names)
+    return _encoded(table, learned.domain)
+
+
+def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
+    """Return the inputs of a model with memory inputs: its rows are in the order of time."""
+    import numpy as np  # noqa: PLC0415
+
+    from glassfleet.data import Dataset  # noqa: PLC0415
+    from glassfleet.memory import remember  # noqa: PLC0415
+
+    needed = [name for name in domain.needs if name not in table.names]
+    if needed:
+        raise DataError(
+            f"{table.path}: the model's inputs need the column {needed[0]!r}, which is not there. It needs: "
+            f"{', '.join(domain.needs)}"
+        )
+    target = domain.target_name
+    remembers_target = domain.memory is not None and domain.memory.uses_target
+    y = table.matrix([target])[:, 0] if remembers_target else np.zeros(table.rows)
+    rows = Dataset(domain.needs, target, table.matrix(domain.needs), y)
+    return remember(rows, domain.memory).select(domain.names).X
+
+
+def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:
+    """Return the inputs with texts as positions among the domain's categories."""
+    import numpy as np  # noqa: PLC0415
+
+    if not any(variable.categories and variable.name in table.text for variable in domain.features):
+        return table.matrix(domain.names)
+    X = np.empty((table.rows, len(domain.features)))
+    for index, variable in enumerate(domain.features):
+        if not (variable.categories and variable.name in table.text):
+            X[:, index] = table.matrix([variable.name])[:, 0]
+            continue
+        codes = {text: float(code) for code, text in enumerate(variable.categories)}
+        texts = [str(cell) for cell in table.column(variable.name)]
+        unknown = next((text for text in texts if text not in codes), None)
+        if unknown is not None:
+            known = ", ".join(variable.categories[:10])
+            raise DataError(f"{table.path}: {variable.name} has the category {unknown!r}; the model knows: {known}")
+        X[:, index] = [codes[text] for text in texts]
+    return X

@@ -12,6 +12,7 @@ from typing import Self
 
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
+from console.common import broker_security
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DocumentError, NotFoundError, WireError
 from schemas.joining import BlobStore
@@ -49,7 +50,7 @@ class Listener:
     """
 
     def __init__(self, url: str, *patterns: str) -> None:
-        self._link = Link(url=url, client_id=f"gf-reader-{secrets.token_hex(6)}", session_expiry=0)
+        self._link = Link(url=url, client_id=f"gf-reader-{secrets.token_hex(6)}", session_expiry=0, **broker_security())
         self._patterns = patterns
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._transport: PahoTransport | None = None

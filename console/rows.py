@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.sources import SPLIT, Table, read_table
+from glassfleet.data import Dataset
+from glassfleet.memory import Memory, remember
 from glassfleet.scheme import Scheme
 from schemas.errors import DataError, UsageError
 
@@ -42,7 +44,9 @@ class Rows:
     categories: dict[str, list[str]] = field(default_factory=dict)
 
 
-def read_rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool = False) -> Rows:
+def read_rows(
+    path: Path, target: str | None, scheme: Scheme, *, labels: bool = False, memory: Memory | None = None
+) -> Rows:
     """Read a file for a scheme: a target of text, or a scheme that only classifies, makes it classification.
 
     Parameters
@@ -53,6 +57,8 @@ def read_rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool = 
     scheme : Scheme
     labels : bool
         Numbers of the target are class labels too.
+    memory : Memory or None
+        Its columns are added, from the rows in the order of time; drive and time are no inputs then.
 
     Raises
     ------
@@ -84,7 +90,19 @@ def read_rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool = 
     else:
         y = table.matrix([chosen])[:, 0].copy()
     X, categories = _inputs(table, features, scheme)
-    return Rows(features, chosen, X, y, categories)
+    return _with_memory(path, Rows(features, chosen, X, y, categories), memory)
+
+
+def _with_memory(path: Path, rows: Rows, memory: Memory | None) -> Rows:
+    texts = {name: tuple(own) for name, own in rows.categories.items()}
+    data = Dataset(tuple(rows.names), rows.target, rows.X, rows.y, categories=texts)
+    try:
+        data = remember(data, memory)
+    except DataError as fault:
+        raise DataError(f"{path}: {fault}") from fault
+    return Rows(
+        list(data.features), rows.target, data.X, data.y, {name: list(own) for name, own in data.categories.items()}
+    )
 
 
 def _inputs(table: Table, features: list[str], scheme: Scheme) -> tuple[NDArray[np.float64], dict[str, list[str]]]:

@@ -6,18 +6,34 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import config_option, count_or_share, json_option, parse_parameters, print_json, state_dir_option
+from console.common import (
+    config_option,
+    count_or_share,
+    json_option,
+    parse_parameters,
+    print_json,
+    read_toml,
+    state_dir_option,
+)
 from schemas.errors import RunFailedError, UsageError
+
+if TYPE_CHECKING:
+    from glassfleet.memory import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 BOUNDS_HELP = (
     'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
     '"fast"]}}, every part optional.'
+)
+
+MEMORY_HELP = (
+    "JSON or TOML file: differences and lags of columns as further inputs, "
+    '{"memory": [{"input": "speed", "difference": 1}], "drive": "trip", "time": "second"}; or qoe, the case study\'s.'
 )
 
 
@@ -86,6 +102,7 @@ def run() -> None:
     help="JSON file: limits (units, terms) of all variables, as `model show --json` has it under document.domain.",
 )  # fmt: skip
 @click.option("--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=BOUNDS_HELP)
+@click.option("--memory", "memory_file", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
 @click.option("--seed", type=int, default=0, show_default=True, help="For what is random at the coordinator.")
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
 @json_option
@@ -277,7 +294,20 @@ def _spec(options: dict[str, Any]) -> dict[str, Any]:
     for key in ("domain", "bounds"):
         if options[f"{key}_file"] is not None:
             spec[key] = json_file(options[f"{key}_file"], key)
+    if options["memory_file"] is not None:
+        spec["memory"] = memory_file(options["memory_file"]).to_document()
     return spec
+
+
+def memory_file(path: Path) -> Memory:
+    """Read the declaration of memory inputs, JSON or TOML; raises UsageError."""
+    from glassfleet.memory import Memory  # noqa: PLC0415 - numpy comes with it
+
+    if path == Path("qoe"):
+        from qoe.windows import MEMORY  # noqa: PLC0415 - only where it is asked for
+
+        return MEMORY
+    return Memory.from_document(read_toml(path) if path.suffix == ".toml" else json_file(path, "memory"))
 
 
 def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from console.common import broker_options, broker_url, config_option
+from console.common import broker_options, broker_url, config_option, security_options
 
 
 @click.command()
 @broker_options
+@security_options
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only these kinds, e.g. receipt; repeatable.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many messages.")
 @click.option(

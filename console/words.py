@@ -8,8 +8,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from glassfleet.domain import Domain
-from glassfleet.explain import Activation, Condition, Explanation, Rule
+from pydantic import ValidationError
+
+from glassfleet.domain import Domain, Variable
+from glassfleet.explain import Activation, Condition, Counterfactual, Explanation, Rule
+from schemas.errors import UsageError
 
 LONG = 6
 """An antecedent of more conditions is told in running text where words are to be few."""
@@ -40,7 +43,7 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
     return [head, *lines, *_wrapped(f"THEN {output}", f"{indent}  ")]
 
 
-def strongest_terms(output: str, domain: Domain, keep: int = 4) -> str:
+def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
     """Return a polynomial consequent with the `keep` terms that can move it most over their input's range.
 
     Texts that are no such polynomial come back unchanged.
@@ -49,7 +52,7 @@ def strongest_terms(output: str, domain: Domain, keep: int = 4) -> str:
     unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
     if unit:
         # It stands behind the last term; the terms are told apart without it.
-        right = right.removesuffix(unit)
+        right = right.removesuffix(f" ({unit.strip()})").removesuffix(unit)
     width = {variable.name: variable.high - variable.low for variable in domain.features}
     parts = re.split(r" ([+-]) ", right)
     terms: list[tuple[float, str]] = []
@@ -110,6 +113,58 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
             then = f" THEN {other.rule.output}" if isinstance(explanation.prediction, str) else ""
             lines += _wrapped(f"rule {other.rule.index} ({_strength(other)}): IF {words}{then}", "  ")
     return lines
+
+
+def counterfactual_lines(told: Counterfactual) -> list[str]:
+    """Return the way to another outcome as lines, and other ways."""
+    lines = [f"for another outcome ({told.goal}):"]
+    if told.already:
+        return [*lines, "  nothing is to be changed: the row reaches it as it is"]
+    if told.best is None:
+        lines.append("  no change of the inputs within their ranges was found")
+        if told.closest is not None:
+            lines.append(f"  the nearest forecast that was seen is {told.closest:.6g}")
+        return lines
+    unit = f" {told.unit}" if told.unit else ""
+    for number, way in enumerate((told.best, *told.alternatives)):
+        words = " and ".join(
+            f"{part.feature} = {part.after_text} instead of {part.before_text}" for part in way.changes
+        )
+        answer = way.prediction if isinstance(way.prediction, str) else f"{_number(way.prediction)}{unit}"
+        lines += _wrapped(f"{'or ' if number else ''}{words}: {told.target} = {answer}", "  ")
+    return lines
+
+
+def reworded(domain: Domain, given: Any, where: str) -> Domain:
+    """Return the domain with the terms and units of a file: a domain document, or ``{column: {unit, terms}}``.
+
+    Raises
+    ------
+    UsageError
+        The file names no such column, or has other members.
+    """
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: write a JSON object by column")
+    if "features" in given:
+        told = [*given["features"], *([given["target"]] if given.get("target") else [])]
+        given = {part.get("name"): part for part in told if isinstance(part, dict)}
+    known = {variable.name for variable in (*domain.features, *((domain.target,) if domain.target else ()))}
+    unknown = sorted(str(name) for name in set(given) - known)
+    if unknown:
+        raise UsageError(f"{where}: the model has no variable {unknown[0]!r}; it has: {', '.join(sorted(known))}")
+
+    def spoken(variable: Variable) -> Variable:
+        part = given.get(variable.name, {})
+        if not isinstance(part, dict):
+            raise UsageError(f'{where}: {variable.name}: write {{"unit": "dB", "terms": ["poor", "good"]}}')
+        words = {key: part[key] for key in ("unit", "terms") if key in part}
+        try:
+            return Variable.model_validate({**variable.model_dump(), **words})
+        except ValidationError as fault:
+            raise UsageError(f"{where}: {variable.name}: {fault.errors(include_url=False)[0]['msg']}") from fault
+
+    target = None if domain.target is None else spoken(domain.target)
+    return domain.model_copy(update={"features": tuple(map(spoken, domain.features)), "target": target})
 
 
 def _strength(item: Activation) -> str:

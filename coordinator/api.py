@@ -1,4 +1,7 @@
-"""The operators' HTTP API: loopback unless told otherwise; actions need the token. See docs/reference/http-api.md."""
+"""The operators' HTTP API and dashboard: loopback unless told otherwise; actions need the token.
+
+See docs/reference/http-api.md and docs/reference/dashboard.md.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import uvicorn
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.exception_handlers import request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException as HttpFault
 
+from coordinator.dashboard import Dashboard, Hub
+from coordinator.metrics import CONTENT_TYPE_LATEST
 from coordinator.spec import RunSpec
-from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
+from schemas.errors import DataError, DocumentError, GlassfleetError, NotFoundError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
 
 TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
 URL_FILE = "api-url"
-_STATUS: dict[type[GlassfleetError], int] = {NotFoundError: 404, UsageError: 422, StorageError: 507}
+_STATUS: dict[type[GlassfleetError], int] = {
+    NotFoundError: 404,
+    UsageError: 422,
+    DataError: 422,
+    DocumentError: 409,
+    StorageError: 507,
+}
+_STOP_STREAMS = 1
+"""Seconds that open requests have to end when the coordinator does."""
 
 
 def read_or_make_token(state_dir: Path) -> str:
@@ -40,11 +56,21 @@ def read_or_make_token(state_dir: Path) -> str:
     return token
 
 
-def make_app(service: Service, token: str) -> FastAPI:  # noqa: C901  one short function per address
-    """Return the application over a running service."""
+def make_app(  # noqa: C901  one short function per address
+    service: Service, token: str, hub: Hub | None = None
+) -> FastAPI:
+    """Return the application over a running service; `hub` holds the dashboard's live streams."""
     app = FastAPI(title="Glassfleet coordinator", docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     coordinator = service.coordinator
     registry = coordinator.registry
+    dashboard = Dashboard(service, token, hub)
+    dashboard.add_api(app)
+
+    def told(request: Request, status: int, detail: str) -> Response:
+        """Tell a fault: to programs as JSON, to people as a page."""
+        if request.url.path.startswith(("/api/", "/events/", "/metrics")):
+            return JSONResponse({"detail": detail}, status)
+        return dashboard.fault(request, status, detail)
 
     def authorized(authorization: Annotated[str, Header()] = "") -> None:
         if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
@@ -53,12 +79,23 @@ def make_app(service: Service, token: str) -> FastAPI:  # noqa: C901  one short 
             )
 
     @app.exception_handler(GlassfleetError)
-    async def _told(_request: Request, fault: GlassfleetError) -> JSONResponse:
-        return JSONResponse({"detail": str(fault)}, _STATUS.get(type(fault), 500))
+    async def _told(request: Request, fault: GlassfleetError) -> Response:
+        return told(request, _STATUS.get(type(fault), 500), str(fault))
+
+    @app.exception_handler(HttpFault)
+    async def _http(request: Request, fault: HttpFault) -> Response:
+        return told(request, fault.status_code, str(fault.detail))
+
+    @app.exception_handler(RequestValidationError)
+    async def _malformed(request: Request, fault: RequestValidationError) -> Response:
+        if request.url.path.startswith("/api/"):
+            return await request_validation_exception_handler(request, fault)
+        first = fault.errors()[0]
+        return told(request, 422, f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg']}")
 
     @app.exception_handler(TimeoutError)
-    async def _busy(_request: Request, _fault: TimeoutError) -> JSONResponse:
-        return JSONResponse({"detail": "the coordinator is busy; look again before repeating this"}, 503)
+    async def _busy(request: Request, _fault: TimeoutError) -> Response:
+        return told(request, 503, "the coordinator is busy; look again before repeating this")
 
     @app.get("/api/health")
     def _health() -> dict[str, Any]:
@@ -118,6 +155,11 @@ def make_app(service: Service, token: str) -> FastAPI:  # noqa: C901  one short 
     def _metrics() -> dict[str, Any]:
         return service.metrics()
 
+    @app.get("/metrics")
+    def _prometheus() -> Response:
+        return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
+
+    dashboard.add_to(app)
     return app
 
 
@@ -136,8 +178,15 @@ class ApiServer:
     def __init__(self, service: Service) -> None:
         self._config = service.config
         self._token = read_or_make_token(service.config.state_dir)
+        self._hub = Hub()
         self._server = uvicorn.Server(
-            uvicorn.Config(make_app(service, self._token), log_config=None, access_log=False, lifespan="off")
+            uvicorn.Config(
+                make_app(service, self._token, self._hub),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=_STOP_STREAMS,
+            )
         )
         self._thread: threading.Thread | None = None
 
@@ -175,6 +224,7 @@ class ApiServer:
 
     def stop(self) -> None:
         """End the server; the URL file goes with it. Idempotent."""
+        self._hub.close()
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(5.0)

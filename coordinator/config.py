@@ -33,8 +33,12 @@ class CoordinatorConfig(BaseSettings):
     ----------
     broker : str
         ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``.
+    identity : Path or None
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``, made by ``glassfleet ca issue``.
     ca_file : Path or None
-        Certificate authority for ``mqtts``.
+        Certificate authority for ``mqtts``, in place of the identity's.
+    insecure_plaintext : bool
+        Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said.
     protocol : str
         ``auto`` (MQTT 5, then 3.1.1), ``5`` or ``3.1.1``.
     keepalive : int
@@ -73,6 +77,8 @@ class CoordinatorConfig(BaseSettings):
         ``debug``, ``info``, ``warning`` or ``error``.
     log_format : str
         ``console`` or ``json``.
+    traces : str
+        OpenTelemetry spans of runs and rounds: ``off``, or the name of an installed exporter (``console``, ``otlp``).
     max_message_bytes : int
         Larger messages travel in parts.
     retained_versions : int
@@ -83,12 +89,59 @@ class CoordinatorConfig(BaseSettings):
         The same in bytes.
     batch_messages : int
         Most messages that share one journal transaction.
+    take_over : bool
+        Start although another coordinator of this fleet is up and answers; that one then stops (exit code 7).
+    rival_wait : float
+        Seconds at the start for another coordinator to answer, when the broker says that one is up.
+    rival_settle : float
+        Seconds at the start for which the broker may still say so, when it has said nothing.
+    rival_sightings : int
+        So often another coordinator must be seen to have taken over before this one stops.
+    rival_apart : float
+        Seconds between two such sightings at least; what comes closer together is one.
+    rival_quiet : float
+        Seconds after which another one that was not seen again is forgotten.
+    birth_pause : float
+        Seconds between two birth certificates that are published again, at least.
+    newcomer_pause : float
+        Seconds between two repetitions of open requests and model pointers for agents that came up, with brokers that
+        keep what is retained from subscriptions with wildcards (RabbitMQ).
+    max_agents : int
+        Agents that are remembered; a newcomer beyond it takes the place of the one that has been down for longest, or
+        is not taken in.
+    fleet_bytes : int
+        Most bytes of all their schemes' and columns' names together, likewise.
+    births_burst : int
+        Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
+    births_per_minute : float
+        ... and so many a minute after that; of what comes faster, the latest is taken when its time has come.
+    kept_evaluations : int
+        Scores that are remembered of each agent.
+    parts_bytes : int
+        Most bytes of answers in parts that are not whole yet, of all agents together.
+    parts_per_agent : int
+        Most such answers of one agent.
+    max_inflight : int
+        Published messages that may wait for the broker's acknowledgement at once; less when the broker says so.
+    oversize_tries : int
+        So many connections in a row must end over one message, larger than any that the broker ever took, before it
+        is given up as too large and the limit halved (MQTT 3.1.1 tells no limit).
+    close_wait : float
+        Seconds that a clean disconnect may take.
+    stop_wait : float
+        Seconds that the goodbye may wait for the broker's acknowledgement when the process ends.
+    call_wait : float
+        Seconds that a request to the HTTP API may wait for the coordinator's thread.
+    journal_wait : float
+        Seconds to wait for another process that holds the SQLite journal's file (a backup, say).
     """
 
     model_config = SettingsConfigDict(env_prefix="GLASSFLEET_", frozen=True, extra="forbid")
 
     broker: str = "mqtt://127.0.0.1:1883"
+    identity: Path | None = None
     ca_file: Path | None = None
+    insecure_plaintext: bool = False
     protocol: Literal["auto", "5", "3.1.1"] = "auto"
     keepalive: Annotated[int, Field(ge=2, le=3600)] = 30
     session_expiry: Annotated[int, Field(ge=0, le=7 * 24 * 3600)] = 3600
@@ -107,6 +160,7 @@ class CoordinatorConfig(BaseSettings):
     api_expose: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
+    traces: str = "off"
     max_message_bytes: Annotated[int, Field(ge=limits.MIN_MESSAGE_BYTES, le=256 * 1024 * 1024)] = (
         limits.MAX_MESSAGE_BYTES
     )
@@ -114,6 +168,27 @@ class CoordinatorConfig(BaseSettings):
     queue_messages: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
     queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 512 * 1024 * 1024
     batch_messages: Annotated[int, Field(ge=1, le=100_000)] = 500
+    take_over: bool = False
+    rival_wait: Annotated[float, Field(gt=0, le=300)] = 2.0
+    rival_settle: Annotated[float, Field(ge=0, le=60)] = 0.2
+    rival_sightings: Annotated[int, Field(ge=1, le=1000)] = 2
+    rival_apart: Annotated[float, Field(gt=0, le=60)] = 0.2
+    rival_quiet: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    birth_pause: Annotated[float, Field(gt=0, le=60)] = 0.25
+    newcomer_pause: Annotated[float, Field(gt=0, le=3600)] = 1.0
+    max_agents: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
+    fleet_bytes: Annotated[int, Field(ge=1024 * 1024)] = 256 * 1024 * 1024
+    births_burst: Annotated[int, Field(ge=2, le=100_000)] = 60
+    births_per_minute: Annotated[float, Field(gt=0, le=60_000)] = 30.0
+    kept_evaluations: Annotated[int, Field(ge=1, le=100_000)] = 64
+    parts_bytes: Annotated[int, Field(ge=limits.MAX_DECODED_BYTES)] = 4 * limits.MAX_DECODED_BYTES
+    parts_per_agent: Annotated[int, Field(ge=1, le=1000)] = 2
+    max_inflight: Annotated[int, Field(ge=1, le=65535)] = 100
+    oversize_tries: Annotated[int, Field(ge=2, le=1000)] = 3
+    close_wait: Annotated[float, Field(gt=0, le=300)] = 1.0
+    stop_wait: Annotated[float, Field(ge=0, le=300)] = 2.0
+    call_wait: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
 
     @field_validator("fleet")
     @classmethod
@@ -137,6 +212,12 @@ class CoordinatorConfig(BaseSettings):
                 f"api_host {self.api_host} can be reached from other machines, and the API shows every run to whoever "
                 "asks: use 127.0.0.1, or set api_expose if a firewall or proxy guards it"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _rivals_are_told_apart(self) -> CoordinatorConfig:
+        if self.rival_quiet <= self.rival_apart:
+            raise ValueError(f"rival_quiet {self.rival_quiet} is not above rival_apart {self.rival_apart}")
         return self
 
     @property

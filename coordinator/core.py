@@ -21,8 +21,6 @@ import structlog
 
 from broker.port import Message, Transport
 from coordinator.engine import (
-    AgentDown,
-    AgentUp,
     Answer,
     Cancel,
     ClearRequest,
@@ -44,15 +42,19 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.fleet import Fleet
-from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, Scores
+from coordinator.engine.books import Books, is_counted_only
+from coordinator.fleet import FleetLimits
+from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, PartLimits, Peer, Scores
 from coordinator.journal.port import Entry, Journal
+from coordinator.observer import Nobody, Observer, canonical
 from coordinator.publisher import Publisher, birth
+from coordinator.reception import Reception
 from coordinator.records import entry_of, fold, shortened, spec_of
 from coordinator.registry import Registry
+from coordinator.rival import Rivalry, Rivals
 from coordinator.spec import RunSpec
 from coordinator.view import run_document, suspended_document
-from schemas.errors import BrokerError, GlassfleetError, NotFoundError, StorageError, UsageError
+from schemas.errors import BrokerError, GlassfleetError, IdentityError, NotFoundError, StorageError, UsageError
 from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.messages import Outcome
 from schemas.parts import Retained
@@ -86,6 +88,19 @@ class Coordinator:
         `retained_versions` of each name.
     software, incarnation : str
         For births and records.
+    term : float or None
+        Orders the lives of coordinators, see `coordinator.rival`; None: the wall clock.
+    fleet_limits : FleetLimits
+        What the agents may make it remember, and how fast.
+    part_limits : PartLimits
+        How much of answers in parts is kept until they are whole.
+    rivalry : Rivalry
+        How sure it must be that another coordinator has taken over.
+    newcomer_pause : float
+        Seconds between two repetitions of open requests and model pointers for agents that came up, where the broker
+        does not give what is retained to subscriptions with wildcards.
+    observer : Observer or None
+        Told of every performed effect and journal transaction: metrics, traces.
 
     Raises
     ------
@@ -108,21 +123,31 @@ class Coordinator:
         kept_runs: int = 10_000,
         software: str = "glassfleet",
         incarnation: str = "",
+        term: float | None = None,
+        fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
+        part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
+        rivalry: Rivalry = Rivalry(),  # noqa: B008 - frozen
+        newcomer_pause: float = 1.0,
+        observer: Observer | None = None,
     ) -> None:
         self.topics = Topics(fleet)
         self.incarnation = incarnation or secrets.token_hex(8)
         self.software = software
         self.metrics: Counter[str] = Counter()
         self.engine = engine
-        self.fleet = Fleet(wall)
+        self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
+        self.fleet = self._reception.fleet
+        self._rivals = Rivals(self.incarnation, wall() if term is None else term, rivalry)
         self.registry = Registry(journal, fleet, software, wall)
         self._journal = journal
+        self._observer = observer or Nobody()
         self._clock = clock
         self._wall = wall
         self._keep_records = keep_records
         self._kept_runs = kept_runs
         self._retained_versions = retained_versions
-        self._decoder = Decoder(self.topics)
+        self._decoder = Decoder(self.topics, part_limits)
+        self._books: dict[str, Books] = {}
         self._publisher = Publisher(
             self.topics,
             transport,
@@ -145,11 +170,15 @@ class Coordinator:
         for text in journal.damage:
             _log.warning("journal-mended", detail=text)
             self.metrics["journal.mended"] += 1
+        begun = clock()
         self._resume()
+        self._observer.resumed(clock() - begun, len(self._runs))
         transport.subscribe(f"{self.topics.prefix}agent/+/state")
         transport.subscribe(f"{self.topics.prefix}agent/+/run/+/contribution")
         transport.subscribe(f"{self.topics.prefix}agent/+/evaluation")
         transport.subscribe(f"{self.topics.prefix}run/+/request")
+        # By its full name: a broker that keeps what is retained from wildcards gives it nevertheless.
+        transport.subscribe(self.topics.coordinator_state())
 
     # -- what goes in ---------------------------------------------------------------------------------------------
 
@@ -157,10 +186,15 @@ class Coordinator:
         """Return the coordinator's own time, seconds."""
         return self._clock() + self._offset
 
+    def outrank(self, term: float) -> None:
+        """Let this life's term be later than one that was read before it began; before the first connection."""
+        self._rivals.term = max(self._rivals.term, term + 1e-3)
+
     def connected(self) -> None:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
-        self._publisher.publish_state(birth(self.topics, self.incarnation, self.software, "up"))
+        self._reception.newcomers.connected()
+        self._announce()
         self._publisher.models(self._tell_unpublishable)
         for state in list(self._runs.values()):
             self._stand(state)
@@ -183,6 +217,8 @@ class Coordinator:
         ------
         StorageError
             The journal cannot be written. Nothing has changed, nothing was acknowledged: agents will send again.
+        IdentityError
+            Another coordinator has taken over this fleet. Nothing of this batch has changed anything.
         """
         now = self.now()
         times = [now] * len(messages) if arrived is None else [self.at(each) for each in arrived]
@@ -198,10 +234,20 @@ class Coordinator:
         at = self.now() if now is None else now
         due = [run for run, state in self._runs.items() if (wake := wakes_at(state)) is not None and wake <= at]
         self._apply([(run, Tick(at)) for run in due])
+        clock = self._clock()
+        if self._rivals.due is not None and self._rivals.due <= clock:
+            self.metrics["births.repeated"] += 1
+            self._announce()
+        for event in self._reception.released(at):
+            self._apply(self._for_all(event))
+        if self._reception.newcomers.is_due(clock):
+            self._repeat(self._reception.newcomers.take())
 
     def next_wake(self) -> float | None:
         """Return when the next `tick` will matter, in the coordinator's own time; None: only a message can."""
-        return min((wake for state in self._runs.values() if (wake := wakes_at(state)) is not None), default=None)
+        wakes = [wake for state in self._runs.values() if (wake := wakes_at(state)) is not None]
+        clocks = self._reception.dues() if self._rivals.due is None else [*self._reception.dues(), self._rivals.due]
+        return min([*wakes, *(self.at(due) for due in clocks)], default=None)
 
     def start_run(self, spec: RunSpec) -> str:
         """Begin a run; returns its id.
@@ -218,6 +264,8 @@ class Coordinator:
         if spec.run in self._runs or spec.run in self._past or spec.run in self._suspended:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.parameters(spec)
+        # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16)})
         self._started[spec.run] = self._wall()
         self._apply([(spec.run, Start(self.now(), spec, self.fleet.offers()))])
         _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation)
@@ -238,14 +286,32 @@ class Coordinator:
             raise NotFoundError(f"no run {run!r}")
 
     def stop(self) -> None:
-        """Say goodbye: a clean stop does not trigger the last will."""
-        self._publisher.publish_state(birth(self.topics, self.incarnation, self.software, "down"))
+        """Write down what was only counted, and say goodbye: a clean stop does not trigger the last will."""
+        wall = self._wall()
+        entries = [entry_of(run, books.event(), wall) for run, books in self._books.items() if run in self._runs]
+        try:
+            self._journal.append(entries)
+        except StorageError as fault:
+            _log.warning("counts-not-written", reason=str(fault))
+        self._books.clear()
+        self._publisher.publish_state(
+            birth(self.topics, self.incarnation, self.software, "down", term=self._rivals.term)
+        )
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
         return [*self._past, *self._suspended, *self._runs]
+
+    def phases(self) -> dict[str, int]:
+        """Return how many runs are in which phase, or suspended; from any thread."""
+        live: Counter[str] = Counter(state.phase for state in list(self._runs.values()) if not state.is_ended)
+        return {**live, "suspended": len(self._suspended)}
+
+    def nullified(self) -> int:
+        """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
+        return sum(state.nullified for state in list(self._runs.values()))
 
     def state(self, run: str) -> RunState | None:
         """Return the state of a live run."""
@@ -299,14 +365,16 @@ class Coordinator:
         _log.error("run-suspended", run=run, reason=detail)
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
-        match self._decoder.read(message, at):
-            case Birth(agent, body):
-                offer = self.fleet.up(agent, body)
-                return [] if offer is None else self._for_all(AgentUp(at, agent, offer))
-            case Death(agent, incarnation):
-                self._decoder.forget(agent)
-                return self._for_all(AgentDown(at, agent)) if self.fleet.down(agent, incarnation) else []
+        found = self._decoder.read(message, at)
+        # All subscriptions have wildcards but the one to the coordinator's own topic.
+        self._reception.newcomers.wildcards_work |= message.retained and isinstance(found, Birth | Death | Leftover)
+        match found:
+            case Birth() | Death():
+                return self._presence(found, at)
+            case Peer(incarnation, status, term):
+                self._meet(incarnation, status, term, retained=message.retained)
             case Scores(agent, scores):
+                self.fleet.heard(agent)
                 self.fleet.evaluated(agent, scores)
             case Leftover(run, blobs):
                 self._leftover(run, blobs)
@@ -318,10 +386,45 @@ class Coordinator:
                 self.metrics[f"ignored.{code}"] += 1
                 _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
             case ForRun(run, event) if run in self._runs:
+                self.fleet.heard(event.agent)
                 return [(run, event)]
             case ForRun(run, event):
                 self._answer_for_absent(run, event)
         return []
+
+    def _presence(self, found: Birth | Death, at: float) -> list[tuple[str, Event]]:
+        if isinstance(found, Death):
+            self._decoder.forget(found.agent)
+        event = self._reception.take(found, at)
+        return [] if event is None else self._for_all(event)
+
+    def _meet(self, incarnation: str, status: str, term: float, *, retained: bool) -> None:
+        if self._rivals.sees(incarnation, status, term, self._clock(), retained=retained):
+            raise IdentityError(
+                f"another coordinator has taken over fleet {self.topics.fleet!r} (incarnation {incarnation[:8]}, this "
+                f"one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with them, "
+                "stop the other and start this one again, or give it another --fleet"
+            )
+
+    def _announce(self) -> None:
+        self._publisher.publish_state(birth(self.topics, self.incarnation, self.software, "up", term=self._rivals.term))
+        self._rivals.published(self._clock())
+
+    def _repeat(self, agents: Iterable[str]) -> None:
+        """Publish what is open, and which models there are, for agents that the broker may not have told."""
+        came = set(agents)
+        for state in list(self._runs.values()):
+            current = state.open
+            if current is None or not came - set(state.accepted) or (current.limited and not came & set(current.asked)):
+                continue
+            ready: dict[str, Retained] = {}
+            effects = standing(state)
+            if self._rehearse(state, effects, ready, again=True) is None:
+                self.metrics["requests.repeated"] += 1
+                for effect in effects:
+                    if isinstance(effect, OpenRound):
+                        self._publisher.repeat(effect.run, ready[effect.key])
+        self._publisher.pointers()
 
     def _leftover(self, run: str, blobs: tuple[str, ...]) -> None:
         if run in self._suspended:
@@ -346,6 +449,7 @@ class Coordinator:
     def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
         """Decide, append, take over, perform."""
         states: dict[str, RunState] = {}
+        books: dict[str, Books | None] = {}
         entries: list[Entry] = []
         effects: list[Effect] = []
         ready: dict[str, Retained] = {}
@@ -353,9 +457,19 @@ class Coordinator:
         for run, event in events:
             before = states.get(run) or self._runs.get(run)
             after, caused = self.engine.step(before, event)
+            counted = books.get(run, self._books.get(run))
+            receipt = next((effect for effect in caused if isinstance(effect, SendReceipt)), None)
             if after is not before:
                 states[run] = after
-                entries.append(entry_of(run, shortened(event, caused), wall))
+                if receipt is not None and before is not None and is_counted_only(before, after):
+                    books[run] = counted = counted.copy() if counted is not None else Books()
+                    counted.add(before, receipt.task_digest, receipt.outcome, after.at)
+                    self.metrics["answers.only-counted"] += 1
+                else:
+                    if counted is not None:
+                        entries.append(entry_of(run, counted.event(), wall))
+                    books[run] = None
+                    entries.append(entry_of(run, shortened(event, caused), wall))
             unable = self._rehearse(after, caused, ready)
             if unable is not None:
                 states[run], instead = self.engine.step(after, unable)
@@ -363,6 +477,7 @@ class Coordinator:
                 caused = (*_without(caused, unable), *instead)
             effects += caused
         if entries:
+            begun = self._clock()
             try:
                 self._journal.append(entries)
             except StorageError:
@@ -370,7 +485,12 @@ class Coordinator:
                 raise
             self.metrics["journal.records"] += len(entries)
             self.metrics["journal.transactions"] += 1
-            self._runs.update(states)
+            self._observer.appended(self._clock() - begun, len(entries))
+        self._runs.update(states)
+        for run, kept in books.items():
+            self._books.pop(run, None)
+            if kept is not None:
+                self._books[run] = kept
         self._perform(effects, ready)
 
     def _stand(self, state: RunState) -> None:
@@ -405,6 +525,7 @@ class Coordinator:
     def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
         for effect in effects:
             log = _log.bind(run=effect.run)
+            state = self._runs.get(effect.run)
             match effect:
                 case OpenRound():
                     self._publisher.request(effect.run, ready[effect.key])
@@ -414,7 +535,7 @@ class Coordinator:
                 case SendReceipt():
                     self._receipt(effect, log)
                 case RoundClosed():
-                    self._tell_closed(effect, log)
+                    self._tell_closed(effect, state, log)
                 case Restarted():
                     self.metrics["runs.restarts"] += 1
                     log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
@@ -422,6 +543,7 @@ class Coordinator:
                     self._register(effect, log)
                 case Ended():
                     self._finish(effect, log)
+            self._observer.performed(effect, state, self.now())
 
     def _tell_opened(self, effect: OpenRound, log: Any) -> None:
         self.metrics["rounds.opened"] += 1
@@ -441,20 +563,9 @@ class Coordinator:
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
 
-    def _tell_closed(self, effect: RoundClosed, log: Any) -> None:
+    def _tell_closed(self, effect: RoundClosed, state: RunState | None, log: Any) -> None:
         self.metrics["rounds.closed"] += 1
-        summary = effect.summary
-        log.info(
-            "round-closed",
-            round=summary.number,
-            phase=summary.phase,
-            attempt=summary.attempt,
-            asked=len(summary.asked_agents),
-            accepted=len(summary.accepted_agents),
-            dropped=dict(summary.dropped_agents),
-            seconds=round(summary.seconds, 3),
-            bytes=summary.bytes,
-        )
+        log.info("round-closed", **canonical(effect.summary, state))
 
     def _register(self, effect: Publish, log: Any) -> None:
         model = self.registry.add(effect, self._runs[effect.run])
@@ -486,7 +597,7 @@ class Coordinator:
             for run in self._journal.compact(self._kept_runs, self._retained_versions):
                 self._past.pop(run, None)
         del self._runs[effect.run]
-        for memory in (self._started, self._models):
+        for memory in (self._started, self._models, self._books):
             memory.pop(effect.run, None)
         self.metrics[f"runs.{effect.outcome}"] += 1
         log.info("run-ended", outcome=effect.outcome, reason=effect.reason)

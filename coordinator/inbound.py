@@ -12,7 +12,7 @@ from schemas import codec, limits
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.joining import Assembler
-from schemas.messages import AgentState, ContributionBody, Evaluation, Manifest, Part, Refusal
+from schemas.messages import AgentState, ContributionBody, CoordinatorState, Evaluation, Manifest, Part, Refusal
 from schemas.topics import Address, Topics
 
 UNKNOWN_TASK = "0" * 64
@@ -33,6 +33,15 @@ class Death:
 
     agent: str
     incarnation: str | None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What stands on the coordinator's own topic: ours, of a life before, or of another coordinator."""
+
+    incarnation: str
+    status: str
+    term: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,23 @@ class Ignored:
     detail: str
 
 
-Inbound: TypeAlias = Birth | Death | Scores | Leftover | Gone | ForRun | Ignored
+Inbound: TypeAlias = Birth | Death | Peer | Scores | Leftover | Gone | ForRun | Ignored
+
+
+@dataclass(frozen=True)
+class PartLimits:
+    """How much of answers in parts is kept until they are whole.
+
+    Attributes
+    ----------
+    total_bytes : int
+        Of all agents together; the message touched least recently gives way.
+    per_agent : int
+        Messages of one agent at once.
+    """
+
+    total_bytes: int = 4 * limits.MAX_DECODED_BYTES
+    per_agent: int = 2
 
 
 class Decoder:
@@ -83,11 +108,12 @@ class Decoder:
     Parameters
     ----------
     topics : Topics
+    parts : PartLimits
     """
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, parts: PartLimits = PartLimits()) -> None:
         self._topics = topics
-        self._assembler = Assembler()
+        self._assembler = Assembler(total_bytes=parts.total_bytes, per_sender=parts.per_agent)
         self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def read(self, message: Message, at: float) -> Inbound | None:
@@ -100,12 +126,15 @@ class Decoder:
             return self._contribution(address, message.payload, at)
         if address.kind == "request":
             return Leftover(address.run, self._blobs(message.payload)) if message.payload else Gone(address.run)
-        if address.kind not in ("agent-state", "evaluation"):
-            return None
-        if not message.payload:
+        if address.kind == "coordinator-state":
+            return self._peer(message.payload)
+        return self._of_agent(address, message.payload) if address.kind in ("agent-state", "evaluation") else None
+
+    def _of_agent(self, address: Address, payload: bytes) -> Inbound | None:
+        if not payload:
             return Death(address.agent, None) if address.kind == "agent-state" else None
         try:
-            envelope = Envelope.from_bytes(message.payload, fleet=self._topics.fleet)
+            envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
             _same_agent(envelope, address)
         except WireError as fault:
             return Ignored(fault.code, fault.detail)
@@ -117,6 +146,18 @@ class Decoder:
             case Evaluation() as body if address.kind == "evaluation":
                 return Scores(address.agent, body)
         return Ignored("malformed", f"a {envelope.body.kind} does not belong on a topic for {address.kind}")
+
+    def _peer(self, payload: bytes) -> Inbound:
+        if not payload:
+            return Peer("", "down", 0.0)
+        try:
+            envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+        except WireError as fault:
+            return Ignored(fault.code, fault.detail)
+        body = envelope.body
+        if not isinstance(body, CoordinatorState):
+            return Ignored("malformed", f"a {body.kind} does not belong on the coordinator's own topic")
+        return Peer(body.incarnation, body.status, envelope.time)
 
     def forget(self, agent: str) -> None:
         """Drop the unfinished parts of an agent that has left."""
@@ -147,8 +188,8 @@ class Decoder:
                 whole = self._assembler.add(envelope)
                 if whole is None:
                     self._sizes[key] = size
-                    if len(self._sizes) > 4096:
-                        self._sizes.popitem(last=False)
+                    while len(self._sizes) > max(1, self._assembler.open_messages):
+                        self._sizes.popitem(last=False)  # of messages that gave way
                     return None
                 envelope = whole
             match envelope.body:

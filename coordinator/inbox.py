@@ -26,8 +26,8 @@ class Batch:
 class Inbox:
     """Takes from many threads without ever blocking them; gives to one.
 
-    States (births, wills) are few and must not be lost: only the latest of each topic is kept, however full the
-    queue is. Contributions above the bounds are dropped and counted; the agent gets no receipt and sends again.
+    States of agents (births, wills) are few and must not be lost: only the latest of each topic is kept, however full
+    the queue is. Contributions above the bounds are dropped and counted; the agent gets no receipt and sends again.
 
     Each message is stamped when it arrives: an answer that was in time must not become late because the coordinator was
     busy with another run.
@@ -54,7 +54,7 @@ class Inbox:
     def put(self, message: Message) -> None:
         """Take a message; returns at once."""
         with self._ready:
-            if message.topic.endswith("/state"):
+            if message.topic.endswith("/state") and not message.topic.endswith("/coordinator/state"):
                 self._states[message.topic] = (self._clock(), message)
             elif len(self._messages) >= self._max_messages or self._bytes + len(message.payload) > self._max_bytes:
                 self.dropped += 1

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
+
+from schemas.trace import trace_ids
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -15,8 +18,18 @@ _LEVELS = {
 }
 
 
-def configure(level: str, style: str) -> None:
-    """Set up structlog for this process. `style` is ``console`` or ``json``."""
+def configure(level: str, style: str, *, fleet: str = "") -> None:
+    """Set up structlog for this process.
+
+    Parameters
+    ----------
+    level : str
+        ``debug``, ``info``, ``warning`` or ``error``.
+    style : str
+        ``console`` or ``json``.
+    fleet : str
+        Said on every line of a service; empty: not said. JSON lines about a run carry its ``trace_id``, too.
+    """
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
@@ -25,6 +38,7 @@ def configure(level: str, style: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *([_naming(fleet, traced=style == "json")] if fleet else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.dict_tracebacks if style == "json" else structlog.processors.format_exc_info,
@@ -34,3 +48,15 @@ def configure(level: str, style: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _naming(fleet: str, *, traced: bool) -> structlog.typing.Processor:
+    """Return a processor that adds the fleet, and the trace of the run that a line is about."""
+
+    def name(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        line.setdefault("fleet", fleet)
+        if traced and line.get("run"):
+            line["trace_id"] = trace_ids(fleet, str(line["run"]))[0]
+        return line
+
+    return name

@@ -21,10 +21,15 @@ from schemas.parts import Retained, clearing, frames_for_request
 from schemas.topics import Topics
 
 
-def birth(topics: Topics, incarnation: str, software: str, status: str) -> Message:
-    """Return the retained message that says whether the coordinator is up; the one with ``down`` is its last will."""
+def birth(topics: Topics, incarnation: str, software: str, status: str, *, term: float = 0.0) -> Message:
+    """Return the retained message that says whether the coordinator is up; the one with ``down`` is its last will.
+
+    The envelope's time is the `term`, see `coordinator.rival`.
+    """
     body = CoordinatorState(status="up" if status == "up" else "down", incarnation=incarnation, software=software)
-    return Message(topics.coordinator_state(), Envelope(fleet=topics.fleet, body=body).to_bytes(), retained=True)
+    return Message(
+        topics.coordinator_state(), Envelope(fleet=topics.fleet, body=body, time=term).to_bytes(), retained=True
+    )
 
 
 class Publisher:
@@ -75,6 +80,7 @@ class Publisher:
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one message to the transport."""
         self._metrics["published"] += 1
+        self._metrics["published.bytes"] += len(payload)
         self._transport.publish(topic, payload, retain=retain)
 
     def publish_state(self, message: Message) -> None:
@@ -124,6 +130,13 @@ class Publisher:
         self._requests[run] = retained
         self._send(retained)
         self._clear_topics(set(old.blobs) - set(retained.blobs))
+
+    def repeat(self, run: str, retained: Retained) -> None:
+        """Publish the open request of a run again, for who has not seen it; its blobs can be had by their names."""
+        topic = self._topics.request(run)
+        for frame in retained.frames:
+            if frame.topic == topic:
+                self.publish(*frame, retain=True)
 
     def clear(self, run: str) -> None:
         """Say that nothing is open in a run."""
@@ -189,6 +202,18 @@ class Publisher:
                 continue
             for frame in frames:
                 self.publish(*frame, retain=True)
+
+    def pointers(self) -> None:
+        """Publish all pointers to current versions again; versions and blobs can be had by their names."""
+        for name in self._registry.names():
+            topic = self._topics.model_current(name)
+            try:
+                frames = self._registry.frames_of_newest(self._topics, self.limit, self._retained_versions, name)
+            except (BrokerError, UsageError):
+                continue  # told when the connection was made
+            for frame in frames:
+                if frame.topic == topic:
+                    self.publish(*frame, retain=True)
 
     def _send(self, retained: Retained) -> None:
         for frame in retained.frames:

@@ -19,17 +19,28 @@ from typing import Any, TypeVar
 
 import structlog
 
+from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Transport
+from broker.signed import RefusalLog, signed
+from broker.tls import check_owner, tls_of
 from coordinator import logs
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.defaults import default_engine
+from coordinator.fleet import FleetLimits
+from coordinator.inbound import PartLimits
 from coordinator.inbox import Inbox
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
+from coordinator.lookout import Lookout
+from coordinator.metrics import Metrics
+from coordinator.observer import Several
 from coordinator.publisher import birth
-from schemas.errors import StorageError
+from coordinator.refusals import Refusals
+from coordinator.rival import Rivalry
+from coordinator.tracing import observers
+from schemas.errors import IdentityError, StorageError
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
@@ -48,6 +59,12 @@ class Service:
     coordinator : Coordinator
     clock : callable
         The clock that was given to `coordinator`.
+    metrics : Metrics or None
+        The observer that was given to `coordinator`.
+    make_probe : callable or None
+        Makes a transport with another client id, to look whether another coordinator is up; None: no look is taken.
+    refusals : Refusals or None
+        Another observer that was given to `coordinator`: for the dashboard.
     """
 
     def __init__(
@@ -58,23 +75,36 @@ class Service:
         coordinator: Coordinator,
         *,
         clock: Callable[[], float] = time.monotonic,
+        metrics: Metrics | None = None,
+        make_probe: Callable[[], Transport] | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
+        self._make_probe = make_probe
+        self.refusals = refusals or Refusals()
         self.config = config
         self.coordinator = coordinator
         self._transport = transport
         self._journal = journal
         self.inbox = Inbox(config.queue_messages, config.queue_bytes, clock)
         self._stopping = threading.Event()
+        self.observed = metrics or Metrics(clock)
+        self.observed.watch(
+            coordinator,
+            queue=lambda: (*self.inbox.depth(), self.inbox.dropped),
+            connected=lambda: transport.is_connected,
+            journal_bytes=journal.size_bytes,
+        )
 
-    def call(self, function: Callable[[Coordinator], T], timeout: float = 30.0) -> T:
+    def call(self, function: Callable[[Coordinator], T], timeout: float | None = None) -> T:
         """Run `function` on the coordinator's thread and return what it returns; for other threads.
 
         Raises
         ------
         TimeoutError
-            The coordinator was busy for `timeout` seconds; what was asked for may still happen.
+            The coordinator was busy for `timeout` seconds (None: `call_wait`); what was asked for may still happen.
         """
-        result: T = self.inbox.call(lambda: function(self.coordinator)).result(timeout)
+        longest = self.config.call_wait if timeout is None else timeout
+        result: T = self.inbox.call(lambda: function(self.coordinator)).result(longest)
         return result
 
     def metrics(self) -> dict[str, Any]:
@@ -103,41 +133,73 @@ class Service:
         ------
         StorageError
             The journal cannot be written. Nothing was acknowledged that is not in it; start again when there is room.
+        IdentityError
+            Another coordinator of this fleet is up, or has taken over.
         """
-        self._transport.start(
-            Handlers(
-                message=self.inbox.put,
-                connected=self.inbox.put_connected,
-                disconnected=lambda why: _log.warning("disconnected", why=why),
-            )
-        )
         try:
-            self._await_broker()
+            self._look_around()
+            self._transport.start(
+                Handlers(
+                    message=self.inbox.put,
+                    connected=self.inbox.put_connected,
+                    disconnected=self._disconnected,
+                )
+            )
+            self._await_broker(self._transport)
             while not self._stopping.is_set():
                 self.work(self._patience())
             self.coordinator.stop()
-            self._transport.flush(2.0)
+            self._transport.flush(self.config.stop_wait)
         finally:
             self._transport.stop()
             self._journal.close()
 
-    def _await_broker(self) -> None:
-        """Give up by name when the broker cannot be reached at the start; later the transport tries for ever."""
-        if not self.config.broker_wait:
+    def _look_around(self) -> None:
+        """Refuse to start beside another coordinator that is up and answers, unless told to take over."""
+        if self._make_probe is None:
             return
-        deadline = time.monotonic() + self.config.broker_wait
-        while not self._transport.is_connected and not self._stopping.is_set():
+        core, config = self.coordinator, self.config
+        probe = self._make_probe()
+        found = Lookout(core.topics, core.incarnation, core.software).look(
+            probe,
+            config.rival_wait,
+            config.rival_settle,
+            cancelled=self._stopping.is_set,
+            connect=lambda: self._await_broker(probe, for_ever=True),
+        )
+        core.outrank(found.term)
+        if not found.living:
+            return
+        if not config.take_over:
+            raise IdentityError(
+                f"another coordinator of fleet {config.fleet!r} is up and answers at this broker (incarnation "
+                f"{found.living[:8]}, {found.software}). Stop it first, use another --fleet, or take its place with "
+                "--take-over: it then stops, and its unfinished runs wait in its own journal"
+            )
+        _log.warning("taking-over", incarnation=found.living[:8], software=found.software)
+
+    def _await_broker(self, transport: Transport, *, for_ever: bool = False) -> bool:
+        """Give up by name when the broker cannot be reached at the start; later the transport tries for ever.
+
+        Returns False when told to stop. Without a `broker_wait` it waits only if that shall be `for_ever`.
+        """
+        if not self.config.broker_wait and not for_ever:
+            return True
+        deadline = time.monotonic() + (self.config.broker_wait or float("inf"))
+        while not transport.is_connected and not self._stopping.is_set():
             if time.monotonic() >= deadline:
                 link = _link(self.config)
-                connect_once(link, ca_file=_ca_file(self.config))  # raises BrokerError that says what is wrong
-                return
+                connect_once(link)  # raises BrokerError that says what is wrong
+                deadline = time.monotonic() + self.config.broker_wait  # it answers now: the connection is coming
             time.sleep(0.02)
+        return not self._stopping.is_set()
 
     def work(self, timeout: float) -> None:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
         batch = self.inbox.take(self.config.batch_messages, timeout)
         if batch.connected:
             _log.info("connected")
+            self.observed.link_up()
             self.coordinator.connected()
         for call in batch.calls:
             call()
@@ -146,6 +208,10 @@ class Service:
         # No deadline passes before what came before it has been taken.
         oldest = self.inbox.oldest()
         self.coordinator.tick(None if oldest is None else self.coordinator.at(oldest))
+
+    def _disconnected(self, why: str) -> None:
+        self.observed.link_lost()
+        _log.warning("disconnected", why=why)
 
     def _patience(self) -> float:
         wake = self.coordinator.next_wake()
@@ -178,11 +244,22 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
     if journal is None:
-        journal = SqlJournal(config.journal_url)
+        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
+    metrics = Metrics(time.monotonic)
+    refusals = Refusals()
+    make_probe: Callable[[], Transport] | None = None
+
+    def count(name: str) -> None:
+        coordinator.metrics[name] += 1
+
     try:
         if transport is None:
+            credentials = None if config.identity is None else FolderCredentials(config.identity)
+            refused = RefusalLog(count, _tell_refused)
+            look = replace(_link(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
+            make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
             link = replace(_link(config), will=birth(topics, incarnation, software(), "down"))
-            transport = PahoTransport(link, ca_file=_ca_file(config))
+            transport = signed(link, topics, credentials, refused, PahoTransport)
         coordinator = Coordinator(
             config.fleet,
             transport,
@@ -194,11 +271,26 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             kept_runs=config.kept_runs,
             software=software(),
             incarnation=incarnation,
+            observer=Several(observers(config, metrics), refusals),
+            fleet_limits=FleetLimits(
+                config.max_agents,
+                config.fleet_bytes,
+                config.kept_evaluations,
+                config.births_burst,
+                config.births_per_minute,
+            ),
+            part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
+            rivalry=Rivalry(config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause),
+            newcomer_pause=config.newcomer_pause,
         )
     except BaseException:
         journal.close()
         raise
-    return Service(config, transport, journal, coordinator)
+    return Service(config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals)
+
+
+def _tell_refused(topic: str, code: str, reason: str, since: int) -> None:
+    _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
 
 def _link(config: CoordinatorConfig) -> Link:
@@ -212,11 +304,12 @@ def _link(config: CoordinatorConfig) -> Link:
         connect_timeout=config.connect_timeout,
         reconnect_first=config.reconnect_first,
         reconnect_longest=config.reconnect_longest,
+        max_inflight=config.max_inflight,
+        oversize_tries=config.oversize_tries,
+        close_wait=config.close_wait,
+        tls=tls_of(config.identity, config.ca_file),
+        insecure_plaintext=config.insecure_plaintext,
     )
-
-
-def _ca_file(config: CoordinatorConfig) -> str | None:
-    return None if config.ca_file is None else str(config.ca_file)
 
 
 def run_coordinator(config: CoordinatorConfig) -> None:
@@ -227,7 +320,8 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     StorageError, BrokerError, UsageError
         See `build` and `Service.serve_forever`; a port that is taken is a UsageError.
     """
-    logs.configure(config.log_level, config.log_format)
+    logs.configure(config.log_level, config.log_format, fleet=config.fleet)
+    check_owner(config.identity, "coordinator")
     service = build(config)
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):

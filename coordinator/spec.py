@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from glassfleet.domain import Domain
+from glassfleet.memory import Memory
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 
@@ -155,8 +156,13 @@ class RunSpec(BaseModel):
     bounds : dict or None
         Column -> (low, high) that bound the search for limits, e.g. a sensor's range; or :class:`Bounds`, with the
         column's unit and terms.
+    memory : Memory or None
+        Differences and lags of columns as further inputs; None when `domain` is given, which says it itself.
     seed : int
         For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
+    nonce : str
+        Stands in each task of the run, see ``glassfleet.scheme.Task``. The coordinator draws it; what is given is
+        replaced.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -171,7 +177,9 @@ class RunSpec(BaseModel):
     target: Column | None = None
     domain: Domain | None = None
     bounds: dict[Column, Known] | None = None
+    memory: Memory | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
 
     @field_validator("run")
     @classmethod
@@ -195,6 +203,8 @@ class RunSpec(BaseModel):
             if not low < high:
                 raise ValueError(f"bounds of {column!r}: low {low} must be below high {high}")
         if self.domain is not None:
+            if self.memory is not None:
+                raise ValueError("the domain says which memory inputs there are: leave memory out")
             if self.features is not None and self.features != self.domain.names:
                 raise ValueError(
                     "features and domain name different columns: leave features out when a domain is given"
@@ -203,9 +213,16 @@ class RunSpec(BaseModel):
                 raise ValueError(f"target {self.target!r} is not the domain's {self.domain.target_name!r}")
         return self
 
+    @property
+    def memory_inputs(self) -> Memory | None:
+        """The run's memory inputs, declared by themselves or with the domain."""
+        return self.memory if self.domain is None else self.domain.memory
+
     def to_document(self) -> dict[str, Any]:
         """Return the spec as JSON values, complete."""
-        document = self.model_dump(mode="json", exclude={"domain"})
+        document = self.model_dump(mode="json", exclude={"domain", "memory"})
+        if self.memory is not None:
+            document["memory"] = self.memory.to_document()
         document["domain"] = None if self.domain is None else self.domain.to_document()
         return document
 

@@ -6,22 +6,24 @@ virtual time; all from one thread. Nothing here decides when to answer: that is 
 
 from __future__ import annotations
 
-import functools
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from broker.port import Handlers, Message, Transport
-from edge_agent import logs
+from edge_agent import inbound, logs
+from edge_agent.answers import DOMAIN, Answerer, client_of, refuse_text
 from edge_agent.config import AgentConfig
 from edge_agent.evaluation import Evaluator, Scores
 from edge_agent.fetch import Fetcher
-from edge_agent.freeze import Freezer, privacy_generator
+from edge_agent.freeze import Freezer
+from edge_agent.hail import Hail
 from edge_agent.identity import Identity
 from edge_agent.models import ModelFollower
 from edge_agent.outbox import Outbox
+from edge_agent.presence import Presence, software_version
 from edge_agent.session import SessionState, step
 from edge_agent.session_events import (
     Compute,
@@ -37,7 +39,6 @@ from edge_agent.session_events import (
     ReceiptSeen,
     Refuse,
     RequestCleared,
-    RequestSeen,
     Restarted,
     Send,
     Tick,
@@ -45,34 +46,25 @@ from edge_agent.session_events import (
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
-from glassfleet.data import Dataset
-from glassfleet.scheme import Client, Task, TaskError
+from glassfleet.scheme import Task, TaskError
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, IdentityError, UsageError, WireError
+from schemas.errors import BrokerError, UsageError, WireError
 from schemas.messages import (
     AgentState,
     Body,
-    ContributionBody,
     CoordinatorState,
     Evaluation,
     Manifest,
     ModelPointer,
     Receipt,
     Refusal,
-    Request,
 )
 from schemas.parts import frames_for_contribution, open_request
 from schemas.record import ModelRecord
 from schemas.topics import Address, Topics
 
-DOMAIN = "domain"
-"""Scheme name of domain discovery, which every agent can run."""
-
-B = TypeVar("B", bound=Body)
-
-_BIRTH_PAUSE = 0.25
-"""Seconds between two birth certificates at least, so that two processes with one id do not flood the broker."""
+__all__ = ["DOMAIN", "Agent", "client_of", "refuse_text", "software_version"]
 
 
 class Agent:
@@ -119,44 +111,49 @@ class Agent:
         self._clock, self._wall = clock, wall
         self._topics = Topics(config.fleet)
         self.source = source
-        self._identity = Identity(incarnation or uuid.uuid4().hex, wall())
+        self._identity = Identity(incarnation or uuid.uuid4().hex, wall(), duel=config.duel)
         self.schemes = config.usable_schemes(catalogue.names(), catalogue.unavailable())
 
-        size = len(self._own_state("up")[1])
-        if size > config.max_message_bytes:
-            raise UsageError(
-                f"{len(source.train.features)} column names make a birth certificate of {size} bytes: raise "
-                f"max_message_bytes (now {config.max_message_bytes}), or give the agent fewer columns"
-            )
+        about = (self._topics, config.id, self._identity, self.schemes, source.train, clock, self.log)
+        self._presence = Presence(*about, pause=config.birth_pause)
+        self._hail = Hail(self._identity.own, config.birth_spread)
+        self._presence.check_size(config.max_message_bytes)
 
         directory = make_directory(config.directory)
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
-        self._secret = secret
-        self._freezer = Freezer(directory / "runs", secret)
-        self._outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
+        freezer = Freezer(directory / "runs", secret, max_runs=config.kept_snapshots)
+        self._answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes)
+        self._outbox = Outbox(
+            directory / "outbox.sqlite",
+            max_bytes=config.outbox_max_bytes,
+            max_ended=config.kept_receipts,
+            busy_timeout=config.outbox_wait,
+        )
 
-        self.will = self._last_will()
+        self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
-        self._fetcher = Fetcher(self._topics, self.transport)
+        self._fetcher = Fetcher(self._topics, self.transport, config.fetch_patience)
         self._models = ModelFollower(
             self._topics,
             self.transport,
             self._fetcher,
             directory=directory / "models",
-            evaluator=Evaluator(source.train, source.test) if config.evaluate and source.test.rows else None,
+            evaluator=Evaluator(source.train, source.test, config.kept_local_models)
+            if config.evaluate and source.test.rows
+            else None,
             publish=self._publish_scores,
             log=self.log,
+            max_names=config.followed_models,
         )
         self._jobs: dict[tuple[str, str], Compute] = {}
         self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
-        self._birth_due: float | None = None
-        self._birth_last = float("-inf")
         self._online = False
         self.session = SessionState(
             agent=config.id,
             schemes=frozenset({*self.schemes, DOMAIN}),
             timing=config.timing,
+            memory=config.memory,
             seed=int.from_bytes(codec.digest_of(self._identity.own).encode()[:8], "big"),
             now=clock(),
         )
@@ -210,10 +207,12 @@ class Agent:
                 del self._on_the_way[key]
                 self._send(*key, tries)
         self._fetcher.tick(now)
-        if self._birth_due is not None and self._birth_due <= now:
+        if self._presence.due is not None and self._presence.due <= now:
             self._birth()
         dues = [now for _ in self._jobs] + [due for due, _ in self._on_the_way.values()]
-        dues += [due for due in (self.session.next_due(), self._fetcher.next_due(), self._birth_due) if due is not None]
+        dues += [
+            due for due in (self.session.next_due(), self._fetcher.next_due(), self._presence.due) if due is not None
+        ]
         return min(dues, default=None)
 
     def idle(self) -> bool:
@@ -232,8 +231,8 @@ class Agent:
     def stop(self, *, say_goodbye: bool = True) -> None:
         """End cleanly: say that we are down, disconnect, close the files. Idempotent."""
         if say_goodbye and self._online:
-            self.transport.publish(*self._own_state("down"), retain=True)
-            self.transport.flush(2.0)
+            self.transport.publish(*self._presence.state("down"), retain=True)
+            self.transport.flush(self.config.stop_wait)
         self._online = False
         self.transport.stop()
         self._outbox.close()
@@ -261,7 +260,7 @@ class Agent:
             case "agent-state" if address.agent == self.id:
                 self._on_own_state(payload)
             case "coordinator-state":
-                self._on_coordinator(payload)
+                self._on_coordinator(payload, known=message.retained)
             case "model-current":
                 self._on_pointer(payload, address.name)
             case "model-version":
@@ -271,23 +270,15 @@ class Agent:
             case _:
                 raise WireError("unexpected-topic", f"{address.kind} is not for this agent")
 
-    def _open(self, payload: bytes, wanted: type[B]) -> B:
-        return self._open_envelope(payload, wanted)[1]
-
-    def _open_envelope(self, payload: bytes, wanted: type[B]) -> tuple[Envelope, B]:
-        envelope = Envelope.from_bytes(payload, fleet=self.config.fleet)
-        if not isinstance(envelope.body, wanted):
-            raise WireError("malformed", f"a {envelope.body.kind} where a {wanted.kind} belongs")
-        return envelope, envelope.body
+    def _open(self, payload: bytes, wanted: type[inbound.B]) -> inbound.B:
+        return inbound.open_envelope(payload, self.config.fleet, wanted)[1]
 
     def _on_request(self, payload: bytes, run: str) -> None:
         if not payload:
             self._fetcher.cancel(f"request/{run}")
             self._step(RequestCleared(run))
             return
-        envelope = Envelope.from_bytes(payload, fleet=self.config.fleet)
-        if envelope.run != run:
-            raise WireError("malformed", "the request names another run than its topic")
+        envelope = inbound.open_run(payload, self.config.fleet, run)
         body = envelope.body
         if isinstance(body, Manifest) and body.what == "request":
             self._fetcher.want(
@@ -301,27 +292,20 @@ class Agent:
         self._take_request(envelope)
 
     def _take_request(self, envelope: Envelope) -> None:
-        request = envelope.body
-        if not isinstance(request, Request):
-            raise WireError("malformed", f"a {request.kind} where a request belongs")
-        task = request.task
-        if set(task) != {"scheme", "kind", "body"} or not isinstance(task["body"], dict):
-            raise WireError("malformed", "a task has a scheme, a kind and a body")
-        if not isinstance(task["scheme"], str) or not isinstance(task["kind"], str):
-            raise WireError("malformed", "a task's scheme and kind are texts")
-        if codec.digest_of(task) != request.task_digest:
-            raise WireError("digest-mismatch", "the task is not the one that its digest names")
+        seen = inbound.request_seen(envelope)
         self.counts["requests"] += 1
-        self._step(RequestSeen(envelope.run, request, task["scheme"], envelope.time, envelope.round, envelope.attempt))
+        self._step(seen)
 
     def _on_receipt(self, receipt: Receipt) -> None:
         self.counts[f"receipt-{receipt.outcome}"] += 1
         self._step(ReceiptSeen(receipt.run, receipt.task_digest, receipt.outcome, receipt.reason))
 
-    def _on_coordinator(self, payload: bytes) -> None:
+    def _on_coordinator(self, payload: bytes, *, known: bool) -> None:
         if payload:
             state = self._open(payload, CoordinatorState)
             self.log.info("coordinator", status=state.status, software=state.software)
+            if (wait := self._hail.sees(state, known=known)) is not None:
+                self._presence.due = self._clock() + wait
 
     def _on_pointer(self, payload: bytes, name: str) -> None:
         if payload:
@@ -333,16 +317,9 @@ class Agent:
     def _on_own_state(self, payload: bytes) -> None:
         if not payload:
             return
-        envelope, state = self._open_envelope(payload, AgentState)
-        match self._identity.sees(state.incarnation, state.status, envelope.time, self._clock()):
-            case "stop":
-                raise IdentityError(
-                    f"another process is agent {self.id!r} in fleet {self.config.fleet!r} (incarnation "
-                    f"{state.incarnation[:8]}). Stop it, or start this one with another --id"
-                )
-            case "repeat" if self._online:
-                self.log.warning("state-overwritten", incarnation=state.incarnation[:8], status=state.status)
-                self._birth()
+        envelope, state = inbound.open_envelope(payload, self.config.fleet, AgentState)
+        if self._presence.sees(state, envelope.time, online=self._online):
+            self._birth()
 
     # The session's effects
 
@@ -384,7 +361,7 @@ class Agent:
                 for key in [key for key in self._jobs if key[0] == run]:
                     del self._jobs[key]
                 self._outbox.end_run(run)
-                self._freezer.drop(run)
+                self._answerer.drop(run)
 
     def _answer(self, job: Compute) -> None:
         run, digest = job.run, job.request.task_digest
@@ -392,22 +369,13 @@ class Agent:
             self._outbox.unpark(run, digest)
             self._step(Computed(run, digest))
             return
-        frozen = self._freezer.freeze(run, self.source.train)
+        frozen = self._answerer.freeze(run, self.source.train)
         task = Task.from_value(job.request.task)
         began = self._clock()
         try:
-            rng = privacy_generator(self._secret, run, digest)
-            refuse_text(task, frozen.data)
-            contribution = client_of(task.scheme).contribute(task, frozen.data, rng)
-            body = ContributionBody(
-                task_digest=digest,
-                rows=frozen.data.rows,
-                data_digest=frozen.digest,
-                contribution=contribution.to_value(),
-            )
+            body = self._answerer.compute(run, digest, task, frozen)
             envelope = self._envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
-            payload = envelope.to_bytes()
-            self._check_size(envelope, len(payload))
+            payload = self._answerer.pack(envelope, lambda: self._limit)
         except TaskError as fault:
             self._step(ComputeFailed(run, digest, str(fault)))
             return
@@ -423,7 +391,7 @@ class Agent:
             round=job.round,
             kind=task.kind,
             task=digest[:8],
-            rows=frozen.data.rows,
+            rows=body.rows,
             size=len(payload),
             seconds=round(self._clock() - began, 4),
         )
@@ -431,18 +399,6 @@ class Agent:
             self.log.warning("outbox-full", run=lost[0], task=lost[1][:8], limit=self.config.outbox_max_bytes)
             self._step(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
         self._step(Computed(run, digest))
-
-    def _check_size(self, envelope: Envelope, size: int) -> None:
-        """Raise TaskError for an answer that could never be sent or kept: nobody shall wait for it."""
-        most = self.config.outbox_max_bytes
-        if size > most:
-            raise TaskError(f"the answer has {size} bytes; outbox_max_bytes is {most} here")
-        limit = self._limit
-        if size > limit:
-            try:
-                frames_for_contribution(envelope, self._topics, limit)
-            except (BrokerError, UsageError) as fault:
-                raise TaskError(f"the answer is too large: {fault}") from fault
 
     @property
     def _limit(self) -> int:
@@ -474,37 +430,8 @@ class Agent:
     def _publish(self, topic: str, body: Body, **head: Any) -> None:
         self.transport.publish(topic, self._envelope(body, **head).to_bytes())
 
-    def _own_state(self, status: Any) -> tuple[str, bytes]:
-        state = AgentState(
-            status=status,
-            incarnation=self._identity.own,
-            software=software_version(),
-            schemes=list(self.schemes) if status == "up" else [],
-            features=list(self.source.train.features) if status == "up" else [],
-            target=self.source.train.target if status == "up" else "",
-        )
-        # All our states carry the time of our start: it tells which of two processes with one id came later.
-        envelope = Envelope(fleet=self.config.fleet, body=state, agent=self.id, time=self._identity.started)
-        return self._topics.agent_state(self.id), envelope.to_bytes()
-
-    def _last_will(self) -> Message:
-        topic, payload = self._own_state("down")
-        return Message(topic, payload, retained=True)
-
     def _birth(self) -> None:
-        now = self._clock()
-        if not self._online:
-            self._birth_due = None
-            return
-        if now - self._birth_last < _BIRTH_PAUSE:
-            self._birth_due = self._birth_last + _BIRTH_PAUSE
-            return
-        self._birth_due, self._birth_last = None, now
-        topic, payload = self._own_state("up")
-        try:
-            self.transport.publish(topic, payload, retain=True)
-        except ValueError as fault:
-            raise BrokerError(f"the broker's limit is too small for this agent's birth certificate: {fault}") from fault
+        self._presence.announce(self.transport, online=self._online)
 
     def _publish_scores(self, record: ModelRecord, scores: Scores) -> None:
         self.counts["evaluations"] += 1
@@ -527,38 +454,3 @@ class Agent:
             rows=scores.rows,
         )
         self._publish(self._topics.evaluation(self.id), body, run=record.run)
-
-
-def refuse_text(task: Task, data: Dataset) -> None:
-    """Raise TaskError where a scheme for numbers would take the positions of categories for numbers."""
-    if not data.categories or task.scheme == DOMAIN or getattr(catalogue.load(task.scheme), "categorical", False):
-        return
-    domain = task.body.get("domain")
-    asked = domain.get("features", []) if isinstance(domain, dict) else []
-    for name in [feature.get("name") for feature in asked if isinstance(feature, dict)]:
-        if name in data.categories:
-            raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
-
-
-def client_of(scheme: str) -> Client:
-    """Return the client half of a scheme, or of domain discovery."""
-    if scheme == DOMAIN:
-        # Imported when first asked: most starts of an agent are in the middle of a run.
-        from glassfleet.discovery import DISCOVERY  # noqa: PLC0415
-
-        return DISCOVERY.client
-    return catalogue.load(scheme).client
-
-
-@functools.cache
-def software_version() -> str:
-    """Return the installed version of glassfleet; empty when it runs from a source tree that is not installed.
-
-    Looked up once: reading the package's metadata took a fifth of the fleet simulator's time.
-    """
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - needed once
-
-    try:
-        return f"glassfleet {version('glassfleet')}"
-    except PackageNotFoundError:
-        return "glassfleet"

@@ -16,8 +16,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from edge_agent.fetch import Patience
+from edge_agent.identity import Duel
 from edge_agent.outbox import DEFAULT_MAX_BYTES
-from edge_agent.session import Timing
+from edge_agent.session import Memory, Timing
 from schemas import limits
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
@@ -28,6 +30,9 @@ Id = Annotated[str, Field(pattern=f"^{limits.ID_PATTERN}$")]
 SHARED = frozenset(
     {
         "broker",
+        "identity",
+        "ca_file",
+        "insecure_plaintext",
         "fleet",
         "state_dir",
         "log_level",
@@ -40,6 +45,10 @@ SHARED = frozenset(
         "reconnect_longest",
         "broker_wait",
         "protocol",
+        "max_inflight",
+        "oversize_tries",
+        "close_wait",
+        "stop_wait",
     }
 )
 """Settings that also listen to ``GLASSFLEET_{NAME}``, because all processes of a fleet have them."""
@@ -62,6 +71,12 @@ class AgentConfig(BaseModel):
         Fleet id: the prefix of all topics.
     broker : str
         ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``.
+    identity : Path or None
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``, made by ``glassfleet agent enrol``.
+    ca_file : Path or None
+        Certificate authority for ``mqtts``, in place of the identity's.
+    insecure_plaintext : bool
+        Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said.
     data : Path
         The vehicle's rows: ``.csv``, ``.csv.gz`` or ``.parquet``.
     target : str or None
@@ -112,6 +127,57 @@ class AgentConfig(BaseModel):
         that starts without coverage does.
     protocol : str
         ``auto`` (MQTT 5, then 3.1.1), ``5`` or ``3.1.1``.
+    max_inflight : int
+        Published messages that may wait for the broker's acknowledgement at once; less when the broker says so.
+    oversize_tries : int
+        So many connections in a row must end over one message, larger than any that the broker ever took, before it
+        is given up as too large and the limit halved (MQTT 3.1.1 tells no limit).
+    close_wait : float
+        Seconds that a clean disconnect may take.
+    stop_wait : float
+        Seconds that the goodbye may wait for the broker's acknowledgement when the process ends.
+    birth_pause : float
+        Seconds between two birth certificates at least.
+    birth_spread : float
+        Seconds over which the agents of a fleet spread the birth certificates with which they greet a new coordinator.
+    fetch_first : float
+        Seconds until parts that did not come are asked for again; each time twice as long.
+    fetch_longest : float
+        Longest of these waits, seconds.
+    fetch_by_name : int
+        Up to so many parts are subscribed to one by one instead of by a wildcard, which RabbitMQ needs.
+    fetch_at_once : int
+        Requests and models in parts that are fetched at once; the oldest gives way.
+    batch_messages : int
+        Most messages that are handled before the clock is looked at again.
+    outbox_wait : float
+        Seconds to wait for another process that holds the outbox (a backup, say).
+    kept_receipts : int
+        Marks of ended answers that the outbox keeps, so that a restarted agent does not answer again.
+    kept_snapshots : int
+        Snapshots of frozen rows that are kept when runs end while the agent is away.
+    kept_local_models : int
+        Local models that are remembered for scoring, so that they are not learned again.
+    followed_models : int
+        Model names that are followed at once.
+    remembered_runs : int
+        Runs that the session remembers at once.
+    remembered_tasks : int
+        Tasks that it remembers of each run.
+    duel_sightings : int
+        So often another process must be seen under this agent's id before the later of the two stops (exit code 7).
+    duel_apart : float
+        Seconds between two such sightings at least; what comes closer together is one.
+    duel_quiet : float
+        Seconds after which another process that was not seen again is forgotten.
+    duel_span : float
+        Seconds over which it must be seen, at least.
+    duel_patience : int
+        So many times as long until the earlier of the two stops, should the later one not.
+    duel_stubborn : int
+        The same for the number of sightings.
+    duel_remembered : int
+        Other processes under this id that are counted at once.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -119,6 +185,9 @@ class AgentConfig(BaseModel):
     id: Id
     fleet: Id = DEFAULT_FLEET
     broker: str = Field(min_length=1)
+    identity: Path | None = None
+    ca_file: Path | None = None
+    insecure_plaintext: bool = False
     data: Path
     target: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     labels: bool = False
@@ -145,6 +214,31 @@ class AgentConfig(BaseModel):
     reconnect_longest: Annotated[float, Field(gt=0, le=24 * 3600)] = 10.0
     broker_wait: Annotated[float, Field(ge=0)] = 10.0
     protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    max_inflight: Annotated[int, Field(ge=1, le=65535)] = 100
+    oversize_tries: Annotated[int, Field(ge=2, le=1000)] = 3
+    close_wait: Annotated[float, Field(gt=0, le=300)] = 1.0
+    stop_wait: Annotated[float, Field(ge=0, le=300)] = 2.0
+    birth_pause: Annotated[float, Field(gt=0, le=60)] = 0.25
+    birth_spread: Annotated[float, Field(ge=0, le=3600)] = 1.0
+    fetch_first: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    fetch_longest: Annotated[float, Field(gt=0, le=24 * 3600)] = 60.0
+    fetch_by_name: Annotated[int, Field(ge=0, le=limits.MAX_PARTS)] = 64
+    fetch_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
+    batch_messages: Annotated[int, Field(ge=1, le=100_000)] = 256
+    outbox_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
+    kept_receipts: Annotated[int, Field(ge=64, le=10_000_000)] = 4096
+    kept_snapshots: Annotated[int, Field(ge=1, le=10_000)] = 16
+    kept_local_models: Annotated[int, Field(ge=1, le=10_000)] = 4
+    followed_models: Annotated[int, Field(ge=1, le=100_000)] = 64
+    remembered_runs: Annotated[int, Field(ge=1, le=100_000)] = 64
+    remembered_tasks: Annotated[int, Field(ge=2, le=1_000_000)] = 1024
+    duel_sightings: Annotated[int, Field(ge=2, le=1000)] = 6
+    duel_apart: Annotated[float, Field(gt=0, le=60)] = 0.2
+    duel_quiet: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    duel_span: Annotated[float, Field(ge=0, le=3600)] = 1.5
+    duel_patience: Annotated[int, Field(ge=2, le=1000)] = 10
+    duel_stubborn: Annotated[int, Field(ge=2, le=1000)] = 3
+    duel_remembered: Annotated[int, Field(ge=1, le=10_000)] = 64
 
     @field_validator("schemes", mode="before")
     @classmethod
@@ -155,6 +249,10 @@ class AgentConfig(BaseModel):
     def _consistent(self) -> AgentConfig:
         if self.resend_longest < self.resend_first:
             raise ValueError(f"resend_longest {self.resend_longest} is below resend_first {self.resend_first}")
+        if self.fetch_longest < self.fetch_first:
+            raise ValueError(f"fetch_longest {self.fetch_longest} is below fetch_first {self.fetch_first}")
+        if self.duel_quiet <= self.duel_apart:
+            raise ValueError(f"duel_quiet {self.duel_quiet} is not above duel_apart {self.duel_apart}")
         return self
 
     @property
@@ -184,6 +282,29 @@ class AgentConfig(BaseModel):
     def timing(self) -> Timing:
         """The session's resend timing."""
         return Timing(self.resend_first, self.resend_factor, self.resend_longest, self.resend_jitter)
+
+    @property
+    def memory(self) -> Memory:
+        """How much the session remembers."""
+        return Memory(self.remembered_runs, self.remembered_tasks)
+
+    @property
+    def fetch_patience(self) -> Patience:
+        """When parts are asked for again, and how."""
+        return Patience(self.fetch_first, self.fetch_longest, self.fetch_by_name, self.fetch_at_once)
+
+    @property
+    def duel(self) -> Duel:
+        """How sure the agent must be that another process uses its id."""
+        return Duel(
+            self.duel_sightings,
+            self.duel_apart,
+            self.duel_quiet,
+            self.duel_span,
+            self.duel_patience,
+            self.duel_stubborn,
+            self.duel_remembered,
+        )
 
 
 def load_config(file: Path | str | None = None, **flags: Any) -> AgentConfig:

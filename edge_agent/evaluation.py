@@ -18,12 +18,12 @@ from glassfleet.categories import encode_inputs
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.local import MAX_ROUNDS
+from glassfleet.memory import remember
 from glassfleet.scheme import Done, Next, Scheme, personal_model
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
 
 _BLOCK = 4096
-_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,12 @@ class Evaluator:
     Parameters
     ----------
     train, test : Dataset
+    kept : int
+        Local models that are remembered, so that they are not learned again.
     """
 
-    def __init__(self, train: Dataset, test: Dataset) -> None:
+    def __init__(self, train: Dataset, test: Dataset, kept: int = 4) -> None:
+        self._kept = kept
         self._train = train
         self._test = test
         self._local: dict[str, Any] = {}
@@ -71,17 +74,18 @@ class Evaluator:
         domain = model.domain
         if domain.target_name != self._test.target:
             raise ValueError(f"the model's target is {domain.target_name!r}, here it is {self._test.target!r}")
-        test = self._test.select(domain.names)
+        train = remember(self._train, domain.memory)
+        test = remember(self._test, domain.memory).select(domain.names)
         # What this vehicle predicts with: the model, or what it makes of it with its own rows (which stay here).
-        predicted = predict_in_blocks(personal_model(scheme, model, self._train), encode_inputs(test, domain))
+        predicted = predict_in_blocks(personal_model(scheme, model, train), encode_inputs(test, domain))
         yield None
         key = document_digest(
             {"scheme": scheme.name, "parameters": record.document["parameters"], "domain": domain.to_document()}
         )
         if key not in self._local:
-            for step in learn_in_steps(scheme, record.document["parameters"], domain, self._train):
+            for step in learn_in_steps(scheme, record.document["parameters"], domain, train):
                 if step is not None:
-                    while len(self._local) >= _KEPT:
+                    while len(self._local) >= self._kept:
                         self._local.pop(next(iter(self._local)))
                     self._local[key] = step
                 yield None

@@ -10,11 +10,27 @@ from schemas.joining import BlobStore
 from schemas.messages import Manifest
 from schemas.topics import Topics
 
-PATIENCE = 5.0
-"""Seconds until blobs that did not come are asked for again; each time twice as long, at most a minute."""
 
-EXACT = 64
-"""Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards."""
+@dataclass(frozen=True)
+class Patience:
+    """When blobs are asked for again, and how.
+
+    Attributes
+    ----------
+    first : float
+        Seconds until blobs that did not come are asked for again; each time twice as long.
+    longest : float
+        Longest of these waits, seconds.
+    by_name : int
+        Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards.
+    at_once : int
+        Requests and models in parts that are fetched at once; the oldest gives way.
+    """
+
+    first: float = 5.0
+    longest: float = 60.0
+    by_name: int = 64
+    at_once: int = 4
 
 
 @dataclass
@@ -32,11 +48,13 @@ class Fetcher:
     ----------
     topics : Topics
     transport : Transport
+    patience : Patience
     """
 
-    def __init__(self, topics: Topics, transport: Transport) -> None:
+    def __init__(self, topics: Topics, transport: Transport, patience: Patience = Patience()) -> None:
+        self._patience = patience
         self._topics = topics
-        self._store = BlobStore(topics)
+        self._store = BlobStore(topics, max_open=patience.at_once)
         self._transport = transport
         self._wanted: dict[str, _Wanted] = {}
 
@@ -54,7 +72,7 @@ class Fetcher:
             return
         self.cancel(name)
         self._store.want(manifest)
-        self._wanted[name] = _Wanted(manifest, done, now + PATIENCE, PATIENCE)
+        self._wanted[name] = _Wanted(manifest, done, now + self._patience.first, self._patience.first)
         for pattern in self._patterns(manifest):
             self._transport.subscribe(pattern)
         # The store bounds what is open; what gave way there must not stay subscribed here.
@@ -94,7 +112,7 @@ class Fetcher:
         """Ask again for what did not come: a subscription made anew brings what is retained."""
         for wanted in self._wanted.values():
             if wanted.due <= now:
-                wanted.wait = min(60.0, wanted.wait * 2)
+                wanted.wait = min(self._patience.longest, wanted.wait * 2)
                 wanted.due = now + wanted.wait
                 for pattern in self._patterns(wanted.manifest):
                     self._transport.unsubscribe(pattern)
@@ -105,7 +123,7 @@ class Fetcher:
         return min((wanted.due for wanted in self._wanted.values()), default=None)
 
     def _patterns(self, manifest: Manifest) -> list[str]:
-        if manifest.count > EXACT:
+        if manifest.count > self._patience.by_name:
             return [self._store.filter(manifest.digest)]
         return [self._topics.blob(manifest.digest, index) for index in range(manifest.count)]
 

@@ -23,9 +23,6 @@ from glassfleet.data import Dataset
 from schemas import codec
 from schemas.errors import StorageError
 
-MAX_RUNS = 16
-"""Snapshots that are kept when runs end while the agent is away; the oldest go first."""
-
 _BLOCK = 4096
 
 
@@ -82,10 +79,10 @@ class Freezer:
     secret : bytes
         The agent's secret.
     max_runs : int
-        Snapshots on disk at most.
+        Snapshots on disk at most: runs may end while the agent is away. The oldest go first.
     """
 
-    def __init__(self, directory: Path, secret: bytes, *, max_runs: int = MAX_RUNS) -> None:
+    def __init__(self, directory: Path, secret: bytes, *, max_runs: int = 16) -> None:
         self._directory = directory
         self._secret = secret
         self._max_runs = max_runs

@@ -8,9 +8,21 @@ from typing import Any
 
 import structlog
 
+from schemas.trace import trace_ids
 
-def configure(level: str = "info", form: str = "console") -> None:
-    """Send logs of `level` and above to standard error; `form` is ``console`` or ``json``."""
+
+def configure(level: str = "info", form: str = "console", *, fleet: str = "", agent: str = "") -> None:
+    """Send logs to standard error.
+
+    Parameters
+    ----------
+    level : str
+        This one and above.
+    form : str
+        ``console`` or ``json``.
+    fleet, agent : str
+        Said on every line of a process with one agent; empty: not said. JSON lines about a run carry its ``trace_id``.
+    """
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if form == "json"
@@ -21,6 +33,7 @@ def configure(level: str = "info", form: str = "console") -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *([_naming(fleet, agent, traced=form == "json")] if fleet else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *([structlog.processors.format_exc_info] if form == "json" else []),
@@ -35,3 +48,16 @@ def configure(level: str = "info", form: str = "console") -> None:
 def get_logger(name: str, **bound: Any) -> Any:
     """Return a logger with fixed fields."""
     return structlog.get_logger(name, **bound)
+
+
+def _naming(fleet: str, agent: str, *, traced: bool) -> structlog.typing.Processor:
+    """Return a processor that adds fleet and agent, and the trace of the run that a line is about."""
+
+    def name(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        line.setdefault("fleet", fleet)
+        line.setdefault("agent", agent)
+        if traced and line.get("run"):
+            line["trace_id"] = trace_ids(fleet, str(line["run"]))[0]
+        return line
+
+    return name

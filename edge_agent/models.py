@@ -14,14 +14,11 @@ from broker.port import Transport
 from edge_agent.evaluation import Evaluator, Scores
 from edge_agent.fetch import Fetcher
 from edge_agent.storage import make_directory, replacing
-from schemas.errors import DocumentError, NotFoundError, WireError
+from schemas.errors import DataError, DocumentError, NotFoundError, WireError
 from schemas.messages import ModelPointer
 from schemas.parts import read_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-
-MAX_NAMES = 64
-"""Model names that are followed at once."""
 
 
 class ModelFollower:
@@ -39,6 +36,8 @@ class ModelFollower:
     publish : callable
         Takes the record and its scores.
     log : structlog logger
+    max_names : int
+        Model names that are followed at once.
     """
 
     def __init__(
@@ -51,7 +50,9 @@ class ModelFollower:
         evaluator: Evaluator | None,
         publish: Callable[[ModelRecord, Scores], None],
         log: Any,
+        max_names: int = 64,
     ) -> None:
+        self._max_names = max_names
         self._topics = topics
         self._transport = transport
         self._fetcher = fetcher
@@ -68,8 +69,8 @@ class ModelFollower:
         """Take a pointer: fetch its version unless we have it."""
         if pointer in (self._have.get(pointer.name), self._wanted.get(pointer.name)):
             return
-        if pointer.name not in self._wanted and len(self._wanted) + len(self._have) >= MAX_NAMES:
-            raise WireError("oversize", f"more than {MAX_NAMES} models are followed already")
+        if pointer.name not in self._wanted and len(self._wanted) + len(self._have) >= self._max_names:
+            raise WireError("oversize", f"more than {self._max_names} models are followed already")
         self._forget(pointer.name)
         self._wanted[pointer.name] = pointer
         self._transport.subscribe(self._topics.model_version(pointer.name, pointer.version))
@@ -100,7 +101,7 @@ class ModelFollower:
             self._work = self._evaluator.steps(self._queue[0])
         try:
             scores = next(self._work, None)
-        except (NotFoundError, DocumentError, KeyError, ValueError, TypeError) as fault:
+        except (NotFoundError, DocumentError, DataError, KeyError, ValueError, TypeError) as fault:
             self._log.warning("model-not-scored", model=self._queue[0].name, reason=str(fault))
             scores, self._work = None, None
             self._queue.pop(0)

@@ -22,8 +22,6 @@ from pathlib import Path
 from schemas.errors import StorageError
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
-MAX_ENDED = 4096
-"""Marks of ended answers that are kept, over all runs; the oldest go first."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answer (
@@ -58,6 +56,8 @@ class Outbox:
     max_bytes : int
         Most payload bytes that are kept. When an answer needs room, parked ones give way first, then pending
         ones, oldest first.
+    max_ended : int
+        Marks of ended answers that are kept, over all runs; the oldest go first.
     busy_timeout : float
         Seconds to wait for a lock of another process (a backup, say).
 
@@ -67,9 +67,12 @@ class Outbox:
         The file cannot be opened, read or written; the message says why and what to do.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, busy_timeout: float = 5.0) -> None:
+    def __init__(
+        self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, max_ended: int = 4096, busy_timeout: float = 5.0
+    ) -> None:
         self._path = path
         self._max_bytes = max_bytes
+        self._max_ended = max_ended
         with self._explained("open"):
             self._database = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
         with self._explained("open"):
@@ -135,7 +138,7 @@ class Outbox:
             self._database.execute(
                 "DELETE FROM answer WHERE status = 'ended' AND position NOT IN "
                 "(SELECT position FROM answer WHERE status = 'ended' ORDER BY position DESC LIMIT ?)",
-                (MAX_ENDED,),
+                (self._max_ended,),
             )
 
     def end_run(self, run: str) -> None:

@@ -14,16 +14,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
-from broker.port import Handlers, Link, Message
+from broker.port import Handlers, Link, Message, Transport
+from broker.signed import RefusalLog, signed
+from broker.tls import check_owner, tls_of
 from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.sources import Source, read_source
 from schemas.errors import IdentityError
-
-_BATCH = 256
-"""Messages handled before the agents look at the clock again."""
+from schemas.topics import Topics
 
 
 class Loop:
@@ -35,9 +36,12 @@ class Loop:
         Of different ids.
     queue_size : int
         Messages that may wait; more are dropped and counted, and what is retained is asked for again afterwards.
+    batch : int
+        Messages handled before the agents look at the clock again.
     """
 
-    def __init__(self, agents: Sequence[Agent], *, queue_size: int = 10_000) -> None:
+    def __init__(self, agents: Sequence[Agent], *, queue_size: int = 10_000, batch: int = 256) -> None:
+        self._batch = batch
         self._agents = list(agents)
         self._queue_size = queue_size
         self._queue: queue.SimpleQueue[tuple[Agent | None, str, Any]] = queue.SimpleQueue()
@@ -104,7 +108,7 @@ class Loop:
     def _turn(self, longest: float = 3600.0) -> None:
         """Handle what waits, do what is due; then either score a model for a moment, or sleep until something comes."""
         handled = self._take(block=False, wait=0.0)
-        while handled < _BATCH and self._take(block=False, wait=0.0):
+        while handled < self._batch and self._take(block=False, wait=0.0):
             handled += 1
         now = time.monotonic()
         for agent in self._agents:
@@ -149,14 +153,32 @@ def link_of(config: AgentConfig, will: Message | None = None) -> Link:
         connect_timeout=config.connect_timeout,
         reconnect_first=config.reconnect_first,
         reconnect_longest=config.reconnect_longest,
+        tls=tls_of(config.identity, config.ca_file),
+        insecure_plaintext=config.insecure_plaintext,
+        max_inflight=config.max_inflight,
+        oversize_tries=config.oversize_tries,
+        close_wait=config.close_wait,
     )
 
 
 def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     """Read the data (unless given) and build an agent on a real broker's transport."""
+    check_owner(config.identity, "agent", config.id)
     if source is None:
         source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
-    agent = Agent(config, source, lambda will: PahoTransport(link_of(config, will)))
+    credentials = None if config.identity is None else FolderCredentials(config.identity)
+
+    def count(name: str) -> None:
+        agent.counts[name] += 1
+
+    def tell(topic: str, code: str, reason: str, since: int) -> None:
+        agent.log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
+
+    def make_transport(will: Message) -> Transport:
+        refused = RefusalLog(count, tell)
+        return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
+
+    agent = Agent(config, source, make_transport)
     for warning in source.warnings:
         agent.log.warning("data", note=warning)
     return agent
@@ -178,7 +200,7 @@ def run_agent(config: AgentConfig) -> None:
     UsageError
         A setting cannot be meant as written (2).
     """
-    logs.configure(config.log_level, config.log_format)
+    logs.configure(config.log_level, config.log_format, fleet=config.fleet, agent=config.id)
     agent = make_agent(config)
     agent.log.info(
         "agent",
@@ -189,7 +211,7 @@ def run_agent(config: AgentConfig) -> None:
         target=agent.source.train.target,
         schemes=list(agent.schemes),
     )
-    loop = Loop([agent], queue_size=config.queue_size)
+    loop = Loop([agent], queue_size=config.queue_size, batch=config.batch_messages)
     with stopped_by_signals(loop):
         loop.serve()
 

@@ -92,12 +92,6 @@ TRANSITIONS: dict[tuple[Phase, Trigger], Phase] = {
 }
 """The whole machine. A pair that is not listed leaves the task as it is, without effect."""
 
-MAX_RUNS = 64
-"""Runs remembered at once; the one touched least recently is forgotten first (its answers are in the outbox still)."""
-
-MAX_TASKS = 1024
-"""Tasks remembered per run; ended ones are forgotten first, oldest first."""
-
 
 @dataclass(frozen=True)
 class Timing:
@@ -119,6 +113,22 @@ class Timing:
     factor: float = 2.0
     longest: float = 60.0
     jitter: float = 0.5
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How much a session remembers.
+
+    Attributes
+    ----------
+    runs : int
+        Runs at once; the one touched least recently is forgotten first (its answers are in the outbox still).
+    tasks : int
+        Tasks of each run; ended ones are forgotten first, oldest first.
+    """
+
+    runs: int = 64
+    tasks: int = 1024
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,7 @@ class SessionState:
     schemes : frozenset of str
         Schemes that can be run here.
     timing : Timing
+    memory : Memory
     seed : int
         State of the jitter's generator, 64 bits.
     now : float
@@ -171,6 +182,7 @@ class SessionState:
     agent: str
     schemes: frozenset[str]
     timing: Timing = Timing()
+    memory: Memory = Memory()
     seed: int = 0
     now: float = 0.0
     online: bool = False
@@ -337,12 +349,12 @@ def _put(state: SessionState, run: str, digest: str, job: Job) -> SessionState:
     jobs = dict(state.runs.get(run, {}))
     jobs.pop(digest, None)
     jobs[digest] = job  # at the end: the order is that of the last change
-    if len(jobs) > MAX_TASKS:
+    if len(jobs) > state.memory.tasks:
         idle = [other for other, known in jobs.items() if known.phase in ("ended", "parked")]
         jobs.pop(idle[0] if idle else next(iter(jobs)))
     runs = {name: known for name, known in state.runs.items() if name != run}
     runs[run] = jobs
-    if len(runs) > MAX_RUNS:
+    if len(runs) > state.memory.runs:
         runs.pop(next(iter(runs)))
     return replace(state, runs=runs)
 

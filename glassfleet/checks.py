@@ -11,13 +11,14 @@ or, in a test, one check at a time: :data:`CHECKS` maps their names to functions
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -42,6 +43,7 @@ from glassfleet.scheme import (
     Scheme,
     Task,
     TaskError,
+    promises_central,
 )
 from schemas import codec
 from schemas.documents import canonical_json, document_digest
@@ -214,14 +216,38 @@ def check_reduce_is_pure(bench: Bench) -> None:
 
 
 def check_equality(bench: Bench) -> None:
-    """Check promise 1: with nullification off the fleet's model is the central one, for any spread and order."""
-    if not bench.scheme.equals_central:
-        return
-    exact = bench.scheme.exact(bench.parameters)
+    """Check promise 1: with nullification off the fleet's model is the central one, for any spread and order.
+
+    Where the scheme promises it: with the parameters given, and with each other text or truth that one of them may be.
+    """
+    promised = [chosen for chosen in _settings(bench) if promises_central(bench.scheme, chosen)]
+    require(
+        bool(promised) or not bench.scheme.equals_central, "equals_central holds for some setting of the parameters"
+    )
+    for number, parameters in enumerate(promised):
+        _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (1, 2, 5))
+
+
+def _settings(bench: Bench) -> list[Any]:
+    """Return the bench's parameters, and those that differ from them in one choice: a literal or a truth."""
+    found, given = [bench.parameters], bench.parameters.model_dump()
+    for name, declared in type(bench.parameters).model_fields.items():
+        others = (False, True) if declared.annotation is bool else get_args(declared.annotation)
+        if get_origin(declared.annotation) is not Literal and declared.annotation is not bool:
+            continue
+        for other in others:
+            if other == given[name]:
+                continue
+            with contextlib.suppress(ValidationError):  # it may not go with the others
+                found.append(type(bench.parameters).model_validate({**given, name: other}))
+    return found
+
+
+def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> None:
     everything = pool([data for _, data in sorted(bench.fleet.items())])
     central = _digest(outcome_of(bench.scheme, exact, bench.domain, {"central": everything}).model)
     rng = np.random.default_rng(7)
-    for vehicles in (1, 2, 5):
+    for vehicles in spreads:
         part = rng.integers(0, vehicles, everything.rows)
         shuffled = rng.permutation(everything.rows)
         fleet = {

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from glassfleet.memory import Memory
 from schemas import limits
 
 
@@ -65,6 +66,8 @@ class Domain(BaseModel):
         Class labels in lexicographic order (classification; `target` then is None and `label` names the column).
     label : str
         Column name of the class label.
+    memory : Memory or None
+        How those of the inputs come about that are differences and lags of columns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,6 +76,7 @@ class Domain(BaseModel):
     target: Variable | None = None
     label: str = ""
     classes: tuple[str, ...] = ()
+    memory: Memory | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Domain:
@@ -81,12 +85,23 @@ class Domain(BaseModel):
             raise ValueError("feature names must differ from each other")
         if (self.target is None) == (not self.classes):
             raise ValueError("a domain has either a numeric target or classes")
+        if self.memory is not None:
+            missing = sorted(set(self.memory.columns) - set(names))
+            if missing:
+                raise ValueError(f"memory input {missing[0]!r} is none of the features")
         return self
 
     @property
     def names(self) -> tuple[str, ...]:
         """Feature names in column order."""
         return tuple(variable.name for variable in self.features)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns that rows must have, beside the target: the features, or what memory makes them of."""
+        if self.memory is None:
+            return self.names
+        return tuple(dict.fromkeys((*self.memory.plain(self.names), *self.memory.sources)))
 
     @property
     def target_name(self) -> str:

@@ -39,6 +39,10 @@ class FuzzyRegressionTree(SchemeRegressor):
         Only for ``fit_federated``: parties withhold split statistics that rest on one or two rows.
     min_rows : int, default 3
         Only for ``fit_federated``: parties withhold leaf sums, and counts of limits, that rest on fewer rows.
+    prune : float, default 0.0
+        Splits are undone that save less than this many noise variances per parameter; 2 is a good value. 0: none are.
+    max_slopes : int or None, default None
+        Most inputs in a leaf's polynomial. None: all.
     input_quantiles : (float, float), default (0.025, 0.975)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
     domain : Domain or None, default None
@@ -62,6 +66,8 @@ class FuzzyRegressionTree(SchemeRegressor):
         inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching",
         nullify: bool = True,
         min_rows: int = 3,
+        prune: float = 0.0,
+        max_slopes: int | None = None,
         input_quantiles: tuple[float, float] = (0.025, 0.975),
         domain: Domain | None = None,
     ) -> None:
@@ -73,6 +79,8 @@ class FuzzyRegressionTree(SchemeRegressor):
         self.inference = inference
         self.nullify = nullify
         self.min_rows = min_rows
+        self.prune = prune
+        self.max_slopes = max_slopes
         self.input_quantiles = input_quantiles
         self.domain = domain
 
@@ -80,7 +88,7 @@ class FuzzyRegressionTree(SchemeRegressor):
 class TSKRegressor(SchemeRegressor):
     """Takagi-Sugeno-Kang rules with linear consequents, antecedents from fuzzy C-means (scheme ``tsk``).
 
-    ``fit`` learns centrally from all rows; ``fit_federated`` joins the rules that the parties find. With
+    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows. With
     ``antecedents="federated"``, ``nullify=False``, ``min_rows=1`` and the same domain both give the same system, to the
     last bit.
 
@@ -96,8 +104,11 @@ class TSKRegressor(SchemeRegressor):
         Clustering ends after as many iterations.
     consequents : {"pooled", "averaged"}, default "pooled"
         Least squares over all parties' rows, or the parties' own polynomials averaged by rule weight.
-    antecedents : {"local", "federated"}, default "local"
-        Each party clusters its own rows, or all cluster together with exact sums.
+    antecedents : {"federated", "local"} or None, default None
+        All parties cluster together with exact sums, or each its own rows. None: together with pooled consequents, each
+        its own with averaged ones.
+    otherwise : bool, default True
+        Pooled consequents only: one more rule answers for rows that no rule covers, instead of the best rule.
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
     nullify : bool, default True
@@ -126,7 +137,8 @@ class TSKRegressor(SchemeRegressor):
         tolerance: float = 0.005,
         max_iterations: int = 1000,
         consequents: Literal["pooled", "averaged"] = "pooled",
-        antecedents: Literal["local", "federated"] = "local",
+        antecedents: Literal["local", "federated"] | None = None,
+        otherwise: bool = True,
         inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching",
         nullify: bool = True,
         min_rows: int = 3,
@@ -140,6 +152,7 @@ class TSKRegressor(SchemeRegressor):
         self.max_iterations = max_iterations
         self.consequents = consequents
         self.antecedents = antecedents
+        self.otherwise = otherwise
         self.inference = inference
         self.nullify = nullify
         self.min_rows = min_rows

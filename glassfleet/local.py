@@ -11,6 +11,7 @@ import numpy as np
 
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
+from glassfleet.memory import remember
 from glassfleet.scheme import Done, Model, Next, Scheme
 from schemas.codec import Value, encode
 
@@ -87,6 +88,7 @@ def federated(
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
     agents = sorted(datasets)
+    datasets = {agent: remember(data, domain.memory) for agent, data in datasets.items()}
     step: Next | Done = scheme.server.start(parameters, domain, seed)
     rounds = nullified = down = up = 0
     while isinstance(step, Next):

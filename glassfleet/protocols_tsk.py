@@ -22,7 +22,7 @@ FOLDS = 5
 SPLIT_SEED = 42
 """Of the clients' parts; weather_izmir is published with 19."""
 
-PAPER: dict[str, Any] = {"consequents": "averaged", "min_rows": 1}
+PAPER: dict[str, Any] = {"consequents": "averaged", "antecedents": "local", "min_rows": 1}
 """Parameters of the paper's experiments."""
 
 _Rows = NDArray[np.intp]

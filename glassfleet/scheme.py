@@ -47,20 +47,26 @@ class Task:
         Which of the scheme's questions this is, e.g. ``"level"``.
     body : Mapping[str, Value]
         Everything the client needs: parameters, domain, and the state of growth.
+    nonce : str
+        Of the run, drawn anew for each; empty where there is no run. It makes the digests of two runs' tasks differ
+        though they ask the same, so that an answer to one can never be taken for an answer to the other. Schemes leave
+        it alone: who conducts the run puts it in.
     """
 
     scheme: str
     kind: str
     body: Mapping[str, Value]
+    nonce: str = ""
 
     def to_value(self) -> dict[str, Value]:
         """Return the task as a codec value."""
-        return {"scheme": self.scheme, "kind": self.kind, "body": dict(self.body)}
+        value: dict[str, Value] = {"scheme": self.scheme, "kind": self.kind, "body": dict(self.body)}
+        return value | {"nonce": self.nonce} if self.nonce else value
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Task:
         """Rebuild a task from :meth:`to_value`."""
-        return cls(str(value["scheme"]), str(value["kind"]), value["body"])
+        return cls(str(value["scheme"]), str(value["kind"]), value["body"], str(value.get("nonce", "")))
 
     @property
     def digest(self) -> str:
@@ -242,6 +248,8 @@ class Scheme(Protocol):
       a run with one vehicle.
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
+    - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
+      with all; see :func:`promises_central`.
     """
 
     name: str
@@ -249,7 +257,8 @@ class Scheme(Protocol):
     purpose: frozenset[Purpose]
     participation: frozenset[Participation]
     equals_central: bool
-    """Whether promise 1 (FL = CL, bit for bit, with nullification off) holds for some setting of the parameters."""
+    """Whether promise 1 (FL = CL, bit for bit, with nullification off) holds for some setting of the parameters; for
+    all of them, unless ``equals_central_with`` says for which."""
     Parameters: type[BaseModel]
 
     @property
@@ -269,6 +278,17 @@ class Scheme(Protocol):
     def from_document(self, document: Mapping[str, Any]) -> Model:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
         ...
+
+
+def promises_central(scheme: Scheme, parameters: Any) -> bool:
+    """Return whether `scheme` promises that fleet and central model are equal with `parameters` (promise 1).
+
+    The promise is of cohort participation with nullification off, whatever `parameters` say of nullification.
+    """
+    if not scheme.equals_central:
+        return False
+    hook = getattr(scheme, "equals_central_with", None)
+    return hook is None or bool(hook(scheme.exact(parameters)))
 
 
 def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:

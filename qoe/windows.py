@@ -13,6 +13,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from glassfleet.memory import Memory, Recall
+from glassfleet.windows import Statistic, Summary, WindowPlan
+
 FloatArray = NDArray[np.float64]
 
 WINDOW = 10
@@ -58,6 +61,9 @@ TARGET = "displayed_in_3s_share"
 
 LABEL = "quality_in_3s"
 """The same as a class, for classifiers: one of :data:`GOOD` and :data:`POOR`."""
+
+DRIVE, SECOND = "drive", "second"
+"""Columns of a file with drives: which drive a row is of, and its second in it. They are no inputs."""
 
 GOOD, POOR = "Good", "Poor"
 GOOD_ABOVE = 0.8
@@ -110,9 +116,42 @@ def labels_of(target: FloatArray, above: float = GOOD_ABOVE) -> NDArray[np.str_]
 
 
 _POSITION = {name: index for index, name in enumerate(METRICS)}
-# Weights of the least-squares slope over a window, per second.
-_CENTRED = np.arange(WINDOW) - (WINDOW - 1) / 2.0
-_SLOPE = _CENTRED / (_CENTRED**2).sum()
+_SUMMARIES: Mapping[str, tuple[str, Statistic]] = {
+    "sinr_mean_db": ("sinr_db", "mean"),
+    "sinr_min_db": ("sinr_db", "min"),
+    "sinr_slope_db_per_s": ("sinr_db", "slope"),
+    "rsrp_mean_dbm": ("rsrp_dbm", "mean"),
+    "distance_mean_m": ("distance_m", "mean"),
+    "distance_slope_mps": ("distance_m", "slope"),
+    "speed_mean_mps": ("speed_mps", "mean"),
+    "occupied_blocks_mean": ("occupied_blocks", "mean"),
+    "occupied_blocks_last": ("occupied_blocks", "last"),
+    "cqi_mean": ("cqi", "mean"),
+    "throughput_mean_mbps": ("throughput_mbps", "mean"),
+    "throughput_last_mbps": ("throughput_mbps", "last"),
+    "buffer_mean_s": ("buffer_s", "mean"),
+    "buffer_last_s": ("buffer_s", "last"),
+    "displayed_mean_share": ("displayed_share", "mean"),
+}
+
+WINDOW_PLAN = WindowPlan(
+    samples=WINDOW,
+    inputs={name: Summary(metric=_SUMMARIES[name][0], statistic=_SUMMARIES[name][1]) for name in FEATURES},
+    drive=DRIVE,
+    time=SECOND,
+    step=1.0,
+)
+"""The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
+
+assert WINDOW_PLAN.metrics == METRICS
+
+MEMORY = Memory(
+    inputs=tuple(Recall(input=name, difference=1) for name in FEATURES),
+    drive=DRIVE,
+    time=SECOND,
+    step=1.0,
+)
+"""The memory inputs of the case study: how each input changed within the last second."""
 
 
 def summarise(block: FloatArray) -> FloatArray:
@@ -128,33 +167,7 @@ def summarise(block: FloatArray) -> FloatArray:
     ndarray of float64, shape (..., 15)
         In the order of :data:`FEATURES`.
     """
-    mean = block.mean(axis=-2)
-    last = block[..., -1, :]
-
-    def slope(name: str) -> FloatArray:
-        return np.asarray((block[..., _POSITION[name]] * _SLOPE).sum(axis=-1))
-
-    def of(values: FloatArray, name: str) -> FloatArray:
-        return np.asarray(values[..., _POSITION[name]])
-
-    columns = [
-        of(mean, "sinr_db"),
-        of(block.min(axis=-2), "sinr_db"),
-        slope("sinr_db"),
-        of(mean, "rsrp_dbm"),
-        of(mean, "distance_m"),
-        slope("distance_m"),
-        of(mean, "speed_mps"),
-        of(mean, "occupied_blocks"),
-        of(last, "occupied_blocks"),
-        of(mean, "cqi"),
-        of(mean, "throughput_mbps"),
-        of(last, "throughput_mbps"),
-        of(mean, "buffer_s"),
-        of(last, "buffer_s"),
-        of(mean, "displayed_share"),
-    ]
-    return np.stack(columns, axis=-1)
+    return WINDOW_PLAN.summarise(block)
 
 
 def rows_of_run(series: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -43,7 +43,7 @@ class RunFailedError(GlassfleetError):
 
 
 class IdentityError(GlassfleetError):
-    """Another process uses this agent id."""
+    """Another process uses this agent id, or another coordinator has this fleet."""
 
     exit_code = 7
 

@@ -191,7 +191,25 @@ class Evaluation(Body):
 
 
 class Forecast(Body):
-    """A live forecast and why it was made (optional)."""
+    """A live forecast and why it was made. It tells about the vehicle's row, so it is published only when asked.
+
+    Attributes
+    ----------
+    rule : str
+        In words.
+    strength : float
+        Degree to which the rule fired.
+    memberships : list of float
+        Degree of each of its conditions.
+    shares : dict of str to float
+        Each input's part of the forecast; with `base` they add up to it.
+    alert : bool
+        The forecast is beyond the vehicle's threshold.
+    at : float
+        When it was made, seconds since the epoch by the vehicle's clock.
+    record : str
+        Hash of its record in the vehicle's own log, which vouches for all records before it; empty: not logged.
+    """
 
     kind: ClassVar[str] = "forecast"
     name: Id
@@ -200,6 +218,12 @@ class Forecast(Body):
     prediction: float | Text
     rule: Annotated[str, Field(max_length=4000)]
     strength: Annotated[float, Field(ge=0, le=1)]
+    memberships: list[Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=list, max_length=MAX_FEATURES)
+    shares: dict[Name, float] = Field(default_factory=dict, max_length=MAX_FEATURES)
+    base: float = 0.0
+    alert: bool = False
+    at: float = 0.0
+    record: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
 
 
 BODIES: dict[str, type[Body]] = {

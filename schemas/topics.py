@@ -15,6 +15,7 @@ DEFAULT_FLEET = "fleet"
 AGENT_WRITES = frozenset({"agent-state", "contribution", "evaluation", "forecast"})
 """Kinds of topics that agents write, each its own; all others are the coordinator's."""
 
+_FIXED = {("coordinator", "state"): "coordinator-state", ("authority", "revoked"): "revoked"}
 _ID = re.compile(ID_PATTERN)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -37,7 +38,7 @@ class Address:
     ----------
     kind : str
         ``coordinator-state``, ``agent-state``, ``request``, ``contribution``, ``receipt``, ``blob``,
-        ``model-current``, ``model-version``, ``evaluation`` or ``forecast``.
+        ``model-current``, ``model-version``, ``evaluation``, ``forecast`` or ``revoked``.
     agent, run, name, digest : str
         Parts of the topic; empty where the kind has none.
     number : int
@@ -125,13 +126,17 @@ class Topics:
         """Written by the agent: live forecasts with their explanation."""
         return f"{self.prefix}agent/{agent}/forecast"
 
+    def revoked(self) -> str:
+        """Retained by the coordinator: the revocation list of the fleet's CA, PEM, where the fleet has one."""
+        return f"{self.prefix}authority/revoked"
+
     def parse(self, topic: str) -> Address:
         """Parse a topic; raises WireError (``foreign-fleet`` or ``unknown-topic``) when it is not one of ours."""
         if not topic.startswith(self.prefix):
             raise WireError("foreign-fleet", "the topic is outside this fleet")
         match topic[len(self.prefix) :].split("/"):
-            case ["coordinator", "state"]:
-                return Address("coordinator-state")
+            case [one, two] if (kind := _FIXED.get((one, two))) is not None:
+                return Address(kind)
             case ["agent", agent, "state"] if _is_id(agent):
                 return Address("agent-state", agent=agent)
             case ["run", run, "request"] if _is_id(run):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from broker.mosquitto import find_mosquitto
 from broker.nats import find_nats
 from broker.process import free_port as find_free_port
 from broker.rabbitmq import find_rabbitmq
+from tests.postgres import PostgresServer, find_postgresql
 
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
@@ -29,8 +30,14 @@ _PROGRAMS = {
     "mosquitto": (find_mosquitto, "mosquitto"),
     "rabbitmq": (find_rabbitmq, "rabbitmq-server"),
     "nats": (find_nats, "nats-server"),
+    "postgresql": (find_postgresql, "postgresql"),
 }
 """Marks that need a program: how it is found, and its Debian package."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marks that are not in pyproject.toml."""
+    config.addinivalue_line("markers", "postgresql: needs a PostgreSQL server (apt install postgresql)")
 
 
 def _no_skips() -> bool:
@@ -75,6 +82,17 @@ def glassfleet_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip(_DATA_ABSENT)
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that all tests of a process share; each takes a database of its own."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 
+from broker.credentials import FixedCredentials
 from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
@@ -228,7 +229,7 @@ class Simulation:
             del message
             self.refused[fault.code] += 1
 
-        return SignedTransport(inner, self.topics, signer, self.ca.verifier(), refused)
+        return SignedTransport(inner, self.topics, FixedCredentials(signer, self.ca.verifier()), refused)
 
     def kill_coordinator(self) -> None:
         """SIGKILL."""

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import signal
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 
-from console.common import config_option, print_json
-from schemas.errors import StorageError, UsageError, VerificationError
+from console.common import config_option, ended_by_sigterm, print_json, workshop
+from schemas.errors import StorageError, VerificationError
 
 
 @click.command()
@@ -63,7 +57,7 @@ def chaos(**options: Any) -> int:
     from console.chaos.schedule import COORDINATOR, make_schedule  # noqa: PLC0415
 
     seed, vehicles = options["seed"], options["vehicles"]
-    with _ended_by_sigterm(), _workshop(options["keep"]) as work:
+    with ended_by_sigterm(), workshop(options["keep"], "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
         schedule = make_schedule(seed, options["faults"], list(files))
         settings = Settings(schedule, files, work, options["broker_kind"], seed, options["deadline"])
@@ -101,36 +95,3 @@ def _save(path: Path | None, report: dict[str, Any], page: str) -> None:
         path.with_name(path.name + ".txt").write_text(page + "\n", encoding="utf-8")
     except OSError as fault:
         raise StorageError(f"cannot write the report {path}: {fault.strerror}; choose another --report") from fault
-
-
-@contextmanager
-def _workshop(keep: Path | None) -> Iterator[Path]:
-    """Give a folder to work in: the one to keep, or one that is removed afterwards."""
-    if keep is not None:
-        try:
-            keep.mkdir(parents=True, exist_ok=True)
-            if any(keep.iterdir()):
-                raise UsageError(f"--keep {keep} is not empty: name a new folder")
-        except OSError as fault:
-            raise StorageError(f"cannot make {keep}: {fault.strerror}; choose another folder for --keep") from fault
-        yield keep.resolve()
-        return
-    folder = Path(tempfile.mkdtemp(prefix="glassfleet-chaos-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that every `finally` runs and no child is left."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

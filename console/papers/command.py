@@ -14,7 +14,7 @@ from console.papers.page import Report
 from console.papers.write import write_report
 from schemas.errors import DataError, UsageError
 
-CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga")
+CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes")
 
 
 @click.command()

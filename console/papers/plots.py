@@ -86,6 +86,31 @@ def curves(
     return _png(figure)
 
 
+def sizes(
+    panels: Mapping[str, tuple[Mapping[str, tuple[Sequence[float], Sequence[float]]], Mapping[str, float]]],
+    xlabel: str,
+    ylabel: str,
+) -> bytes:
+    """Draw errors against sizes, a panel each: title -> (name -> (x, y), horizontal lines); one x is a single mark."""
+    figure, axes = _panels(len(panels))
+    colours = [COLOURS["FL"], COLOURS["LL"], "#009E73", "#CC79A7"]
+    for axis, (title, (series, lines)) in zip(axes, panels.items(), strict=True):
+        for number, (name, (x, y)) in enumerate(series.items()):
+            line = "-" if len(x) > 1 else ""
+            axis.plot(x, y, line + "osDv"[number % 4], color=colours[number % 4], label=name)
+        for number, (name, height) in enumerate(lines.items()):
+            style = ("--", "-.", ":")[number % 3]
+            axis.axhline(height, color=("#111111", "#777777")[number % 2], linestyle=style, label=name)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set(title=title, xlabel=xlabel)
+        axis.grid(alpha=0.3)
+    for axis in axes[::3]:
+        axis.set_ylabel(ylabel)
+    axes[0].legend(frameon=False, fontsize=8)
+    return _png(figure)
+
+
 def spreads(groups: Mapping[str, Series], xlabel: str) -> bytes:
     """Draw values as dots with their mean, a line per name, a colour per group; a dashed line marks zero."""
     names = list(dict.fromkeys(name for series in groups.values() for name in series))

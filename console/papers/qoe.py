@@ -21,9 +21,14 @@ COUNTS = {"real": (1, 2, 3), "simulated": (3, 5, 7, 9, 11, 13, 15)}
 """Vehicles that answer a round."""
 
 SCHEMES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
-    # scheme: title, parameters, settings
+    # scheme, and what tells it from another line of the same scheme: title, parameters, settings
     "frt": ("FRT (as published)", {"min_rows": 1}, ("local", "federated", "central")),
-    "tsk": ("TSK (averaged, as published)", {"consequents": "averaged", "min_rows": 1}, ("federated", "central")),
+    "tsk": (
+        "TSK (averaged, as published)",
+        {"consequents": "averaged", "antecedents": "local", "min_rows": 1},
+        ("federated", "central"),
+    ),
+    "tsk, ours": ("TSK (pooled, with OTHERWISE)", {}, ("local", "federated", "central")),
     "fmt": ("FMT (our fuzzy model tree)", {}, ("local", "federated", "central")),
     "fedavg_mlp": ("MLP, averaged (FedAvg)", {}, ("federated",)),
 }
@@ -73,10 +78,11 @@ def _accuracy_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the s
     jobs = []
     for source in _sources(data):
         for scheme, (_, parameters, settings) in SCHEMES.items():
-            if scheme not in catalogue.names():
+            name = scheme.partition(",")[0]
+            if name not in catalogue.names():
                 continue
             for setting in settings:
-                arguments = {"source": source, "scheme": scheme, "parameters": dict(parameters), "setting": setting}
+                arguments = {"source": source, "scheme": name, "parameters": dict(parameters), "setting": setting}
                 jobs.append(Job("qoe", _label(source, scheme, setting), arguments, _of(data, source)))
         for name in REFERENCES:
             arguments = {"source": source, "reference": name}
@@ -117,8 +123,9 @@ def _accuracy(results: Results, data: Path) -> Section:
         [
             Text(
                 f"{FEW} LL's rules are means over the vehicles. CL is trained on the pooled rows of all vehicles. TSK "
-                "has the settings of its own paper (three sets, 30 clusters) and is far from the printed 0.251 on "
-                "these rows; the settings behind that number are not known."
+                "as published (three sets, 30 clusters) is far from the printed 0.251 on these rows: no rule covers a "
+                "fifth of them, and there the rule with the largest weight answers, which was fitted elsewhere. With "
+                "the rule OTHERWISE the gap closes."
             ),
             Table("Test RMSE, mean over the vehicles", header, rows, counted=False),
         ],

@@ -23,7 +23,7 @@ from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain, Variable, pooled_domain
 from glassfleet.local import central, drawn, federated
 from glassfleet.paper import protocol_of
-from glassfleet.protocols import rmse
+from glassfleet.protocols import FOLDS, client_parts, kfold, rmse
 from glassfleet.protocols_fedga import run_split
 from glassfleet.protocols_frbc import (
     PAPER,
@@ -220,6 +220,51 @@ def _dropping(data: Path, arguments: Arguments) -> Any:
     return means
 
 
+# --- accuracy against size --------------------------------------------------------------------------------------------
+
+
+def _parts(data: Path, arguments: Arguments) -> Fleet:
+    """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
+    if not arguments.get("file"):
+        return fleet(data, arguments["source"])
+    rows = _rows(data / arguments["file"], "frt")
+    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
+    halves = list(kfold(dataset.rows, FOLDS))[arguments["fold"]]
+    train, test = (
+        {
+            f"client-{number}": Dataset(dataset.features, dataset.target, dataset.X[part], dataset.y[part])
+            for number, part in enumerate(client_parts(half))
+        }
+        for half in halves
+    )
+    return train, test, pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y)
+
+
+def _sized(data: Path, arguments: Arguments) -> Any:
+    """Score a fleet's model, and say how large it is: arguments scheme, parameters, file and fold, or source."""
+    train, test, domain = _parts(data, arguments)
+    scheme = catalogue.load(arguments["scheme"])
+    outcome = federated(scheme, scheme.Parameters.model_validate(arguments["parameters"]), domain, train)
+    return {
+        "test": fmean(rmse(outcome.model.predict(part.X), part.y) for part in test.values()),
+        "complexity": dict(outcome.model.complexity()),
+        "bytes": outcome.bytes_up / len(train),
+        "rounds": outcome.rounds,
+    }
+
+
+def _sized_reference(data: Path, arguments: Arguments) -> Any:
+    """Score a central reference on the same rows: arguments reference, file and fold, or source."""
+    train, test, domain = _parts(data, arguments)
+    pooled = pool(list(train.values()))
+    model = fit_reference(arguments["reference"], domain, pooled)
+    return {
+        "test": fmean(rmse(model.predict(part.X), part.y) for part in test.values()),
+        "bytes": pooled.rows * (len(pooled.features) + 1) * 8 / len(train),
+        "inputs": len(pooled.features),
+    }
+
+
 def _quantiles(values: NDArray[np.float64]) -> list[float]:
     found: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
     return found
@@ -234,6 +279,8 @@ KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
     "qoe": _qoe,
     "qoe-reference": _qoe_reference,
     "dropping": _dropping,
+    "sized": _sized,
+    "sized-reference": _sized_reference,
 }
 """What a job can be."""
 

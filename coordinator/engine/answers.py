@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.engine import asking, learning
@@ -10,10 +11,6 @@ from coordinator.engine.rounds import Rounds
 from coordinator.engine.state import Stored
 from glassfleet.scheme import ContributionError
 from schemas.messages import Outcome
-
-MAX_TURNED_AWAY = 10_000
-"""Answers of one round that are counted (and journalled) as late, duplicate or rejected, each. More still get their
-receipt, but change nothing: one peer that repeats itself for ever must not fill the journal."""
 
 
 class Answers(Rounds):
@@ -96,15 +93,21 @@ class Answers(Rounds):
         assert current is not None
         asked = current.asked
         if agent not in asked:
-            if current.limited:
-                return
+            if current.limited or agent not in self.state.agents:
+                return  # nobody waits for it; ids without end must not fill the books
             asked = tuple(sorted({*asked, agent}))
         # The first reason stands: a peer that gives another each time must not fill the journal.
         if agent not in self.state.store.get(current.digest, {}) and agent not in current.dropped:
             self._update(open=replace(current, asked=asked, dropped={**current.dropped, agent: reason}))
 
-    def _count(self, agent: str, digest: str, outcome: str) -> None:
-        """Count an answer that was turned away, at the round that it was meant for; else at the open one."""
+    def _tally(self, counts: Mapping[str, Mapping[str, int]]) -> None:
+        """Take over what was counted since the last record of the journal."""
+        for digest, outcomes in counts.items():
+            for outcome, number in outcomes.items():
+                self._count("", digest, outcome, number)
+
+    def _count(self, agent: str, digest: str, outcome: str, number: int = 1) -> None:
+        """Count answers that were turned away, at the round that they were meant for; else at the open one."""
         state = self.state
         if state.is_ended:
             return
@@ -113,15 +116,13 @@ class Answers(Rounds):
             for index in range(len(state.rounds) - 1, -1, -1):
                 summary = state.rounds[index]
                 if summary.task_digest == digest:
-                    if getattr(summary, outcome) >= MAX_TURNED_AWAY:
-                        return
-                    counted = replace(summary, **{outcome: getattr(summary, outcome) + 1})
-                    if outcome == "late":
+                    counted = replace(summary, **{outcome: getattr(summary, outcome) + number})
+                    if outcome == "late" and (agent in summary.asked_agents or agent in state.agents):
                         counted = replace(counted, late_agents=tuple(sorted({*summary.late_agents, agent})))
                     self._update(rounds=(*state.rounds[:index], counted, *state.rounds[index + 1 :]))
                     return
-        if current is not None and getattr(current, outcome) < MAX_TURNED_AWAY:
-            self._update(open=replace(current, **{outcome: getattr(current, outcome) + 1}))
+        if current is not None:
+            self._update(open=replace(current, **{outcome: getattr(current, outcome) + number}))
 
     def _heard(self, agent: str) -> None:
         """Note a sign of life: the agent is waited for again where the round is open to all."""

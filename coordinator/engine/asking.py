@@ -7,6 +7,7 @@ from collections import Counter
 
 from coordinator.engine import learning
 from coordinator.engine.state import Offer, RunState
+from glassfleet.memory import recalled_names
 
 
 def columns(state: RunState) -> tuple[tuple[str, ...], str]:
@@ -15,7 +16,7 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
     if spec.domain is not None:
         return spec.domain.names, spec.domain.target_name
     if spec.features is not None and spec.target is not None:
-        return spec.features, spec.target
+        return recalled_names(spec.memory, spec.features), spec.target
     votes: Counter[tuple[tuple[str, ...], str]] = Counter()
     for offer in _offers(state).values():
         target = spec.target or offer.target
@@ -25,7 +26,7 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
             continue
         features = spec.features or tuple(name for name in offer.features if name != target)
         if features and target:
-            votes[features, target] += 1
+            votes[recalled_names(spec.memory, features), target] += 1
     if not votes:
         return (), ""
     most = max(votes.values())
@@ -34,7 +35,8 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
 
 def able(state: RunState) -> tuple[str, ...]:
     """Return the agents that are up and offer scheme and columns, in the order of id."""
-    features = set(state.features)
+    memory = state.spec.memory_inputs
+    features = set(state.features) if memory is None else memory.needed(state.features)
     return tuple(
         sorted(
             agent

@@ -139,6 +139,23 @@ class TurnedAway:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """The journal's form of answers that were turned away and changed nothing but counters, many in one.
+
+    Attributes
+    ----------
+    at : float
+        Of the last of them.
+    counts : Mapping
+        How many, by task digest (empty: of no round of this run) and outcome.
+    """
+
+    kind: ClassVar[str] = "counted"
+    at: float
+    counts: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed."""
 
@@ -173,11 +190,13 @@ class Unable:
     reason: str
 
 
-Event: TypeAlias = Start | AgentUp | AgentDown | Answer | Refused | Malformed | TurnedAway | Tick | Cancel | Unable
+Event: TypeAlias = (
+    Start | AgentUp | AgentDown | Answer | Refused | Malformed | TurnedAway | Counted | Tick | Cancel | Unable
+)
 
 _KINDS: dict[str, type[Any]] = {
     event.kind: event
-    for event in (Start, AgentUp, AgentDown, Answer, Refused, Malformed, TurnedAway, Tick, Cancel, Unable)
+    for event in (Start, AgentUp, AgentDown, Answer, Refused, Malformed, TurnedAway, Counted, Tick, Cancel, Unable)
 }
 
 

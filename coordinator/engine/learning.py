@@ -68,13 +68,14 @@ class Growth:
     done: Done | None = None
 
 
-def plant(server: Server, parameters: Any, domain: Domain | None, seed: int) -> Level:
-    """Return the first level."""
+def plant(server: Server, parameters: Any, domain: Domain | None, seed: int, nonce: str) -> Level:
+    """Return the first level; its task, and so those of all later levels, carries the run's nonce."""
     try:
         first = server.start(parameters, domain, seed)  # type: ignore[arg-type]  # discovery starts without a domain
     except Exception as fault:
         raise _fault("start", fault) from fault
-    return Level(1, first.state, first.task, first.task.digest)
+    task = replace(first.task, nonce=nonce)
+    return Level(1, first.state, task, task.digest)
 
 
 def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
@@ -95,10 +96,11 @@ def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], st
     if isinstance(outcome, Done):
         return Growth((*trail[:-1], closed), outcome)
     assert isinstance(outcome, Next)
-    digest = outcome.task.digest
+    task = replace(outcome.task, nonce=level.task.nonce)
+    digest = task.digest
     if any(digest == earlier.digest for earlier in trail):
         raise SchemeFaultError(f"the scheme asked the task of round {level.number} again; a task must name its round")
-    return Growth((*trail[:-1], closed, Level(level.number + 1, outcome.state, outcome.task, digest)))
+    return Growth((*trail[:-1], closed, Level(level.number + 1, outcome.state, task, digest)))
 
 
 def grow(server: Server, trail: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:

@@ -57,6 +57,7 @@ from coordinator.engine.events import (
     AgentUp,
     Answer,
     Cancel,
+    Counted,
     Event,
     Malformed,
     Refused,
@@ -131,7 +132,8 @@ class Engine:
         """Return the server half of the present phase, and its parameters."""
         scheme = self.lookup(state.spec.scheme)
         if state.phase == "domain":
-            return self.discover(state.features, state.target, state.spec.bounds or {}, scheme)
+            server, parameters = self.discover(state.features, state.target, state.spec.bounds or {}, scheme)
+            return server, parameters if state.spec.memory is None else parameters.remembering(state.spec.memory)
         return scheme.server, state.parameters
 
 
@@ -153,6 +155,8 @@ class _Step(Answers):
                 self._answer(event)
             case TurnedAway():
                 self._turn_away(event.agent, event.task_digest, event.outcome, event.reason)
+            case Counted():
+                self._tally(event.counts)
             case Refused():
                 self._refused(event)
             case Malformed():

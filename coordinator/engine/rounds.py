@@ -31,10 +31,11 @@ class Rounds(Ledger):
         self._plant_and_open()
 
     def _plant_and_open(self) -> None:
+        spec = self.state.spec
         try:
             server, parameters = self.engine.server(self.state)
             domain = None if self.state.phase == "domain" else self.state.domain
-            level = learning.plant(server, parameters, domain, self.state.spec.seed)
+            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce)
         except SchemeFaultError as fault:
             self._end(fault.cause, "failed", str(fault))
             return

@@ -1,13 +1,10 @@
-"""One coordinator per journal."""
+"""One coordinator per journal file; ``postgres`` has the same for a server."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from pathlib import Path
-
-import sqlalchemy as sa
 
 from schemas.errors import StorageError
 
@@ -37,21 +34,3 @@ class FileLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-
-class AdvisoryLock:
-    """A PostgreSQL session lock on a connection of its own; the server releases it when the connection ends."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        key = int.from_bytes(hashlib.sha256(b"glassfleet-journal").digest()[:8], "big", signed=True)
-        self._connection: sa.Connection | None = engine.connect()
-        if not self._connection.execute(sa.select(sa.func.pg_try_advisory_lock(key))).scalar_one():
-            self._connection.close()
-            raise StorageError(_REFUSAL.format(what=engine.url.render_as_string(hide_password=True)))
-        self._connection.commit()
-
-    def release(self) -> None:
-        """Give the journal free. Idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None

@@ -123,6 +123,18 @@ class MemoryJournal:
         chosen = [model for model in self.content.models if name in (None, model.name)]
         return sorted(chosen, key=lambda model: (model.name, model.version))
 
+    def size_bytes(self) -> int:
+        """Return the bytes of the records' bodies, of documents and models."""
+        content = self.content
+        return sum(
+            len(each)
+            for each in (
+                *(entry.body for entry in list(content.entries)),
+                *list(content.documents.values()),
+                *(model.record for model in list(content.models)),
+            )
+        )
+
     def close(self) -> None:
         """Release the content."""
         if self._is_mine:

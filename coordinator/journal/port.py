@@ -112,6 +112,10 @@ class Journal(Protocol):
         """Return the registered models, of one name or all, by name and version."""
         ...
 
+    def size_bytes(self) -> int | None:
+        """Return the room that the journal takes; None when there is no telling. From any thread."""
+        ...
+
     def close(self) -> None:
         """Release the lock. Idempotent."""
         ...

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
-from coordinator.journal.lock import AdvisoryLock, FileLock
+from coordinator.journal import postgres
+from coordinator.journal.lock import FileLock
 from coordinator.journal.port import Entry, StoredModel
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
 from schemas.errors import StorageError
@@ -34,9 +35,9 @@ class SqlJournal:
     Parameters
     ----------
     url : str
-        ``sqlite:///path/to/file`` or ``postgresql+psycopg://...``.
+        ``sqlite:///path/to/file`` or ``postgresql://user:password@host/database``.
     busy_timeout : float
-        Seconds to wait for another connection's write (SQLite).
+        Seconds to wait for another connection's write (SQLite), or for the lock (PostgreSQL).
 
     Raises
     ------
@@ -47,24 +48,31 @@ class SqlJournal:
     def __init__(self, url: str, *, busy_timeout: float = 5.0) -> None:
         try:
             parsed = sa.make_url(url)
-            self._what = parsed.database if parsed.drivername.startswith("sqlite") else parsed.render_as_string()
-            self._lock: FileLock | AdvisoryLock
-            if parsed.get_backend_name() == "sqlite":
+            parsed = postgres.with_driver(parsed)
+            is_file = parsed.get_backend_name() == "sqlite"
+            self._what: str = parsed.database or "" if is_file else parsed.render_as_string()
+            self._lock: FileLock | postgres.AdvisoryLock
+            self._path: Path | None = None
+            if is_file:
                 if not parsed.database or parsed.database == ":memory:":
                     raise StorageError("an SQLite journal needs a file: sqlite:///path/to/journal.db")
-                path = Path(parsed.database)
+                path = self._path = Path(parsed.database)
                 try:
                     path.parent.mkdir(parents=True, exist_ok=True)
                 except OSError as fault:
                     raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
                 self._lock = FileLock(path)
                 self._engine = _sqlite(parsed, busy_timeout)
-            else:
-                self._engine = sa.create_engine(parsed, pool_pre_ping=True)
+            elif parsed.get_backend_name() == "postgresql":
+                self._engine = postgres.make_engine(parsed)
                 with self._translated():
-                    self._lock = AdvisoryLock(self._engine)
+                    self._lock = postgres.AdvisoryLock(self._engine, busy_timeout)
+            else:
+                raise StorageError(
+                    f"cannot use {self._what} as a journal: it must be sqlite:///... or postgresql://..."
+                )
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
-            raise StorageError(f"cannot use {url!r} as a journal: {fault}") from fault
+            raise StorageError(f"cannot use {_public(url)} as a journal: {fault}{_extra(fault)}") from fault
         try:
             with self._translated():
                 self._migrate()
@@ -80,7 +88,7 @@ class SqlJournal:
         if not entries:
             return
         rows = [{**vars(entry), "checksum": entry.checksum} for entry in entries]
-        with self._begin() as connection:
+        with self._write() as connection:
             connection.execute(sa.insert(RECORDS), rows)
 
     def unfinished(self) -> list[str]:
@@ -115,7 +123,7 @@ class SqlJournal:
 
     def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
         """Store the document of an ended run."""
-        with self._begin() as connection:
+        with self._write() as connection:
             if connection.execute(sa.select(RUNS.c.run).where(RUNS.c.run == run)).first() is None:
                 connection.execute(sa.insert(RUNS).values(run=run, at=at, document=json.dumps(document)))
             if not keep_records:
@@ -124,7 +132,7 @@ class SqlJournal:
     def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
         """Forget all but the newest closed runs. The database reuses the room."""
         oldest = sa.select(RUNS.c.run).order_by(RUNS.c.number.desc()).offset(keep_runs)
-        with self._begin() as connection:
+        with self._write() as connection:
             gone = list(connection.execute(oldest).scalars())
             for start in range(0, len(gone), _AT_ONCE):
                 some = gone[start : start + _AT_ONCE]
@@ -149,7 +157,7 @@ class SqlJournal:
 
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`."""
-        with self._begin() as connection:
+        with self._write() as connection:
             row = connection.execute(sa.select(MODELS).where(MODELS.c.run == run)).first()
             if row is not None:
                 return _model(row)
@@ -168,6 +176,19 @@ class SqlJournal:
         with self._begin() as connection:
             return [_model(row) for row in connection.execute(query)]
 
+    def size_bytes(self) -> int | None:
+        """Return the room of the database's files (SQLite) or tables with their indexes (PostgreSQL)."""
+        if self._path is not None:
+            # The files are asked, not the database: a scrape must not wait for, or hold up, a transaction.
+            size = 0
+            for end in ("", "-wal"):
+                with suppress(FileNotFoundError):  # the second one comes and goes
+                    size += self._path.with_name(self._path.name + end).stat().st_size
+            return size
+        sizes = (sa.func.pg_total_relation_size(table.name) for table in (RECORDS, RUNS, MODELS))
+        with self._begin() as connection:
+            return sum(connection.execute(sa.select(*sizes)).one())
+
     def close(self) -> None:
         """Close the database and release the lock. Idempotent."""
         self._lock.release()
@@ -181,6 +202,17 @@ class SqlJournal:
             yield connection
 
     @contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        """Begin a transaction that only the holder of the lock can commit."""
+        with self._translated():
+            if isinstance(self._lock, FileLock):
+                with self._engine.begin() as connection:
+                    yield connection
+            else:
+                with self._lock.transaction() as connection:
+                    yield connection
+
+    @contextmanager
     def _translated(self) -> Iterator[None]:
         """Turn the database's errors into ours."""
         try:
@@ -189,6 +221,9 @@ class SqlJournal:
             raise StorageError(f"the journal {self._what} has the same run or model already: {fault.orig}") from fault
         except SQLAlchemyError as fault:
             text = str(getattr(fault, "orig", None) or fault)
+            known = postgres.in_words(getattr(fault, "orig", None), self._what) if self._path is None else None
+            if known is not None:
+                raise StorageError(known) from fault
             if "full" in text or "disk I/O error" in text or "No space left" in text:
                 raise StorageError(_FULL.format(what=self._what)) from fault
             if "malformed" in text or "not a database" in text:
@@ -199,7 +234,7 @@ class SqlJournal:
             raise StorageError(f"the journal {self._what} cannot be used: {text}") from fault
 
     def _migrate(self) -> None:
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             found = None
             if sa.inspect(connection).has_table("alembic_version"):
                 found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
@@ -222,7 +257,7 @@ class SqlJournal:
 
     def _mend(self) -> tuple[str, ...]:
         """Remove a torn last record: its append never returned, so nothing was done because of it."""
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             row = connection.execute(sa.select(RECORDS).order_by(RECORDS.c.seq.desc()).limit(1)).first()
             if row is None or _entry(row).checksum == row.checksum:
                 return ()
@@ -254,3 +289,15 @@ def _entry(row: Any) -> Entry:
 
 def _model(row: Any) -> StoredModel:
     return StoredModel(row.name, row.version, row.digest, row.run, bytes(row.record))
+
+
+def _public(url: str) -> str:
+    """Return a URL that may be shown: what cannot be parsed may hold a password anywhere."""
+    try:
+        return repr(sa.make_url(url).render_as_string(hide_password=True))
+    except ArgumentError:
+        return "this URL" if "@" in url else repr(url)
+
+
+def _extra(fault: Exception) -> str:
+    return ": pip install 'glassfleet[postgres]'" if isinstance(fault, ModuleNotFoundError) else ""

@@ -92,6 +92,9 @@ class TreeModel:
             fired=Activation(rule, 1.0, (1.0,) * len(rule.conditions)),
             shares={name: float(move) for name, move in zip(self.domain.names, moves, strict=True)},
             base=float(said[0]),
+            measure=""
+            if self.domain.target is not None
+            else "share of the predicted class among the leaf's training rows",
         )
 
     # --- reading ----------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ from glassfleet.discovery.client import DiscoveryClient
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
 from glassfleet.domain import Domain
+from glassfleet.memory import remember
 from glassfleet.scheme import Done, Next
 
 __all__ = [
@@ -100,6 +101,7 @@ def discover(parameters: DiscoveryParameters, datasets: Sequence[Dataset]) -> Do
         ``no-rows``: no dataset has enough rows to be counted.
     """
     rng = np.random.default_rng(0)
+    datasets = [remember(data, parameters.memory) for data in datasets]
     step: Next | Done = DISCOVERY.server.start(parameters)
     while isinstance(step, Next):
         answers = [DISCOVERY.client.contribute(step.task, data, rng) for data in datasets]

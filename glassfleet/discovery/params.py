@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glassfleet.grids import narrowest
+from glassfleet.memory import Memory
 from schemas import limits
 
 RESOLUTION: Final = 128
@@ -47,6 +48,8 @@ class DiscoveryParameters(BaseModel):
         The target is a class where the vehicles have text in it, else a number.
     categories : bool
         Columns of text are taken; their categories are found, as the union of the vehicles'.
+    memory : Memory or None
+        How those of the features come about that are differences and lags; see :meth:`remembering`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -65,6 +68,7 @@ class DiscoveryParameters(BaseModel):
     labels: bool = False
     either: bool = False
     categories: bool = False
+    memory: Memory | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> DiscoveryParameters:
@@ -93,6 +97,17 @@ class DiscoveryParameters(BaseModel):
     def quantiles_of(self, column: str) -> tuple[float, float]:
         """Return the two quantiles that limit `column`."""
         return self.target_quantiles if column == self.target else self.input_quantiles
+
+    def remembering(self, memory: Memory | None) -> DiscoveryParameters:
+        """Return these parameters for features that `memory` gives; bounds and units follow from its columns'."""
+        if memory is None:
+            return self
+        update = {
+            "memory": memory,
+            "bounds": {**memory.bounds(self.bounds, self.target), **self.bounds},
+            "units": {**memory.units(self.units, self.target), **self.units},
+        }
+        return type(self).model_validate({**self.model_dump(), **update})
 
     def exact(self) -> DiscoveryParameters:
         """Return these parameters with no count withheld: the domain then equals that of the pooled rows."""

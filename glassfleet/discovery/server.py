@@ -185,6 +185,8 @@ def _ask(
         body["labels"] = True if parameters.labels else "either"
     if parameters.categories and number == 1:
         body["categories"] = True
+    if parameters.memory is not None:
+        body["memory"] = parameters.memory.to_document()
     return Next(state, Task("domain", "histogram", body))
 
 
@@ -232,5 +234,6 @@ def _domain(parameters: DiscoveryParameters, found: Mapping[str, Value], categor
 
     features = tuple(variable(name) for name in parameters.features)
     if parameters.classes:
-        return Domain(features=features, label=parameters.target, classes=tuple(sorted(parameters.classes)))
-    return Domain(features=features, target=variable(parameters.target))
+        classes = tuple(sorted(parameters.classes))
+        return Domain(features=features, label=parameters.target, classes=classes, memory=parameters.memory)
+    return Domain(features=features, target=variable(parameters.target), memory=parameters.memory)

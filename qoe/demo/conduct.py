@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker.launch import launch
+from broker.launch import RunningBroker, launch
+from glassfleet.memory import Memory
 from qoe.demo.plan import Plan
 from qoe.demo.processes import Family
 from qoe.demo.reference import Verdict, judge
+from qoe.demo.secure import Identities, secure_broker
 from qoe.demo.vehicles import VehicleRows, read_rows
 from schemas.errors import GlassfleetError, RunFailedError
 from schemas.record import ModelRecord
@@ -71,9 +73,13 @@ class Settings:
     target : str or None
     labels : bool
         The target is a class.
+    memory : Memory or None
+        Memory inputs of the run.
     seed : int
     timeout : float
         Seconds for the whole run.
+    secure : bool
+        Mutual TLS with certificates made for the occasion; needs Mosquitto.
     """
 
     files: Mapping[str, Path]
@@ -88,8 +94,10 @@ class Settings:
     bounds: Mapping[str, Any] | None = None
     target: str | None = None
     labels: bool = False
+    memory: Memory | None = None
     seed: int = 0
     timeout: float = 300.0
+    secure: bool = False
 
     @property
     def slowness(self) -> float:
@@ -143,12 +151,22 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
         A file, the broker or a process could not be used; the text says which and why.
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
-    rows = read_rows(settings.files, settings.target, labels=settings.labels)
+    rows = read_rows(settings.files, settings.target, labels=settings.labels, memory=settings.memory)
     with Family(settings.work / "logs") as family:
-        broker = launch(prefer=settings.broker_kind, state_dir=settings.work / "broker")
+        identities: Identities | None = None
+        broker: RunningBroker
+        if settings.secure:
+            broker, identities = secure_broker(settings.work, FLEET, COORDINATOR, list(settings.files))
+        else:
+            broker = launch(prefer=settings.broker_kind, state_dir=settings.work / "broker")
         try:
             watcher.say(f"broker: {broker.kind}, its own process, on loopback")
-            troupe = _Troupe(settings, family, broker.url, watcher)
+            if identities is not None:
+                watcher.say(
+                    f"secure: mutual TLS 1.3; {len(settings.files)} vehicles and the coordinator, each with its own"
+                    " certificate, may write under their own names alone"
+                )
+            troupe = _Troupe(settings, family, broker.url, watcher, identities)
             # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
             troupe.start_coordinator()
             api = troupe.wait_for_api(connect)
@@ -179,7 +197,9 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
 class _Troupe:
     """The processes of one demonstration, and what the plan does to them."""
 
-    def __init__(self, settings: Settings, family: Family, url: str, watcher: Watcher) -> None:
+    def __init__(
+        self, settings: Settings, family: Family, url: str, watcher: Watcher, identities: Identities | None = None
+    ) -> None:
         self._settings = settings
         self._family = family
         self._watcher = watcher
@@ -188,8 +208,14 @@ class _Troupe:
             "GLASSFLEET_BROKER": url,
             "GLASSFLEET_FLEET": FLEET,
         }
+        self._identities = identities
         self.killed: list[str] = []
         self.returned: list[str] = []
+
+    def _environment_of(self, name: str) -> dict[str, str]:
+        if self._identities is None:
+            return self._environment
+        return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities.of(name))}
 
     @property
     def _coordinator_state(self) -> Path:
@@ -199,7 +225,7 @@ class _Troupe:
         self._family.start(
             COORDINATOR,
             ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"],
-            self._environment,
+            self._environment_of(COORDINATOR),
         )
 
     def start_vehicle(self, vehicle: str) -> None:
@@ -213,7 +239,7 @@ class _Troupe:
         delay = settings.slowness if vehicle in settings.plan.slow else settings.pace
         if delay:
             arguments += ["--slow", str(delay)]
-        self._family.start(vehicle, arguments, self._environment)
+        self._family.start(vehicle, arguments, self._environment_of(vehicle))
 
     def wait_for_api(self, connect: Callable[[Path], Api], patience: float = 60.0) -> Api:
         end = time.monotonic() + patience
@@ -289,6 +315,7 @@ def specification(settings: Settings) -> dict[str, Any]:
         },
         "model": MODEL,
         "bounds": None if settings.bounds is None else dict(settings.bounds),
+        "memory": None if settings.memory is None else settings.memory.to_document(),
         "seed": settings.seed,
     }
 

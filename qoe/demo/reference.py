@@ -11,7 +11,7 @@ from edge_agent.evaluation import macro_f1, predict_in_blocks, root_mean_square
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain
-from glassfleet.scheme import Model, personal_model
+from glassfleet.scheme import Model, personal_model, promises_central
 from qoe.demo.vehicles import VehicleRows
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
@@ -157,7 +157,7 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
         title=scheme.title,
         federated=record.digest,
         central=central,
-        promised=scheme.equals_central and not setting,
+        promised=promises_central(scheme, parameters),
         setting=setting,
         replayed=replayed,
         metric="f1" if domain.target is None else "rmse",
@@ -180,8 +180,9 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
 def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:
     """Return in which choices `parameters` differ from the scheme's own, as ``name=value``; numbers are no choices.
 
-    A scheme promises equality for some setting. Another choice than its own (averaged instead of pooled, say) can be
-    another algorithm; another number (of sets, of rows in a leaf) is not. What nullification sets does not count.
+    For telling which setting a model was learned in: another choice than the scheme's own (averaged instead of pooled,
+    say) can be another algorithm; another number (of sets, of rows in a leaf) is not. What nullification sets does not
+    count.
     """
     usual, given = scheme.exact(scheme.Parameters()), scheme.exact(parameters)
     return tuple(

@@ -14,6 +14,7 @@ import numpy as np
 
 from edge_agent.sources import SPLIT, Table, read_source, read_table
 from glassfleet.data import Dataset
+from glassfleet.memory import Memory, remember
 from qoe.simulator import simulate_vehicle, write_vehicle
 from qoe.windows import labels_of
 from schemas.errors import DataError, StorageError
@@ -33,10 +34,13 @@ class VehicleRows:
     test: Dataset
 
 
-def simulated_files(folder: Path, vehicles: int, seed: int, *, good_above: float | None = None) -> dict[str, Path]:
+def simulated_files(
+    folder: Path, vehicles: int, seed: int, *, good_above: float | None = None, drives: bool = False
+) -> dict[str, Path]:
     """Write the files of `vehicles` simulated vehicles into `folder`; return them by vehicle id.
 
-    With `good_above` the target is a class: Good for a share displayed above it, else Poor.
+    With `good_above` the target is a class: Good for a share displayed above it, else Poor. With `drives` the files say
+    which drive and second a row is of.
     """
     files: dict[str, Path] = {}
     width = max(2, len(str(vehicles - 1)))
@@ -45,7 +49,7 @@ def simulated_files(folder: Path, vehicles: int, seed: int, *, good_above: float
         for number in range(vehicles):
             name = f"vehicle-{number:0{width}d}"
             files[name] = folder / f"{name}.csv.gz"
-            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above)
+            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above, drives=drives)
     except OSError as fault:
         raise _unwritable(folder, fault) from fault
     return files
@@ -123,12 +127,14 @@ def labelled_files(
     return copies
 
 
-def read_rows(files: Mapping[str, Path], target: str | None = None, *, labels: bool = False) -> dict[str, VehicleRows]:
-    """Read all vehicles' rows, for the references; raises DataError naming file, row and column."""
+def read_rows(
+    files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
+) -> dict[str, VehicleRows]:
+    """Read all vehicles' rows, with memory inputs, for the references; raises DataError naming file, row and column."""
     rows: dict[str, VehicleRows] = {}
     for name, path in files.items():
         source = read_source(path, target=target, labels=labels)
-        rows[name] = VehicleRows(source.train, source.test)
+        rows[name] = VehicleRows(remember(source.train, memory), remember(source.test, memory))
     return rows
 
 

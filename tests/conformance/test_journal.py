@@ -12,6 +12,7 @@ import pytest
 from coordinator.journal import Entry, Journal, MemoryJournal
 from coordinator.journal.sql import HEAD, SqlJournal
 from schemas.errors import StorageError
+from tests.postgres import PostgresServer
 
 Opener = Callable[[], Journal]
 
@@ -20,11 +21,15 @@ def entry(run: str, number: int, *, at: float | None = None) -> Entry:
     return Entry(run, "answer", float(number) if at is None else at, 1.7e9 + number, b"body %d" % number)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens the same journal each time it is called."""
     if request.param == "sqlite":
         return lambda: SqlJournal(f"sqlite:///{tmp_path / 'state' / 'journal.sqlite'}")
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = server.url(server.database())
+        return lambda: SqlJournal(url, busy_timeout=0.3)
     kept: list[MemoryJournal] = []
 
     def open_memory() -> Journal:

@@ -60,7 +60,6 @@ def test_coordinator_answers_each_message_of_the_corpus_and_changes_nothing(worl
     assert world.reasons[0].startswith(reason), world.reasons
 
 
-def test_journal_does_not_grow_for_ever_when_one_peer_repeats_itself(monkeypatch):
-    monkeypatch.setattr("coordinator.engine.answers.MAX_TURNED_AWAY", 20)
+def test_journal_does_not_grow_for_ever_when_one_peer_repeats_itself():
     world = CoordinatorWorld("frt")
-    assert world.flood(100) == 20
+    assert world.flood(100) <= 2, "that the peer is not waited for, and nothing else"

@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset
-from glassfleet.local import central
-from glassfleet.protocols_frbc import PAPER, minmax_domain, paper_fold, reduction_curve, summarise
+from glassfleet.data import Dataset, pool
+from glassfleet.local import central, federated
+from glassfleet.protocols_frbc import (
+    PAPER,
+    minmax_domain,
+    node_fold,
+    node_parts,
+    paper_fold,
+    reduction_curve,
+    summarise,
+)
 
 PUBLISHED = {
     # setting: F1 g, F1 h (Table I), rules (Table II)
@@ -60,6 +68,26 @@ def test_pooled_weights_give_the_central_digits(magic: Any) -> None:
     lines, _ = _summary(magic, ("FL", "CL"), weights="pooled")
 
     assert lines["FL"] == lines["CL"] == PUBLISHED["CL"]
+
+
+@pytest.mark.parametrize(("fold", "nodes"), [(0, 10), (3, 10), (1, 4)])
+def test_pooled_model_is_the_central_one_rule_for_rule_when_single_rows_are_told(
+    magic: Any, fold: int, nodes: int
+) -> None:
+    scheme = load("frbc")
+    parameters = scheme.Parameters(n_sets=5, min_rows=1)
+    halves = [node_fold(magic.y, part, fold)[0] for part in node_parts(magic.y, nodes)]
+    parts = {
+        f"node-{number:02d}": Dataset(magic.features, magic.target, magic.X[rows], magic.y[rows])
+        for number, rows in enumerate(halves)
+    }
+    domain = minmax_domain(magic)
+    fleet = federated(scheme, parameters, domain, parts).model
+    alone = central(scheme, parameters, domain, pool(list(parts.values()))).model
+
+    assert [str(rule) for rule in fleet.rules()] == [str(rule) for rule in alone.rules()]
+    assert len(fleet.rules()) > 1700
+    assert fleet.to_document()["model"] == alone.to_document()["model"]
 
 
 def test_nullification_costs_what_the_readme_says(magic: Any) -> None:

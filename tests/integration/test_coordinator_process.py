@@ -321,7 +321,8 @@ def test_coordinator_goes_on_when_its_last_record_is_torn(
 def test_coordinator_serves_its_api_and_guards_actions(started: Callable[..., Process]) -> None:
     coordinator = started()
     with coordinator.api() as api:
-        assert api.get("/api/health").json()["status"] == "ok"
+        # The API is there before the broker: the coordinator first looks whether another one is up.
+        wait_for(lambda: api.get("/api/health").json()["status"] == "ok")
         assert api.get("/api/runs").json() == []
         assert api.get("/api/models").json() == []
         assert api.get("/api/runs/none").status_code == 404

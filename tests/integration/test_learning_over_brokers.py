@@ -94,3 +94,54 @@ def test_fleet_learns_the_central_model_over_every_broker(broker, service, fleet
     record = ModelRecord.from_bytes(stored.record)
     assert len(stored.record) > SMALL
     assert record.digest == central_digest(record, sources)
+
+
+def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(broker, fleet_name, tmp_path: Path):
+    """RabbitMQ keeps births from a new coordinator, and requests and models from new agents: they use wildcards."""
+    protocol, running = broker
+    sources = {name: source(seed, count=200) for seed, name in enumerate(AGENTS)}
+    settings = {"fleet": fleet_name, "max_message_bytes": SMALL, "protocol": protocol}
+
+    def fleet(*names: str) -> Fleet:
+        chosen = {name: sources[name] for name in names}
+        return Fleet(chosen, broker=running.url, state_dir=tmp_path / "vehicles", **settings)
+
+    config = CoordinatorConfig(
+        broker=running.url,
+        fleet=fleet_name,
+        state_dir=tmp_path / "cloud",
+        api=False,
+        max_message_bytes=SMALL,
+        protocol=protocol,
+    )
+    with fleet("v1", "v2") as early:
+        _until(lambda: all(agent.transport.is_connected for agent in early.agents.values()))
+        service = build(config)
+        thread = threading.Thread(target=service.serve_forever)
+        thread.start()
+        try:
+            _until(lambda: set(service.call(lambda coordinator: coordinator.fleet.offers())) >= {"v1", "v2"})
+            spec = RunSpec(
+                scheme="frt",
+                parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
+                policy=RoundPolicy(min_agents=3, gather_agents=2, deadline=60.0),
+                model="m",
+            )
+            run = service.call(lambda coordinator: coordinator.start_run(spec))
+            _until(lambda: len(_accepted(service, run)) == 2)
+            with fleet("v3"):  # never seen before: it answers the round that is open already
+                _until(lambda: service.call(lambda coordinator: coordinator.state(run)) is None)
+            document = service.call(lambda coordinator: coordinator.run(run))
+            assert (document["outcome"], document["cohort"]) == ("finished", ["v1", "v2", "v3"]), document["reason"]
+            with fleet("v4") as late:  # never seen before: it gets the model that is there already
+                kept = late.agents["v4"].config.directory / "models" / "m.json"
+                _until(kept.exists)
+                assert ModelRecord.from_bytes(kept.read_bytes()).cohort == ["v1", "v2", "v3"]
+        finally:
+            service.stop()
+            thread.join()
+
+
+def _accepted(service: Service, run: str) -> tuple[str, ...]:
+    state = service.call(lambda coordinator: coordinator.state(run))
+    return () if state is None else state.accepted

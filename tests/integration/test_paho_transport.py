@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.launch import EmbeddedProcess
+from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport, connect_once, versions_to_try, wait_until_ready
 from broker.port import Handlers, Link, Message
 from schemas.errors import BrokerError, UsageError
@@ -70,7 +71,7 @@ def test_probe_says_when_nothing_listens(free_port):
 
 def test_probe_says_when_the_host_is_unknown():
     with pytest.raises(BrokerError, match=r"host name 'nowhere\.invalid' cannot be found"):
-        connect_once(Link("mqtt://nowhere.invalid", "x"))
+        connect_once(Link("mqtt://nowhere.invalid", "x", insecure_plaintext=True))
 
 
 def test_probe_says_when_something_else_listens():
@@ -220,3 +221,47 @@ def test_many_clients_leave_neither_threads_nor_sockets_behind(broker):
         client.transport.stop()
     assert threading.active_count() == threads
     eventually(lambda: sockets() <= before)
+
+
+@pytest.mark.mosquitto
+def test_transport_gives_up_a_message_that_ends_every_connection_and_carries_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mosquitto = MosquittoProcess(tmp_path, max_message_bytes=64 * 1024)
+    mosquitto.start()
+    try:
+        reader = Client(PahoTransport(Link(mosquitto.url, "reader", protocol="3.1.1")))
+        reader.transport.subscribe("gf/1/f/run/+/request")
+        reader.start().ask_ready()
+        eventually(lambda: reader.is_ready)
+        link = Link(
+            mosquitto.url,
+            "writer",
+            protocol="3.1.1",
+            reconnect_first=0.05,
+            reconnect_longest=0.2,
+            max_message_bytes=2**20,
+        )
+        transport = PahoTransport(link)
+        for index in range(5):
+            transport.publish(f"gf/1/f/run/a{index}/request", b"x" * 100)
+        transport.publish("gf/1/f/run/big/request", b"x" * 200_000)
+        for index in range(5):
+            transport.publish(f"gf/1/f/run/b{index}/request", b"x" * 100)
+        writer = Client(transport).start()
+        try:
+            assert transport.flush(30.0), "nothing waits for ever"
+            assert transport.dropped == 1
+            assert transport.max_message_bytes == 100_000, "the next one is cut into parts of a size that may pass"
+            with pytest.raises(ValueError, match="split"):
+                transport.publish("gf/1/f/run/big/request", b"x" * 200_000)
+            wanted = {f"gf/1/f/run/{name}{index}/request" for name in "ab" for index in range(5)}
+            eventually(lambda: {message.topic for message in reader.messages} >= wanted)
+            assert {message.topic for message in reader.messages} == wanted
+            assert 3 <= len(writer.losses) <= 6, writer.losses
+        finally:
+            transport.stop()
+            reader.transport.stop()
+    finally:
+        mosquitto.stop()
+    assert "message-too-large" in capsys.readouterr().out

@@ -48,6 +48,8 @@ def fleets(draw):
         max_depth=draw(st.sampled_from([None, 0, 1, 2])),
         nullify=False,
         min_rows=1,
+        prune=draw(st.sampled_from([0.0, 0.5, 2.0])),
+        max_slopes=draw(st.sampled_from([None, 0, 2])),
     )
     return domain, parts, parameters, rng
 

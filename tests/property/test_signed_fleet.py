@@ -172,8 +172,8 @@ def test_unsigned_fleet_does_not_survive_the_same_attack(tmp_path: Path):
     for name in NAMES:
         sim.start_agent(name)
     Attacker(sim, 1)
-    sim.advance(5)
     try:
+        sim.advance(5)
         run = sim.start_run(spec("r"))
         outcome = sim.run_until_ended(run, within=400)["outcome"]
     except IdentityError:  # a replayed birth takes a vehicle's name away

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassfleet.schemes.tsk import clusters
-from glassfleet.schemes.tsk.clusters import Moments, Table, change, fuzzy_c_means, grid_bits, moments
+from glassfleet.schemes.tsk.clusters import Moments, Table, change, first_centres, fuzzy_c_means, grid_bits, moments
 
 
 def _rows(seed: int, n: int, d: int) -> Any:
@@ -52,7 +52,7 @@ def test_sums_of_agents_add_up_to_those_of_pooled_rows(data: Any) -> None:
     def sums(part: Any) -> tuple[Moments, int]:
         table = Table.of(part)
         first, second = list(table.memberships(before)), list(table.memberships(after))
-        start, _ = moments(table, table.hashed(k, 5), k)
+        start, _ = moments(table, table.memberships(first_centres(k, d, 5)), k)
         both, _ = moments(table, second, k)
         return Moments(both.high + start.high, both.low + start.low), change(first, second)
 
@@ -92,14 +92,15 @@ def test_distances_are_exact_for_any_number_of_columns(d: int) -> None:
     assert expected[1] + expected[0] <= 2**53
 
 
-def test_hashed_memberships_follow_the_row_and_look_uniform() -> None:
-    rows = np.random.default_rng(8).random((3, 4000))
-    a, b = (np.concatenate(list(Table.of(part).hashed(6, 1)), axis=1) for part in (rows, rows[:, ::-1].copy()))
-    assert np.array_equal(a, b[:, ::-1])
-    assert np.allclose(a.sum(axis=0), 1.0)
-    assert np.abs(a.mean(axis=1) - 1 / 6).max() < 0.01
-    other = np.concatenate(list(Table.of(rows).hashed(6, 2)), axis=1)
-    assert np.abs(np.corrcoef(a.ravel(), other.ravel())[0, 1]) < 0.05
+def test_first_centres_are_spread_and_on_the_grid_and_go_by_the_seed() -> None:
+    centres = first_centres(400, 3, 1)
+    assert np.array_equal(centres * 2.0 ** grid_bits(3), np.rint(centres * 2.0 ** grid_bits(3)))
+    assert centres.min() >= 0.0
+    assert centres.max() <= 1.0
+    assert np.abs(centres.mean(axis=0) - 0.5).max() < 0.1
+    assert np.abs(centres.std(axis=0) - 12**-0.5).max() < 0.05
+    assert np.array_equal(centres, first_centres(400, 3, 1))
+    assert not np.array_equal(centres, first_centres(400, 3, 2))
 
 
 def test_cluster_without_mass_keeps_its_centre() -> None:

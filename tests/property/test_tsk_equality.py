@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from glassfleet.checks import CHECKS, Bench
+from glassfleet.checks import Bench
 from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain, Variable
 from glassfleet.local import central, federated
-from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scheme import Contribution, Done, Next, Task, promises_central
 from glassfleet.schemes.tsk import SCHEME, Parameters
 from schemas.codec import decode, encode
 from schemas.documents import document_digest
@@ -47,6 +47,10 @@ def fleets(draw: Any) -> Any:
         n_sets=draw(st.integers(2, 4)),
         n_clusters=draw(st.integers(1, 12)),
         max_iterations=draw(st.integers(1, 25)),
+        patience=draw(st.integers(1, 8)),
+        max_rounds=draw(st.integers(1, 25)),
+        antecedents="local",
+        otherwise=draw(st.booleans()),
         cluster_seed=draw(st.integers(0, 3)),
         nullify=False,
         min_rows=1,
@@ -129,15 +133,19 @@ def test_survivors_model_over_the_wire_equals_central_model_when_agents_drop_and
     assert _digest(step.model) == _digest(central(SCHEME, chosen, domain, rows).model)
 
 
-def test_scheme_passes_the_conformance_check_of_equality_with_federated_antecedents() -> None:
-    class Promising:
-        equals_central = True
+def test_scheme_promises_the_central_model_only_where_all_agents_cluster_together() -> None:
+    assert promises_central(SCHEME, Parameters())
+    assert promises_central(SCHEME, Parameters(otherwise=False, inference="weighted_average", nullify=True))
+    assert not promises_central(SCHEME, Parameters(antecedents="local"))
+    assert not promises_central(SCHEME, Parameters(consequents="averaged"))
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(SCHEME, name)
 
-    promising: Any = Promising()
-    CHECKS["equality"](Bench.of(promising, Parameters(antecedents="federated"), "regression"))
+def test_local_antecedents_are_those_that_do_not_give_the_central_model() -> None:
+    bench = Bench.of(SCHEME, Parameters(antecedents="local", n_clusters=6), "regression")
+    exact = SCHEME.exact(bench.parameters)
+    fleet = {agent: rows for agent, rows in bench.fleet.items() if rows.rows}
+    one = federated(SCHEME, exact, bench.domain, fleet).model
+    assert _digest(one) != _digest(central(SCHEME, exact, bench.domain, pool(list(fleet.values()))).model)
 
 
 @relaxed

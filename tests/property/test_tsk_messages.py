@@ -20,7 +20,7 @@ NAMES = ("a", "b", "c")
 DOMAIN = Domain(
     features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=3)
 )
-VARIANTS: list[dict[str, Any]] = [{"consequents": "averaged"}, {}, {"antecedents": "federated", "max_iterations": 3}]
+VARIANTS: list[dict[str, Any]] = [{"consequents": "averaged"}, {"antecedents": "local"}, {"max_rounds": 3}]
 
 
 def _fleet() -> Dataset:
@@ -123,7 +123,7 @@ def test_check_raises_only_contribution_error_and_what_it_accepts_can_be_reduced
         accepted, reason = None, str(fault)
     assert reason
     if accepted is not None:
-        memory = {"sums_digest": "", "iterations": 1, "change": 0.0}
+        memory = {"sums_digest": "", "iterations": 1, "still": 0, "change": 0.0}
         step = SCHEME.server.reduce({"kind": task.kind, "body": task.body, **memory}, [answer, accepted])
         assert isinstance(step, Next | Done)
 

@@ -160,7 +160,7 @@ def test_agent_says_internal_fault_and_lives_on_when_a_scheme_fails(bench, task,
         def contribute(self, task, data, rng):
             raise ZeroDivisionError
 
-    monkeypatch.setattr("edge_agent.agent.client_of", lambda scheme: Broken())
+    monkeypatch.setattr("edge_agent.answers.client_of", lambda scheme: Broken())
     agent = bench.agent()
     bench.desk.ask(task)
     bench.run(1)

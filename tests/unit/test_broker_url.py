@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.url import BrokerAddress, check_url, parse_url
+from broker.tls import Tls
+from broker.url import BrokerAddress, check_url, parse_url, safe_address
 from schemas.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -68,3 +76,47 @@ def test_password_is_never_printed():
     assert "secret" not in repr(address)
     assert "secret" not in address.public
     assert "secret" in address.url
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_plain_mqtt_on_this_machine_is_allowed(host):
+    assert safe_address(f"mqtt://{host}").tls is False
+
+
+@pytest.mark.parametrize("host", ["broker", "10.0.0.1", "0.0.0.0", "[::]", "localhost.example.org", "user:pw@b.org"])
+def test_plain_mqtt_to_another_machine_is_refused_unless_somebody_says_so(host):
+    with pytest.raises(UsageError, match="--insecure-plaintext") as caught:
+        safe_address(f"mqtt://{host}")
+    assert "mqtts://" in str(caught.value)
+    assert "pw" not in str(caught.value)
+    assert safe_address(f"mqtt://{host}", insecure_plaintext=True).tls is False
+    assert safe_address(f"mqtts://{host}").tls is True
+
+
+def test_certificate_that_would_not_be_used_is_misuse():
+    tls = Tls("ca.pem", "cert.pem", "key.pem")
+    with pytest.raises(UsageError, match="makes no use of the certificate"):
+        safe_address("mqtt://localhost", tls)
+    with pytest.raises(UsageError, match="both certificate and key"):
+        Tls("ca.pem", "cert.pem")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["tap", "--broker", "mqtt://10.255.255.1", "--count", "1"],
+        ["model", "list", "--broker", "mqtt://10.255.255.1"],
+        ["coordinator", "--broker", "mqtt://10.255.255.1", "--no-api"],
+        ["agent", "--id", "v", "--broker", "mqtt://10.255.255.1", "--data", "rows.csv"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_process_refuses_plain_mqtt_to_another_machine(command, tmp_path):
+    (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{n},{n}\n" for n in range(50)))
+    # Processes of their own: services set up logging for the whole process.
+    done = subprocess.run(
+        [sys.executable, "-m", "console.main", *command, "--state-dir", str(tmp_path / "state")],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "plain MQTT can be read and changed" in done.stderr

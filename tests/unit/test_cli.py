@@ -335,8 +335,8 @@ def test_model_show_prints_the_record_that_reads_back(
     assert run(["model", "show", "--file", str(tmp_path / "again.json")]) == 0
 
 
-def test_model_commands_are_the_documented_five() -> None:
-    assert set(model_group.commands) == {"list", "show", "rules", "predict", "explain"}
+def test_model_commands_are_the_documented_six() -> None:
+    assert set(model_group.commands) == {"list", "show", "rules", "predict", "explain", "export"}
 
 
 def test_strongest_terms_keeps_those_that_move_the_output_most() -> None:

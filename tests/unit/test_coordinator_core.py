@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +15,24 @@ from broker.memory import MemoryHub
 from broker.port import Handlers, Link, Message
 from coordinator.core import Coordinator
 from coordinator.engine import Engine
+from coordinator.fleet import FleetLimits
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.publisher import birth
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
-from schemas.errors import NotFoundError, StorageError, UsageError
+from schemas.errors import IdentityError, NotFoundError, StorageError, UsageError
 from schemas.joining import BlobStore
-from schemas.messages import AgentState, Body, ContributionBody, Manifest, ModelPointer, Receipt, Refusal, Request
+from schemas.messages import (
+    AgentState,
+    Body,
+    ContributionBody,
+    CoordinatorState,
+    Manifest,
+    ModelPointer,
+    Receipt,
+    Refusal,
+    Request,
+)
 from schemas.parts import frames_for_contribution, open_request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
@@ -45,6 +58,7 @@ class Fleet:
 
     engine: Engine = TOY_ENGINE
     max_bytes: int = 128 * 1024
+    fleet_limits: FleetLimits = field(default_factory=FleetLimits)
     hub: MemoryHub = field(default_factory=MemoryHub)
     journal: TornDisk = field(default_factory=TornDisk)
     seen: list[Message] = field(default_factory=list)
@@ -65,6 +79,7 @@ class Fleet:
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
             max_message_bytes=self.max_bytes,
+            fleet_limits=self.fleet_limits,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         self.transport.start(handlers)
@@ -335,16 +350,195 @@ def test_coordinator_writes_one_transaction_for_a_batch() -> None:
     assert len(state.cohort) == 20
 
 
-def test_coordinator_journals_no_payload_of_answers_that_it_turned_away() -> None:
+def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_record() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b", "c")
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    fleet.answer("a")
+    size = len(fleet.journal.content.entries)
+    for _ in range(500):
+        fleet.answer("a")
+        fleet.publish(TOPICS.contribution("c", "r1"), b"nonsense")
+        fleet.publish(TOPICS.contribution("stranger", "r1"), b"")
+    assert len(fleet.journal.content.entries) == size, "what changes nothing is not written"
+    assert Counter(fleet.receipts("a"))["duplicate"] == 500, "each has its receipt"
+    assert len(fleet.receipts("c")) == len(fleet.receipts("stranger")) == 500
+    assert (fleet.core.metrics["receipts.duplicate"], fleet.core.metrics["receipts.rejected"]) == (500, 1000)
+    assert fleet.core.metrics["answers.only-counted"] == 1500
+    fleet.answer("b")
+    added = fleet.journal.content.entries[size:]
+    assert [entry.kind for entry in added] == ["counted", "answer"]
+    assert len(added[0].body) < 300
+    before = fleet.core.state("r1")
+    fleet.crash()
+    after = fleet.core.state("r1")
+    assert after is not None
+    assert after.open is not None
+    assert after == before
+    assert (after.open.duplicate, after.open.rejected) == (500, 1000)
+
+
+def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b")
+    fleet.core.start_run(toy_spec(model="m"))
+    fleet.hub.pump()
+    fleet.answer("a")
+    for _ in range(10):
+        fleet.answer("a")
+    fleet.crash()
+    state = fleet.core.state("r1")
+    assert state is not None
+    assert state.open is not None
+    assert (state.open.duplicate, state.accepted) == (0, ("a",))
+    fleet.finish("b", "a")
+    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("m", 1)])
+    assert record.document == central(toy_spec(), "ab").to_document()
+
+
+def test_coordinator_writes_its_counts_down_when_it_stops() -> None:
     fleet = Fleet()
     fleet.birth("a", "b")
     fleet.core.start_run(toy_spec())
     fleet.hub.pump()
-    for _ in range(3):
+    for _ in range(4):
         fleet.answer("a")
-    kinds = [entry.kind for entry in fleet.journal.content.entries]
-    assert kinds == ["start", "answer", "turned-away", "turned-away"]
-    assert len(fleet.journal.content.entries[2].body) < 300
+    fleet.core.stop()
+    assert [entry.kind for entry in fleet.journal.content.entries][-1] == "counted"
+    fleet.crash()
+    state = fleet.core.state("r1")
+    assert state is not None
+    assert state.open is not None
+    assert state.open.duplicate == 3
+
+
+def test_coordinator_counts_made_up_tasks_as_one_kind() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b")
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    task = fleet.task()
+    for index in range(50):
+        body = contribution("a", task).model_copy(update={"task_digest": f"{index:064x}"})
+        payload = Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
+        fleet.publish(TOPICS.contribution("a", "r1"), payload)
+    fleet.answer("a")
+    entries = [entry for entry in fleet.journal.content.entries if entry.kind == "counted"]
+    assert len(entries) == 1
+    assert len(entries[0].body) < 300
+
+
+def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -> None:
+    fleet = Fleet(fleet_limits=FleetLimits(agents=20))
+    fleet.birth("good")
+    for index in range(100):
+        fleet.birth(f"v{index}")
+        fleet.birth(f"v{index}", status="down")
+    known = {each["agent"] for each in fleet.core.fleet.document()}
+    assert len(known) <= 20
+    assert "good" in known, "who is up is not forgotten"
+    fleet.birth(*(f"w{index}" for index in range(40)))
+    assert len(fleet.core.fleet.document()) == 20
+    assert fleet.core.metrics["births.refused"] > 0
+
+
+def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
+    fleet = Fleet(fleet_limits=FleetLimits(columns_bytes=1000))
+    for index in range(50):
+        body = AgentState(status="up", incarnation="1", schemes=["toy"], features=[f"{'x' * 90}{index}"], target="y")
+        payload = Envelope(fleet="f", body=body, agent=f"v{index}").to_bytes()
+        fleet.publish(TOPICS.agent_state(f"v{index}"), payload, retain=True)
+    assert 5 <= len(fleet.core.fleet.document()) <= 11
+    assert fleet.core.metrics["births.refused"] >= 39
+
+
+def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in_the_end() -> None:
+    fleet = Fleet(fleet_limits=FleetLimits(burst=10, per_minute=6.0))
+    fleet.birth("a", "b")
+    fleet.core.start_run(toy_spec(policy={"gather_agents": 3, "gather_timeout": 3600.0}))
+    fleet.hub.pump()
+    size = len(fleet.journal.content.entries)
+    for index in range(200):
+        fleet.birth("a", incarnation=str(index // 2), status="down" if index % 2 else "up")
+    assert len(fleet.journal.content.entries) - size <= 10
+    assert fleet.core.metrics["births.held"] >= 80
+    fleet.birth("a", incarnation="last")
+    for _ in range(30):
+        fleet.hub.advance(1.0)
+        fleet.core.tick()
+    last = {each["agent"]: each for each in fleet.core.fleet.document()}["a"]
+    assert (last["status"], last["incarnation"]) == ("up", "last")
+    assert fleet.core.next_wake() is not None
+
+
+def test_coordinator_repeats_its_birth_when_something_else_stands_in_its_place() -> None:
+    fleet = Fleet()
+    will = birth(TOPICS, fleet.core.incarnation, "", "down")
+    fleet.publish(will.topic, will.payload, retain=True)
+    fleet.hub.advance(1.0)
+    fleet.core.tick()
+    fleet.hub.pump()
+    body = Envelope.from_bytes(fleet.hub.retained[TOPICS.coordinator_state()], fleet="f").body
+    assert isinstance(body, CoordinatorState)
+    assert (body.status, body.incarnation) == ("up", fleet.core.incarnation)
+
+
+def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_states() -> None:
+    fleet = Fleet()
+    for index in range(100):
+        other = birth(TOPICS, f"x{index}", "", "down")
+        fleet.publish(other.topic, other.payload)
+        fleet.core.tick()
+        fleet.hub.advance(0.01)
+    assert fleet.core.metrics["births.repeated"] <= 5, "one in a quarter of a second"
+
+
+def test_coordinator_stops_when_a_later_one_keeps_coming_back() -> None:
+    fleet = Fleet()
+    later = birth(TOPICS, "later", "", "up", term=9e9)
+    fleet.core.handle([later])
+    fleet.hub.advance(0.5)
+    with pytest.raises(IdentityError, match="taken over"):
+        fleet.core.handle([later])
+
+
+@pytest.mark.parametrize("term", [1.0, 1.6e9])
+def test_coordinator_never_stops_for_a_life_before_its_own(term: float) -> None:
+    fleet = Fleet()
+    for _ in range(20):
+        fleet.core.handle([birth(TOPICS, "earlier", "", "up", term=term)])
+        fleet.hub.advance(0.5)
+        fleet.core.tick()
+
+
+def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_broker_told_nothing() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b")
+    fleet.core.start_run(toy_spec(run="r0", model="m"))
+    fleet.hub.pump()
+    fleet.finish("a", "b", run="r0")
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    fleet.hub.advance(5.0)
+    fleet.core.tick()
+    fleet.hub.pump()
+    del fleet.seen[:]
+    fleet.birth(*(f"new{index}" for index in range(20)))
+    fleet.hub.advance(1.5)
+    fleet.core.tick()
+    fleet.hub.pump()
+    counted = Counter(message.topic for message in fleet.seen)
+    assert counted[TOPICS.request("r1")] == 1, "one repetition for all of them"
+    assert counted[TOPICS.model_current("m")] == 1
+    # A broker that gives what is retained to wildcards, as this one does when the coordinator comes back, needs none.
+    fleet.crash()
+    del fleet.seen[:]
+    fleet.birth("newer")
+    fleet.hub.advance(5.0)
+    fleet.core.tick()
+    fleet.hub.pump()
+    assert TOPICS.model_current("m") not in {message.topic for message in fleet.seen}
 
 
 def test_coordinator_joins_a_contribution_that_came_in_parts() -> None:

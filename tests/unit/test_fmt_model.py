@@ -13,8 +13,9 @@ import pytest
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
 from glassfleet.local import central, federated
+from glassfleet.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
-from glassfleet.schemes.fmt.linear import moments, ridge_objective, solve_ridge
+from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.words import span_words
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, RunFailedError, UsageError
@@ -54,7 +55,7 @@ def test_rules_read_as_sentences_in_own_units():
     texts = [str(rule) for rule in learn(max_rules=2, other_sets=(), max_slopes=1).model.rules()]
     assert texts[0].startswith("IF speed is at most ")
     assert texts[1].startswith("IF speed is at least ")
-    assert texts[0].endswith(" signal %")
+    assert texts[0].endswith(" signal (%)")
     assert " AND " not in texts[0]
 
 
@@ -87,6 +88,37 @@ def test_sparse_rules_have_at_most_as_many_slopes_as_asked_and_drop_what_has_no_
         assert "noise" not in rule["coefficients"]
     constants = learn(max_slopes=0).model
     assert all(rule["coefficients"] == {} for rule in constants.to_document()["model"]["rules"])
+
+
+def test_rules_are_short_without_being_asked_to():
+    rng = np.random.default_rng(8)
+    names = tuple(f"x{i}" for i in range(12))
+    X = rng.random((4000, 12))
+    y = np.where(X[:, 0] > 0.5, X[:, 1] - 0.5 * X[:, 2], 0.4 * X[:, 3]) + 0.02 * X[:, 4:].sum(axis=1)
+    domain = Domain(
+        features=tuple(Variable(name=name, low=0, high=1) for name in names), target=Variable(name="y", low=-1, high=2)
+    )
+    outcome = federated(SCHEME, Parameters(), domain, {"a": Dataset(names, "y", X, y + rng.normal(0, 0.1, 4000))})
+    rules = outcome.model.to_document()["model"]["rules"]
+    assert max(len(rule["coefficients"]) for rule in rules) <= 6
+    assert outcome.summary["slopes"] <= 6
+    dense = federated(SCHEME, Parameters(max_slopes=64, size_tolerance=0.0, max_rules=2), domain, {"a": pooled(X, y)})
+    assert dense.summary["slopes"] in (2, 4, 6, 12)
+
+
+def pooled(X: Any, y: Any) -> Dataset:
+    return Dataset(tuple(f"x{i}" for i in range(X.shape[1])), "y", X, y)
+
+
+def test_larger_tolerance_gives_a_simpler_tree_that_is_no_better_on_held_out_rows():
+    sizes, errors = [], []
+    for tolerance in (0.0, 0.05, 0.5):
+        outcome = learn(size_tolerance=tolerance)
+        size = outcome.model.complexity()
+        sizes.append(size["parameters"])
+        errors.append(outcome.summary["held_out_rmse"][size["leaves"] - 1])
+    assert sizes == sorted(sizes, reverse=True)
+    assert errors == sorted(errors)
 
 
 def test_number_of_rules_keeps_to_the_most_and_without_held_out_rows_reaches_it():

@@ -2,7 +2,9 @@
 
 import pytest
 
-from edge_agent.identity import QUIET, SPAN, Identity
+from edge_agent.identity import Duel, Identity
+
+QUIET, SPAN = Duel().quiet, Duel().span
 
 
 def test_identity_ignores_its_own_birth_and_repeats_it_when_its_own_will_is_read():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from console.limits_page import FIXED, MODELS, NO_BOUNDS, NOT_LIMITS, render, value_of
+from console.limits_page import FIXED, GUARD, MODELS, NO_BOUNDS, NOT_LIMITS, PROOF, WIRE, render, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("schemas", "broker", "edge_agent", "coordinator")
@@ -59,16 +60,37 @@ def test_page_names_every_number_among_the_settings() -> None:
 def test_page_names_every_fixed_number_of_the_code_or_says_why_it_is_no_limit() -> None:
     found = list(constants())
     assert len(found) > 20
+    fixed = {place for places in FIXED.values() for place in places}
     excused = {name.removesuffix("*") for name in NOT_LIMITS}
     missing = [
         name
         for name in found
-        if name not in FIXED
+        if name not in fixed
         and not any(name == each or (each.endswith(".") and name.startswith(each)) for each in excused)
     ]
-    assert missing == [], "name them in console.limits_page: FIXED with what they bound, or NOT_LIMITS with the reason"
+    assert missing == [], (
+        "make it a setting of the process's configuration; or, if it is part of the contract between processes or of a "
+        "proof, name it in console.limits_page, WIRE or PROOF (docs/adr/0008); or in NOT_LIMITS, if it bounds nothing"
+    )
 
 
-@pytest.mark.parametrize("name", [*FIXED, *(name for name in NOT_LIMITS if not name.endswith("*"))])
+@pytest.mark.parametrize("name", [*WIRE, *PROOF, *GUARD, *(name for name in NOT_LIMITS if not name.endswith("*"))])
 def test_page_names_no_number_that_is_not_there(name: str) -> None:
     assert value_of(name) is not None
+
+
+def test_table_says_why_for_each_that_cannot_be_set() -> None:
+    page = render()
+    for why, places in FIXED.items():
+        assert places, why
+        for place in places:
+            assert f"| {why} | `{place}` |" in page
+
+
+def test_coordinator_and_agent_pass_their_settings_down() -> None:
+    """Every number among the settings of a process is read somewhere else than where it is declared."""
+    unused = []
+    for (of, model), package in zip(MODELS[:2], ("edge_agent", "coordinator"), strict=True):
+        code = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / package).rglob("*.py")))
+        unused += [f"{of}: {name}" for name in model.model_fields if not re.search(rf"(config|self)\.{name}\b", code)]
+    assert unused == [], "a setting that nobody reads"

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from edge_agent.outbox import MAX_ENDED, Outbox
+from edge_agent.outbox import Outbox
 from schemas.errors import StorageError
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -70,16 +71,17 @@ def test_outbox_refuses_an_answer_that_could_never_fit(outbox):
         outbox.put("r1", A, b"x" * 101)
 
 
-def test_outbox_bounds_its_marks_of_ended_answers(outbox):
+def test_outbox_bounds_its_marks_of_ended_answers():
+    outbox = Outbox(Path(":memory:"), max_ended=10)
     outbox._database.execute("BEGIN")
     outbox._database.executemany(
         "INSERT INTO answer (run, task_digest, status, size) VALUES ('r', ?, 'ended', 0)",
-        [(f"{index:064x}",) for index in range(MAX_ENDED + 10)],
+        [(f"{index:064x}",) for index in range(20)],
     )
     outbox._database.execute("COMMIT")
     outbox.end("r", A, "accepted")
     ended = outbox.contents().ended
-    assert len(ended) == MAX_ENDED
+    assert len(ended) == 10
     assert ended[-1] == ("r", A)
 
 

@@ -1,5 +1,6 @@
 """The session: what an agent does about what it sees."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,14 +202,14 @@ def test_session_time_never_runs_backwards():
 
 
 def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():
-    state = fresh(online=True)
-    for index in range(session.MAX_RUNS + 20):
+    state = replace(fresh(online=True), memory=session.Memory(runs=8, tasks=16))
+    for index in range(28):
         state, _ = step(state, seen(run=f"run-{index}"))
-    assert len(state.runs) == session.MAX_RUNS
-    for index in range(session.MAX_TASKS + 20):
+    assert len(state.runs) == 8
+    for index in range(36):
         state, _ = step(state, seen(f"{index:064x}", sent=float(index), run="long"))
-    assert len(state.runs["long"]) == session.MAX_TASKS
-    assert state.phase("long", f"{session.MAX_TASKS + 19:064x}") == "computing"
+    assert len(state.runs["long"]) == 16
+    assert state.phase("long", f"{35:064x}") == "computing"
 
 
 def test_session_table_names_only_phases_and_triggers_that_its_prose_explains():

@@ -125,7 +125,10 @@ class Population:
         check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1), self.domain)
         base = float(max(self.prior)) if self.domain.target is None else float(self._answer)
         shares = dict.fromkeys(self.domain.names, 0.0)
-        return Explanation(self._answer, Activation(self.rules()[0], 1.0, ()), shares=shares, base=base)
+        measure = "share of the class in the fleet" if self.domain.target is None else ""
+        return Explanation(
+            self._answer, Activation(self.rules()[0], 1.0, ()), shares=shares, base=base, measure=measure
+        )
 
     @cached_property
     def _rules(self) -> tuple[Rule, ...]:

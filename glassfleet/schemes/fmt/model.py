@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.schemes.fmt.client import outputs_of
 from glassfleet.schemes.fmt.document import read_document, write_document
 from glassfleet.schemes.fmt.params import Parameters
@@ -140,29 +141,13 @@ class FuzzyModelTree:
             Rule(
                 index=index,
                 conditions=tuple(span_condition(features[f], self.knots[f], *sets) for f, sets in span.items()),
-                output=self._consequent(rules.coefficients[index]),
+                output=consequent_words(self.domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
                 weight=float(rules.weight[index]),
                 support=float(rules.support[index]),
                 confidence=float(rules.confidence[index]),
             )
             for index, span in enumerate(self._spans)
         )
-
-    def _consequent(self, coefficients: Array) -> str:
-        """Write a polynomial in the variables' own units (inputs limited to their domain)."""
-        target = self.domain.target
-        assert target is not None
-        width = target.high - target.low
-        constant, words = target.low + width * float(coefficients[0]), ""
-        for variable, coefficient in zip(self.domain.features, coefficients[1:], strict=True):
-            span = variable.high - variable.low
-            if coefficient == 0.0 or span == 0.0:
-                continue
-            slope = width * float(coefficient) / span
-            constant -= slope * variable.low
-            words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {variable.name}"
-        unit = f" {target.unit}" if target.unit else ""
-        return f"{target.name} = {constant:.4g}{words}{unit}"
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules, depth first, lower sides first."""

@@ -27,8 +27,20 @@ from schemas.errors import RunFailedError, UsageError
 Ints = NDArray[np.int64]
 Sums = dict[str, Ints]
 
-RIDGES = (0.01, 0.1, 1.0, 10.0)
-"""Pulls towards the node above that the held-out rows choose from, in rows."""
+Choice = tuple[int, int]
+"""Number of splits, and which way to fit the nodes."""
+
+RIDGES = (0.1, 0.01, 0.001, 1.0)
+"""Pulls towards the node above that the held-out rows choose from, in rows; the first where there are none."""
+
+SPARSE_RIDGES = RIDGES[:3]
+"""Those for sparse rules: a strong pull mostly punishes them for the slopes that they leave out."""
+
+SLOPES = (6, 4, 2)
+"""Numbers of slopes of a rule that the held-out rows choose from, beside `max_slopes` and below it."""
+
+RULE_COST = 2
+"""A rule is worth so many coefficients when the simplest of the trees that are accurate enough is chosen."""
 
 TOGETHER = 0.5
 """All leaves whose best gain is at least this share of the highest are split in one round."""
@@ -236,11 +248,12 @@ def _split(question: Question, memory: dict[str, Any]) -> Next:
 
 
 def _variants(parameters: Parameters, regressors: int) -> list[Variant]:
-    """Return the ways to fit the nodes that the held-out rows choose from."""
-    slopes = min(parameters.max_slopes, regressors)
-    if slopes < regressors:
-        return [Variant(parameters.ridge, slopes)]
-    return [Variant(ridge, slopes) for ridge in RIDGES]
+    """Return the ways to fit the nodes that the held-out rows choose from; the most slopes come first."""
+    most = min(parameters.max_slopes, regressors)
+    levels = [most, *(slopes for slopes in SLOPES if slopes < most)]
+    return [
+        Variant(ridge, slopes) for slopes in levels for ridge in (RIDGES if slopes == regressors else SPARSE_RIDGES)
+    ]
 
 
 def _compare(question: Question, memory: dict[str, Any]) -> Next:
@@ -249,7 +262,7 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     tree, old_of = question.tree.reordered(growth_order(question.tree, gain_of))
     whole = np.stack([memory["whole"][old] for old in old_of])
     variants = _variants(question.parameters, len(question.regressors))
-    coefficients = np.stack([fit_nodes(tree, whole, len(question.regressors), variant) for variant in variants])
+    coefficients = fit_nodes(tree, whole, len(question.regressors), variants)
     kept = {key: value for key, value in memory.items() if key not in ("whole", "lower", "coefficients", "best")}
     asked = Question(
         "sizes",
@@ -265,6 +278,36 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     return _ask(asked, kept)
 
 
+def _simplest(tree: Tree, coefficients: NDArray[np.float64], error: NDArray[np.float64], tolerance: float) -> Choice:
+    """Return the number of splits and the variant of the simplest tree that is accurate enough.
+
+    Parameters
+    ----------
+    tree : Tree
+        The splits, in the order of growth.
+    coefficients : ndarray of float64, shape (V, nodes, R + 1)
+        Of every node, by variant.
+    error : ndarray of float64, shape (V, splits + 1)
+        Held-out squared error, by variant and number of splits.
+    tolerance : float
+        Accurate enough is what is within this fraction of the least error.
+
+    Notes
+    -----
+    Simple: coefficients that are not zero, and :data:`RULE_COST` for each rule. Of equals, the most accurate.
+    """
+    slopes = np.count_nonzero(coefficients[:, :, 1:], axis=2)
+    cost = np.empty(error.shape, dtype=np.int64)
+    cost[:, 0] = slopes[:, 0]
+    for index, split in enumerate(tree.splits):
+        more = slopes[:, 2 * index + 1] + slopes[:, 2 * index + 2] - slopes[:, split.node]
+        cost[:, index + 1] = cost[:, index] + more
+    cost += RULE_COST * np.arange(error.shape[1])
+    enough = np.argwhere(error <= float(error.min()) * (1.0 + tolerance)).tolist()
+    variant, splits = min(enough, key=lambda at: (int(cost[tuple(at)]), float(error[tuple(at)]), at[1], at[0]))
+    return splits, variant
+
+
 def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     """Note this tree's best size; go on with the next number of sets, or to the best tree's leaves."""
     parameters = question.parameters
@@ -273,9 +316,8 @@ def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     splits, variant = len(question.tree.splits), 0
     held = int(sums["held_out"][0])
     if held:
-        limit = float(error.min()) * (1.0 + parameters.size_tolerance)
-        splits = int(np.flatnonzero(error.min(axis=0) <= limit)[0])
-        variant = int(np.argmin(error[:, splits]))
+        assert question.coefficients is not None
+        splits, variant = _simplest(question.tree, question.coefficients, error, parameters.size_tolerance)
     found = {
         "knots": [list(line) for line in question.knots],
         "split_features": list(question.split_features),
@@ -310,7 +352,7 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -
     for index in range(len(tree.splits) - 1, -1, -1):
         whole[tree.splits[index].node] = whole[2 * index + 1] + whole[2 * index + 2]
     variant = _variants(parameters, len(question.regressors))[memory["best"]["variant"]]
-    coefficients = fit_nodes(tree, whole, len(question.regressors), variant)
+    coefficients = fit_nodes(tree, whole, len(question.regressors), [variant])[0]
     wide = np.zeros((len(leaves), question.n_features + 1))
     wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients[leaves]
     rules = rules_of(whole[leaves], coefficients[leaves], wide, rows)
@@ -323,4 +365,5 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -
         mean = memory["best"]["errors"] / (float(1 << ERROR_BITS) * held)
         summary["held_out_rmse"] = (np.sqrt(mean) * (target.high - target.low)).tolist()
         summary["ridge"] = variant.ridge
+        summary["slopes"] = variant.slopes
     return Done(model, {**summary, **model.complexity()})

@@ -34,6 +34,10 @@ class FederatedRuleClassifier:
         """Return `parameters` with all nullification off."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
+    def equals_central_with(self, parameters: FrbcParameters) -> bool:
+        """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
+        return parameters.weights == "pooled"
+
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
         return FuzzyRuleClassifier.from_document(document)

@@ -111,7 +111,14 @@ class FuzzyRuleClassifier:
             )
         shares, base = self._shares(members, [rule for rule, _ in ranked])
         activations = [self._activation(members, rule, strength) for rule, strength in ranked[: RUNNERS_UP + 1]]
-        return Explanation(label, activations[0], tuple(activations[1:]), shares, base)
+        return Explanation(
+            label,
+            activations[0],
+            tuple(activations[1:]),
+            shares,
+            base,
+            measure="log2 of the deciding rule's association over that of the strongest rule of another class",
+        )
 
     def _fired(self, members: Memberships) -> list[tuple[int, float]]:
         """Return the rules that fire for the one row and their strengths, the one that decides first."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.domain import Domain
 from glassfleet.explain import Activation, Condition, Explanation, Rule
 from glassfleet.fuzzy import condition, fuzzify
+from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.schemes.frt.document import read_document, write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
@@ -175,7 +176,7 @@ class FuzzyRegressionTree:
             Rule(
                 index=index,
                 conditions=tuple(self._condition(feature, j) for feature, j in path),
-                output=self._consequent(rules.coefficients[index]),
+                output=consequent_words(self.domain, rules.coefficients[index, -1], rules.coefficients[index, :-1]),
                 weight=float(rules.weight[index]),
                 support=float(rules.support[index]),
                 confidence=float(rules.confidence[index]),
@@ -186,37 +187,26 @@ class FuzzyRegressionTree:
     def _condition(self, feature: int, fuzzy_set: int) -> Condition:
         return condition(self.domain.features[feature], fuzzy_set, self.parameters.n_sets)
 
-    def _consequent(self, coefficients: NDArray[np.float64]) -> str:
-        """Write a polynomial in the variables' own units (inputs limited to their domain)."""
-        target = self.domain.target
-        assert target is not None
-        width = target.high - target.low
-        constant, words = target.low + width * float(coefficients[-1]), ""
-        for variable, coefficient in zip(self.domain.features, coefficients[:-1], strict=True):
-            span = variable.high - variable.low
-            if coefficient == 0.0 or span == 0.0:
-                continue
-            slope = width * float(coefficient) / span
-            constant -= slope * variable.low
-            words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {variable.name}"
-        unit = f" {target.unit}" if target.unit else ""
-        return f"{target.name} = {constant:.4g}{words}{unit}"
-
     def rules(self) -> Sequence[Rule]:
         """Return the rules, depth first in the order of sets."""
         return self._readable
 
     def complexity(self) -> Mapping[str, int | float]:
-        """Return nodes (the root not counted), leaves, depth, and parameters (C_FRT, Eq. 31)."""
+        """Return nodes (the root not counted), leaves, depth, and parameters (C_FRT, Eq. 31).
+
+        With `max_slopes`, slopes that are zero are not counted.
+        """
         leaves = len(self._rules.node)
         nodes = self.tree.size - 1
         inner = nodes - leaves if nodes else 0
-        width = len(self.domain.features) + 1 if self.parameters.order else 1
+        coefficients = leaves * (len(self.domain.features) + 1 if self.parameters.order else 1)
+        if self.parameters.max_slopes is not None:
+            coefficients = leaves + int(np.count_nonzero(self._rules.coefficients[:, :-1]))
         return {
             "nodes": nodes,
             "leaves": leaves,
             "depth": int(self.tree.depth.max()),
-            "parameters": inner + leaves * width,
+            "parameters": inner + coefficients,
         }
 
     # --- the document -----------------------------------------------------------------------------------------------

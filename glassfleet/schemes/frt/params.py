@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.statistics import capacity, gram_capacity
@@ -42,6 +42,11 @@ class Parameters(BaseModel):
         Grid of the terms of sums: multiples of 2^-bits.
     gram_bits : int
         Grid of the entries of leaf regressions.
+    prune : float
+        Not in the paper. A split is undone unless it lowers the squared error by this many times the noise's variance
+        for each parameter that it adds. 0: never; 2: as Akaike's criterion would.
+    max_slopes : int or None
+        Not in the paper. Most inputs in a leaf's polynomial, chosen from the leaf's sums. None: all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -56,6 +61,18 @@ class Parameters(BaseModel):
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
     fraction_bits: int = Field(default=32, ge=16, le=40)
     gram_bits: int = Field(default=30, ge=16, le=32)
+    prune: float = Field(default=0.0, ge=0.0, le=1e6)
+    max_slopes: int | None = Field(default=None, ge=0, le=MAX_LINEAR_FEATURES)
+
+    @model_serializer(mode="wrap")
+    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the options that the paper lacks where they are not used: its models keep their digests."""
+        values: dict[str, Any] = write(self)
+        if not self.prune:
+            values.pop("prune", None)
+        if self.max_slopes is None:
+            values.pop("max_slopes", None)
+        return values
 
     @property
     def max_rows(self) -> int:

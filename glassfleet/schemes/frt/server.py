@@ -19,7 +19,9 @@ from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.progress import progress_of
 from glassfleet.schemes.frt.rules import Rules
+from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.tree import Tree
+from glassfleet.simplify import moments, sparse_consequents
 from glassfleet.statistics import carry, gram_value, unpack_symmetric
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError, UsageError
@@ -70,6 +72,8 @@ class FrtServer:
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
             sums["gram_high"], sums["gram_low"] = limbs
         memory = {"leaves": state["leaves"], "sums_digest": _chain(state["sums_digest"], rows, sums)}
+        if "pruned" in state:
+            memory["pruned"] = True
         if question.kind == "level":
             return _grow(question, memory, rows, sums)
         if question.kind == "leaves":
@@ -160,11 +164,24 @@ def _grow(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> 
 
 
 def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Fit each leaf's polynomial by weighted least squares; ask how good the rules are."""
+    """Fit each leaf's polynomial by weighted least squares; ask how good the rules are.
+
+    With `prune` the smaller tree's leaves are asked about first.
+    """
+    if question.parameters.prune and "pruned" not in memory:
+        tree = pruned(question, sums)
+        if tree.size < question.tree.size:
+            leaves = np.flatnonzero(tree.split < 0)
+            asked = Question("leaves", question.parameters, question.domain, tree, leaves)
+            return _ask(asked, {**memory, "pruned": True})
     k, f = question.gram_columns, question.n_features
-    value = gram_value(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
-    gram = unpack_symmetric(value, k)
-    solved = minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
+    most = question.parameters.max_slopes
+    if most is not None and most < k - 2:
+        solved = sparse_consequents(moments(sums, k, question.parameters.gram_bits), most)
+    else:
+        value = gram_value(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
+        gram = unpack_symmetric(value, k)
+        solved = minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
     coefficients = np.zeros((len(question.nodes), f + 1))
     coefficients[:, f + 2 - k :] = solved
     # Eq. 22's mean strength. A leaf that nothing is known about (all nullified) keeps 0 and becomes no rule.

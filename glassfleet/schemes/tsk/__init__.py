@@ -22,7 +22,7 @@ class FederatedTskSystem:
     title = "TSK fuzzy rule-based system"
     purpose: frozenset[Purpose] = frozenset({"regression"})
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    equals_central = False
+    equals_central = True
     Parameters: type[BaseModel] = Parameters
     paper_protocol = "glassfleet.protocols_tsk"
 
@@ -33,6 +33,10 @@ class FederatedTskSystem:
     def exact(self, parameters: TskParameters) -> TskParameters:
         """Return `parameters` with all nullification off."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
+
+    def equals_central_with(self, parameters: TskParameters) -> bool:
+        """Return whether the fleet's model equals the central one: where all agents cluster together."""
+        return parameters.antecedents == "federated"
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

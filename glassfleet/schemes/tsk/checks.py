@@ -111,7 +111,7 @@ def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
     # Squares of memberships that add up to one do so to one at most; each is rounded by half a unit.
     if mass > rows * ((1 << SQUARE_BITS) + shape[0]):
         raise ContributionError("the clusters' masses add up to more than the agent's rows")
-    most = rows * ((2 << CHANGE_BITS) + 1) if len(question.centres) else 0
+    most = rows * ((2 << CHANGE_BITS) + 1) if len(question.centres) > 1 else 0
     if int(sums["change"][0]) > most:
         raise ContributionError("the change of memberships exceeds what the agent's rows can change")
 

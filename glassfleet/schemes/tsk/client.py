@@ -211,19 +211,17 @@ def _clusters(question: Question, rows: _Rows) -> Contribution:
     table, clusters = rows.table, parameters.n_clusters
 
     def memberships(iteration: int) -> list[Floats]:
-        key = centres[iteration].tobytes() if iteration >= 0 else b""
+        key = centres[iteration].tobytes()
         if rows.latest is not None and rows.latest[0] == key:
             return rows.latest[1]
-        if iteration < 0:
-            return list(table.hashed(clusters, parameters.cluster_seed))
         return list(table.memberships(centres[iteration]))
 
     last = len(centres) - 1
-    before = memberships(last - 1) if last >= 0 else []
+    before = memberships(0) if last else []
     u = memberships(last)
-    rows.latest = (centres[last].tobytes() if last >= 0 else b"", u)
+    rows.latest = (centres[last].tobytes(), u)
     sums, dominated = moments(table, u, clusters)
-    moved = change(before, u) if last >= 0 else 0
+    moved = change(before, u) if last else 0
     few = np.zeros(clusters, dtype=bool)
     if parameters.threshold > 1:
         few = dominated if rows.count >= parameters.threshold else np.full(clusters, rows.count > 0)

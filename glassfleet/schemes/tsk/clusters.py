@@ -32,9 +32,6 @@ HALF_BITS = SQUARE_BITS // 2
 CHANGE_BITS = 36
 _MAX_BITS = 25
 
-_GAMMA = 0x9E3779B97F4A7C15
-_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-
 
 def grid_bits(columns: int) -> int:
     """Return the fraction bits of rows and centres for which squared distances over `columns` are exact, at most 25."""
@@ -102,24 +99,17 @@ class Table:
         for block in self.blocks:
             yield _normalise(np.ascontiguousarray(drawn.rand(block.shape[1], clusters).T))
 
-    def hashed(self, clusters: int, seed: int) -> Iterator[Floats]:
-        """Yield memberships uniform at random, by content: a row has the same ones wherever it is.
 
-        SplitMix64 over the seed and the row's grid values, then over the numbers of the clusters.
-        """
-        numbers = (np.arange(1, clusters + 1, dtype=np.uint64) * np.uint64(_GAMMA))[:, None]
-        for block in self.blocks:
-            key = np.full(block.shape[1], seed, dtype=np.uint64)
-            for column in block[:-2]:
-                key = _mix((key + np.uint64(_GAMMA)) ^ column.astype(np.uint64))
-            drawn = (_mix(key + numbers) >> np.uint64(11)) + np.uint64(1)  # in [1, 2^53]: never zero
-            yield _normalise(drawn.astype(np.float64))
+def first_centres(clusters: int, columns: int, seed: int) -> Floats:
+    """Return centres to begin a common clustering with, shape (K, D): uniform at random in [0, 1], multiples of 2^-b.
 
-
-def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    for shift, factor in _MIX:
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    return word ^ (word >> np.uint64(31))
+    They rest on nobody's rows. (Random memberships would put all centres next to the mean of all rows; from there some
+    dozen iterations pass before anything moves.)
+    """
+    bits = grid_bits(columns)
+    drawn = np.random.RandomState(seed).rand(clusters, columns)
+    centres: Floats = np.floor(drawn * float(1 << bits)) * 0.5**bits
+    return centres
 
 
 def _normalise(u: Floats) -> Floats:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from glassfleet.domain import Domain
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import RuleBase
+from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, with_otherwise
 from schemas.errors import DocumentError
 
 FORMAT = 1
@@ -22,7 +22,7 @@ SHARES = ("weight", "support", "confidence")
 class _Rule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    antecedent: tuple[int, ...]
+    antecedent: tuple[int, ...] | None
     coefficients: tuple[float, ...]
     intercept: float
     weight: float = Field(ge=0.0, le=1.0)
@@ -39,12 +39,13 @@ class _Body(BaseModel):
 def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
-    A rule's ``antecedent`` is one set number per input, from 0 (the lowest); its polynomial is over the scaled inputs
-    and gives the scaled target.
+    A rule's ``antecedent`` is one set number per input, from 0 (the lowest), or null for OTHERWISE, which comes last;
+    its polynomial is over the scaled inputs and gives the scaled target.
     """
+    otherwise = base.size - 1 if has_otherwise(base.antecedents, parameters.n_sets) else -1
     rules = [
         {
-            "antecedent": base.antecedents[line].tolist(),
+            "antecedent": None if line == otherwise else base.antecedents[line].tolist(),
             "coefficients": base.coefficients[line, :-1].tolist(),
             "intercept": float(base.coefficients[line, -1]),
             **{name: float(getattr(base, name)[line]) for name in SHARES},
@@ -96,15 +97,25 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
 
 def _read_rules(body: _Body, n_sets: int, width: int) -> RuleBase:
     """Return the rules; raises ValueError."""
+    last = len(body.rules) - 1
+    named: list[tuple[int, ...]] = []
     for number, rule in enumerate(body.rules):
-        if len(rule.antecedent) != width or len(rule.coefficients) != width:
+        sets = width if rule.antecedent is None else len(rule.antecedent)
+        if sets != width or len(rule.coefficients) != width:
             raise ValueError(f"rule {number} has not one set and one coefficient for each of {width} inputs")
+        if rule.antecedent is None:
+            if number != last:
+                raise ValueError(f"rule {number} has no antecedent: OTHERWISE comes last")
+            continue
         if not all(0 <= fuzzy_set < n_sets for fuzzy_set in rule.antecedent):
             raise ValueError(f"rule {number}: a set is not in [0, {n_sets})")
-    antecedents = np.array([rule.antecedent for rule in body.rules], dtype=np.int8)
+        named.append(rule.antecedent)
+    antecedents = np.array(named, dtype=np.int8).reshape(len(named), width)
+    if len(named) <= last:
+        antecedents = with_otherwise(antecedents, n_sets)
     coefficients = np.array([[*rule.coefficients, rule.intercept] for rule in body.rules], dtype=np.float64)
     return RuleBase(
-        check_antecedents(antecedents, width, n_sets, MAX_RULES),
+        check_antecedents(antecedents, width, n_sets, MAX_RULES, otherwise=True),
         check_coefficients(coefficients, (len(body.rules), width + 1)),
         *(np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64) for name in SHARES),
     )

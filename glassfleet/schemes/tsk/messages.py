@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, in_order
+from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
 from schemas.codec import Value
 
 NAME = "tsk"
@@ -55,9 +55,9 @@ class Question:
     domain : Domain
         The run's domain.
     centres : ndarray of float64, shape (s, K, F + 1)
-        Only for ``"clusters"``: the centres of the last s iterations, at most two, the newest last. None at first.
+        Only for ``"clusters"``: the centres of the last s iterations, one or two, the newest last.
     antecedents : ndarray of int8, shape (r, F)
-        Only for ``"sums"`` and ``"weights"``: the rules, in lexicographic order.
+        Only for ``"sums"`` and ``"weights"``: the rules, in lexicographic order, and OTHERWISE.
     coefficients : ndarray of float64, shape (r, F + 1)
         Only for ``"weights"``: their polynomials over the scaled inputs, intercept last.
     """
@@ -124,7 +124,7 @@ class Question:
         if self.centres is not None:
             _check_centres(self.centres, (self.parameters.n_clusters, width + 1))
         if self.antecedents is not None:
-            rules = len(check_antecedents(self.antecedents, width, self.parameters.n_sets, MAX_RULES))
+            rules = len(check_antecedents(self.antecedents, width, self.parameters.n_sets, MAX_RULES, otherwise=True))
             if not rules:
                 raise ValueError("there are no rules to ask about")
             if self.coefficients is not None:
@@ -149,15 +149,21 @@ def read_task(task: Task) -> Question:
     return question
 
 
-def check_antecedents(antecedents: object, width: int, n_sets: int, most: int) -> NDArray[np.int8]:
-    """Return `antecedents`; raises ValueError, with the reason, unless they are at most `most` different rules."""
+def check_antecedents(
+    antecedents: object, width: int, n_sets: int, most: int, *, otherwise: bool = False
+) -> NDArray[np.int8]:
+    """Return `antecedents`; raises ValueError, with the reason, unless they are at most `most` different rules.
+
+    `otherwise`: whether the last of them may be OTHERWISE.
+    """
     if not isinstance(antecedents, np.ndarray) or antecedents.dtype != np.int8 or antecedents.ndim != 2:
         raise ValueError("antecedents must be an int8 array of two dimensions")
     if antecedents.shape[1] != width:
         raise ValueError(f"antecedents are of {antecedents.shape[1]} inputs, expected {width}")
     if len(antecedents) > most:
         raise ValueError(f"{len(antecedents)} rules, at most {most} are possible")
-    if antecedents.size and (int(antecedents.min()) < 0 or int(antecedents.max()) >= n_sets):
+    named = antecedents[:-1] if otherwise and has_otherwise(antecedents, n_sets) else antecedents
+    if named.size and (int(named.min()) < 0 or int(named.max()) >= n_sets):
         raise ValueError(f"a fuzzy set is not in [0, {n_sets})")
     if not in_order(antecedents):
         raise ValueError("antecedents must differ and be in lexicographic order")
@@ -176,7 +182,7 @@ def check_coefficients(coefficients: object, shape: tuple[int, int]) -> NDArray[
 def _check_centres(centres: object, shape: tuple[int, int]) -> None:
     if not isinstance(centres, np.ndarray) or centres.dtype != np.float64 or centres.ndim != 3:
         raise ValueError("centres must be a float64 array of three dimensions")
-    if len(centres) > 2 or centres.shape[1:] != shape:
-        raise ValueError(f"centres have the shape {centres.shape}, expected at most 2 of {shape}")
+    if not 1 <= len(centres) <= 2 or centres.shape[1:] != shape:
+        raise ValueError(f"centres have the shape {centres.shape}, expected one or two of {shape}")
     if not ((centres >= 0.0) & (centres <= 1.0)).all():
         raise ValueError("a centre is not in [0, 1]")

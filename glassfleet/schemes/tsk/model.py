@@ -15,7 +15,7 @@ from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.schemes.tsk.document import read_document, write_document
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import RuleBase, strengths
+from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
 from glassfleet.statistics import blocks
 
 Floats = NDArray[np.float64]
@@ -31,6 +31,13 @@ def _relative(strength: Floats) -> Floats:
     """Divide by the largest strength of each row: averages by strengths near 1e-300 lose nothing."""
     best: Floats = strength.max(axis=0)
     return strength / np.where(best > 0, best, 1.0)
+
+
+class Otherwise(Rule):
+    """The rule that answers where no other one fires."""
+
+    def __str__(self) -> str:
+        return f"OTHERWISE {self.output}"
 
 
 class TskSystem:
@@ -58,6 +65,7 @@ class TskSystem:
         self._order = np.lexsort((np.arange(base.size), -base.weight))
         self._rank = np.empty(base.size, dtype=np.intp)
         self._rank[self._order] = np.arange(base.size)
+        self._otherwise = base.size - 1 if has_otherwise(base.antecedents, parameters.n_sets) else None
 
     # --- predicting -------------------------------------------------------------------------------------------------
 
@@ -80,7 +88,7 @@ class TskSystem:
         return self.domain.unscale_target(result)
 
     def _predict_scaled(self, scaled: Floats) -> Floats:
-        strength = strengths(self.base.antecedents, fuzzify(scaled, self.parameters.n_sets))
+        strength = self._strengths(fuzzify(scaled, self.parameters.n_sets))
         winner = self._winners(strength)
         if self.parameters.inference == "maximum_matching":
             return self._outputs(scaled, winner)
@@ -91,6 +99,13 @@ class TskSystem:
         terms = np.bincount(row, weights=weight * self._outputs(scaled[row], rule), minlength=n)
         fired = total > 0
         return np.where(fired, terms / np.where(fired, total, 1.0), self._outputs(scaled, winner))
+
+    def _strengths(self, members: Memberships) -> Floats:
+        """Return the strength with which each rule answers; OTHERWISE does only where no other rule fires."""
+        strength = strengths(self.base.antecedents, members)
+        if self._otherwise is not None:
+            strength[-1] = np.where(strength[:-1].max(axis=0, initial=0.0) > 0, 0.0, 1.0)
+        return strength
 
     def _winners(self, strength: Floats) -> NDArray[np.intp]:
         """Return the rule that answers each row: the strongest, ties by rule weight; the default where none fires."""
@@ -118,7 +133,7 @@ class TskSystem:
         prediction = float(self.predict(row)[0])
         scaled = self.domain.scale_inputs(row)
         members = fuzzify(scaled, self.parameters.n_sets)
-        strength = strengths(self.base.antecedents, members)[:, 0]
+        strength = self._strengths(members)[:, 0]
         fired = np.flatnonzero(strength)
         order = fired[np.lexsort((self._rank[fired], -strength[fired]))]
         ranked = [(int(rule), float(strength[rule])) for rule in order] or [(int(self._order[0]), 0.0)]
@@ -142,22 +157,23 @@ class TskSystem:
             runners_up=tuple(activations[1:]),
             shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
             base=target.low + base,
-            fallback=fired.size == 0,
+            fallback=fired.size == 0 or ranked[0][0] == self._otherwise,
         )
 
     def _activation(self, members: Memberships, rule: int, strength: float) -> Activation:
-        degrees = tuple(members.degree(feature, 0, int(j)) for feature, j in enumerate(self.base.antecedents[rule]))
+        sets = () if rule == self._otherwise else self.base.antecedents[rule]
+        degrees = tuple(members.degree(feature, 0, int(j)) for feature, j in enumerate(sets))
         return Activation(self._readable(rule), strength, degrees)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _readable(self, number: int) -> Rule:
         base, n_sets = self.base, self.parameters.n_sets
-        return Rule(
+        sets = () if number == self._otherwise else base.antecedents[number]
+        return (Otherwise if number == self._otherwise else Rule)(
             index=number,
             conditions=tuple(
-                condition(self.domain.features[feature], int(j), n_sets)
-                for feature, j in enumerate(base.antecedents[number])
+                condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets)
             ),
             output=self._consequent(base.coefficients[number]),
             weight=float(base.weight[number]),
@@ -189,13 +205,17 @@ class TskSystem:
         return tuple(self._readable(number) for number in range(self.base.size))
 
     def rules(self) -> Sequence[Rule]:
-        """Return the rules, in the lexicographic order of their sets."""
+        """Return the rules, in the lexicographic order of their sets; OTHERWISE comes last."""
         return self._rules
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return rules, rule length (conditions of a rule), and parameters (sets and coefficients of all rules)."""
         rules, length = self.base.antecedents.shape
-        return {"rules": rules, "rule_length": length, "parameters": rules * (2 * length + 1)}
+        sets = (rules if self._otherwise is None else rules - 1) * length
+        coefficients = rules * (length + 1)
+        if self.parameters.max_slopes is not None:  # those that are zero are not told
+            coefficients = rules + int(np.count_nonzero(self.base.coefficients[:, :-1]))
+        return {"rules": rules, "rule_length": length, "parameters": sets + coefficients}
 
     # --- the document -----------------------------------------------------------------------------------------------
 

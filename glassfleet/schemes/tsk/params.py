@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.schemes.tsk.clusters import cluster_capacity
 from glassfleet.statistics import capacity, gram_capacity
+from schemas import limits
 
 MAX_CLUSTERS = 1000
 """Most clusters of a vehicle's fuzzy C-means, hence most rules that it can find."""
@@ -26,16 +35,24 @@ class Parameters(BaseModel):
     tolerance : float
         Clustering ends when the Frobenius norm of the change of all memberships is below this.
     max_iterations : int
-        Clustering ends after as many iterations. With ``antecedents="federated"`` each is a round.
+        Clustering of one set of rows ends after as many iterations.
+    patience : int
+        Common clustering also ends when as many iterations in a row left all antecedents as they were: what follows
+        moves centres a little and costs a round each.
+    max_rounds : int
+        Common clustering ends after as many iterations, each of which is a round.
     cluster_seed : int
-        Of the memberships that the clustering starts with.
+        Of the memberships, or centres, that the clustering starts with.
     consequents : {"pooled", "averaged"}
         ``"pooled"``: the least-squares polynomials of all agents' rows, from exact sums. ``"averaged"`` (the paper):
         each agent fits its own, and those of equal antecedents are averaged by rule weight (Eq. 10, 11).
-    antecedents : {"local", "federated"}
-        ``"local"`` (the paper): each agent clusters its own rows; the model has the union of what they find.
-        ``"federated"``: all agents cluster together with exact sums, one round per iteration; the model then equals the
-        central one, bit for bit.
+    antecedents : {"federated", "local"}
+        ``"federated"`` (the default with pooled consequents): all agents cluster together with exact sums, one round
+        per iteration; the model then equals the central one, bit for bit. ``"local"`` (the paper; the default with
+        averaged ones): each agent clusters its own rows; the model has the union of what they find.
+    otherwise : bool
+        Pooled consequents: one more rule, OTHERWISE, answers where no rule fires. Without it, and with averaged
+        consequents (the paper), the rule with the largest weight does.
     inference : {"maximum_matching", "weighted_average"}
         One rule answers, or all that fire are averaged by strength (Eq. 3).
     nullify : bool
@@ -46,6 +63,13 @@ class Parameters(BaseModel):
         Grid of strengths in sums: multiples of 2^-bits. The default is finer than the smallest strength that counts.
     gram_bits : int
         Grid of the entries of the regressions.
+    prune : float
+        Not in the paper; pooled consequents only. Rules are dropped, the cheapest first, whose polynomial saves less
+        than this many noise variances for each of its parameters, beside the nearest other rule. 0: none are; 2 is a
+        good value.
+    max_slopes : int or None
+        Not in the paper; pooled consequents only. Most inputs in a rule's polynomial, chosen from the rule's sums.
+        None: all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -54,19 +78,43 @@ class Parameters(BaseModel):
     n_clusters: int = Field(default=30, ge=1, le=MAX_CLUSTERS)
     tolerance: float = Field(default=0.005, ge=0.0)
     max_iterations: int = Field(default=1000, ge=1, le=5000)
+    patience: int = Field(default=10, ge=1, le=5000)
+    max_rounds: int = Field(default=100, ge=1, le=5000)
     cluster_seed: int = Field(default=0, ge=0, lt=2**32)
     consequents: Literal["pooled", "averaged"] = "pooled"
-    antecedents: Literal["local", "federated"] = "local"
+    antecedents: Literal["local", "federated"] = "federated"
+    otherwise: bool = True
     inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
     nullify: bool = True
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
     fraction_bits: int = Field(default=40, ge=16, le=40)
     gram_bits: int = Field(default=30, ge=16, le=32)
+    prune: float = Field(default=0.0, ge=0.0, le=1e6)
+    max_slopes: int | None = Field(default=None, ge=0, le=limits.MAX_FEATURES)
+
+    @model_serializer(mode="wrap")
+    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `prune` and `max_slopes` where they are not used: such models keep their digests."""
+        values: dict[str, Any] = write(self)
+        if not self.prune:
+            values.pop("prune", None)
+        if self.max_slopes is None:
+            values.pop("max_slopes", None)
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _antecedents_go_with_consequents(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("antecedents") is None:
+            return {**given, "antecedents": "local" if given.get("consequents") == "averaged" else "federated"}
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.antecedents == "federated" and self.consequents == "averaged":
             raise ValueError('antecedents="federated" goes with consequents="pooled"; averaging is of local rules')
+        if self.consequents == "averaged" and (self.prune or self.max_slopes is not None):
+            raise ValueError('prune and max_slopes go with consequents="pooled"')
         return self
 
     @property

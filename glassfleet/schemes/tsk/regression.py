@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from glassfleet.linear import minimum_norm
 from glassfleet.schemes.tsk.messages import Question
+from glassfleet.simplify import moments, sparse_consequents
 from glassfleet.statistics import gram_value, unpack_symmetric
 
 
 def solve(question: Question, sums: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Return each rule's polynomial, shape (r, F + 1): weighted least squares of least norm.
+    """Return each rule's polynomial, shape (r, F + 1): weighted least squares of least norm, or sparse (`max_slopes`).
 
     Parameters
     ----------
@@ -22,6 +23,9 @@ def solve(question: Question, sums: Mapping[str, NDArray[np.int64]]) -> NDArray[
     sums : Mapping of str to ndarray of int64
         ``gram_high``, ``gram_low`` and ``count`` of each rule.
     """
+    most = question.parameters.max_slopes
+    if most is not None and most < question.n_features:
+        return sparse_consequents(moments(sums, question.gram_columns, question.parameters.gram_bits), most)
     value = gram_value(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
     gram = unpack_symmetric(value, question.gram_columns)
     return minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])

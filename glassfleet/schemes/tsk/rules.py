@@ -49,15 +49,32 @@ def in_order(antecedents: NDArray[np.int8]) -> bool:
     return bool((step[np.arange(len(step)), first] > 0).all()) if len(step) else True
 
 
+def with_otherwise(antecedents: NDArray[np.int8], n_sets: int) -> NDArray[np.int8]:
+    """Return the rules and, last, OTHERWISE: a line of `n_sets`, which is one above the last set."""
+    return np.concatenate([antecedents, np.full((1, antecedents.shape[1]), n_sets, dtype=np.int8)])
+
+
+def has_otherwise(antecedents: NDArray[np.int8], n_sets: int) -> bool:
+    """Whether the last rule is OTHERWISE."""
+    return bool(len(antecedents)) and bool((antecedents[-1] == n_sets).all())
+
+
 def strengths(antecedents: NDArray[np.int8], members: Memberships) -> Floats:
     """Return the strength of each rule for each row, shape (r, n), in [0, 1].
 
     The product of the memberships, input by input in column order (element-wise, so that a row's strengths do not
-    depend on the rows beside it).
+    depend on the rows beside it). The strengths of all T^F antecedents that can be add up to one; OTHERWISE has what
+    the other rules leave of it.
     """
     n = members.rows
     line = np.arange(n)
     strength = np.ones((len(antecedents), n))
+    if has_otherwise(antecedents, members.n_sets):
+        strength[:-1] = strengths(antecedents[:-1], members)
+        for other in strength[:-1]:
+            strength[-1] -= other
+        np.maximum(strength[-1], 0.0, out=strength[-1])
+        return strength
     for feature in range(antecedents.shape[1]):
         degree = np.zeros((members.n_sets, n))
         lower, upper = members.lower[feature], members.upper[feature]
@@ -112,7 +129,7 @@ class RuleBase:
     Attributes
     ----------
     antecedents : ndarray of int8, shape (r, F)
-        One set per input.
+        One set per input; the last may be OTHERWISE, see :func:`with_otherwise`.
     coefficients : ndarray of float64, shape (r, F + 1)
         Polynomial over the scaled inputs, intercept last; its value is the scaled target.
     weight, support, confidence : ndarray of float64, shape (r,)

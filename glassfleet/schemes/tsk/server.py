@@ -13,12 +13,13 @@ from glassfleet.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.tsk.checks import check_answer, read_rules
-from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, grid_bits, settled
+from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Question, read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
-from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, union, weigh
+from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, weigh, with_otherwise
+from glassfleet.simplify import moments, rules_worth_keeping
 from glassfleet.statistics import carry
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError, UsageError
@@ -42,11 +43,11 @@ class TskServer:
         """Ask for rules, or for the first sums of the common clustering."""
         if domain.target is None:
             raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
-        memory = {"sums_digest": "", "iterations": 0, "change": 0.0}
+        memory = {"sums_digest": "", "iterations": 0, "still": 0, "change": 0.0}
         if parameters.antecedents == "local":
             return _ask(Question("rules", parameters, domain), memory)
-        none = np.zeros((0, parameters.n_clusters, len(domain.features) + 1))
-        return _ask(Question("clusters", parameters, domain, centres=none), memory)
+        first = first_centres(parameters.n_clusters, len(domain.features) + 1, parameters.cluster_seed)
+        return _ask(Question("clusters", parameters, domain, centres=first[None]), memory)
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -82,10 +83,14 @@ class TskServer:
             told = "clustering together" if question.kind == "clusters" else "asking the agents for their rules"
             return {"rules": 0, "iterations": state["iterations"], "change": state["change"], "lines": [told]}
         terms = [linguistic_terms(question.parameters.n_sets, variable) for variable in question.domain.features]
+        otherwise = has_otherwise(question.antecedents, question.parameters.n_sets)
+        named = question.antecedents[:-1] if otherwise else question.antecedents
         lines = [
             "IF " + " AND ".join(f"{name} is {terms[i][line[i]]}" for i, name in enumerate(question.domain.names))
-            for line in question.antecedents[:MAX_LINES].tolist()
+            for line in named[: MAX_LINES - 1].tolist()
         ]
+        if otherwise:
+            lines.append("OTHERWISE")
         return {
             "rules": len(question.antecedents),
             "iterations": state["iterations"],
@@ -100,7 +105,7 @@ def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
 
 
 def _memory(state: State) -> dict[str, Any]:
-    return {name: state[name] for name in ("sums_digest", "iterations", "change")}
+    return {name: state[name] for name in ("sums_digest", "iterations", "still", "change", "pruned") if name in state}
 
 
 def _add(contributions: Sequence[Contribution]) -> Sums:
@@ -132,21 +137,26 @@ def _merge(question: Question, state: State, rows: int, contributions: Sequence[
 
 
 def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Move the centres, and ask again until memberships have settled; then ask for sums over their antecedents."""
+    """Move the centres, and ask again until they have settled; then ask for sums over their antecedents."""
     assert question.centres is not None
     parameters, known = question.parameters, question.centres
-    latest = known[-1] if len(known) else None
+    latest = known[-1]
     moved = int(sums["change"][0])
     memory = {**memory, "change": float(np.sqrt(moved * 0.5**CHANGE_BITS))}
-    if latest is None or not settled(moved, parameters.tolerance):
+    if len(known) == 1 or not settled(moved, parameters.tolerance):
         bits = grid_bits(question.n_features + 1)
         new = Moments(sums["moment_high"], sums["moment_low"]).centres(bits, latest)
+        same = np.array_equal(_antecedents(question, latest), _antecedents(question, new))
         memory["iterations"] += 1
-        if memory["iterations"] < parameters.max_iterations:
-            centres = np.stack([new] if latest is None else [latest, new])
-            return _ask(Question("clusters", parameters, question.domain, centres=centres), memory)
+        memory["still"] = memory["still"] + 1 if same else 0
+        if memory["iterations"] < parameters.max_rounds and memory["still"] < parameters.patience:
+            return _ask(Question("clusters", parameters, question.domain, centres=np.stack([latest, new])), memory)
         latest = new
-    return _ask_sums(question, antecedents_of(latest[:, :-1], parameters.n_sets), memory)
+    return _ask_sums(question, _antecedents(question, latest), memory)
+
+
+def _antecedents(question: Question, centres: NDArray[np.float64]) -> NDArray[np.int8]:
+    return antecedents_of(centres[:, :-1], question.parameters.n_sets)
 
 
 _NOTHING_LEFT = (
@@ -156,6 +166,8 @@ _NOTHING_LEFT = (
 
 
 def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping[str, Any]) -> Next:
+    if question.parameters.otherwise:
+        antecedents = with_otherwise(antecedents, question.parameters.n_sets)
     k = question.gram_columns
     most = min(MAX_RULES, MAX_ANSWER_BYTES // (16 * (k * (k + 1) // 2)))
     if len(antecedents) > most:
@@ -170,18 +182,26 @@ def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping
 
 
 def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
-    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out."""
+    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out.
+
+    With `prune` the sums of the rules that are worth keeping are asked for first.
+    """
     assert question.antecedents is not None
     known = sums["count"] > 0
     if not known.any():
         raise RunFailedError(_NOTHING_LEFT)
-    coefficients = solve(question, {name: array[known] for name, array in sums.items()})
+    sums, antecedents = {name: array[known] for name, array in sums.items()}, question.antecedents[known]
+    if question.parameters.prune and not memory.get("pruned"):
+        otherwise = has_otherwise(antecedents, question.parameters.n_sets)
+        matrix = moments(sums, question.gram_columns, question.parameters.gram_bits)
+        price = question.parameters.prune
+        kept = rules_worth_keeping(matrix, sums["count"], antecedents, price, last=otherwise)
+        if not kept.all():  # OTHERWISE is asked for anew: it has what the others leave
+            kept[-1] &= not otherwise
+            return _ask_sums(question, antecedents[kept], {**memory, "pruned": True})
+    coefficients = solve(question, sums)
     asked = Question(
-        "weights",
-        question.parameters,
-        question.domain,
-        antecedents=question.antecedents[known],
-        coefficients=coefficients,
+        "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )
     return _ask(asked, memory)
 

@@ -1,4 +1,4 @@
-"""Rules and explanations, the same for every scheme."""
+"""What every model says of itself: rules, and the explanation of one answer."""
 
 from __future__ import annotations
 
@@ -106,6 +106,8 @@ class Explanation:
         The part that no input accounts for.
     fallback : bool
         True when no rule fired and the rule with the highest weight answered.
+    measure : str
+        What `base` and `shares` add up to where that is not the prediction itself; empty: it is.
     """
 
     prediction: float | str
@@ -114,3 +116,4 @@ class Explanation:
     shares: dict[str, float] = field(default_factory=dict)
     base: float = 0.0
     fallback: bool = False
+    measure: str = ""

@@ -1,0 +1,318 @@
+"""``glassfleet ca``: the fleet's certificate authority, in a folder on an operator's machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from console.common import config_option, json_option, print_json, state_home
+from schemas.errors import StorageError, UsageError
+from schemas.topics import DEFAULT_FLEET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coordinator.authority.store import Authority
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _folder() -> Path:
+    return state_home() / "ca"
+
+
+def ca_dir_option(function: F) -> F:
+    """Add ``--ca-dir DIR``."""
+    return click.option(
+        "--ca-dir", envvar="GLASSFLEET_CA_DIR", type=click.Path(file_okay=False, path_type=Path), default=_folder,
+        metavar="DIR", help="The authority's folder. Default: STATE_DIR/ca.",
+    )(function)  # fmt: skip
+
+
+def days_option(function: F) -> F:
+    """Add ``--days N``."""
+    return click.option(
+        "--days", type=click.FloatRange(0.001, 36500), default=365.0, show_default=True, help="How long it is good for."
+    )(function)
+
+
+@click.group()
+def ca() -> None:
+    """Decide who may speak in the fleet: certificates, one-time tokens for vehicles, revocation.
+
+    \b
+    Example: glassfleet ca init
+             glassfleet ca issue --broker broker --host broker.example.org --out broker-identity
+             glassfleet ca issue --coordinator coordinator --host ca.example.org --out coordinator-identity
+             glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
+             glassfleet ca token --agent vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+@ca.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.option("--name", default=f"{DEFAULT_FLEET} CA", show_default=True, help="Common name of its certificate.")
+@click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
+@config_option
+def init(folder: Path | None, name: str, days: int) -> None:
+    """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
+
+    Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
+    has the key can be anybody in the fleet: keep the folder off the broker's machine, and a copy of it in a safe.
+
+    Example: glassfleet ca init /srv/fleet-ca --name "north fleet"
+    """
+    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
+
+    made = Authority.create(folder or _folder(), name, days=days)
+    click.echo(
+        f"authority in {made.folder}, until {made.certificate.not_valid_after_utc:%Y-%m-%d}. Next: certificates for "
+        "broker and coordinator with `glassfleet ca issue`, and a token for each vehicle with `glassfleet ca token`"
+    )
+
+
+@ca.command()
+@click.option("--agent", required=True, metavar="ID", help="The vehicle that may enrol with it, once.")
+@click.option(
+    "--hours", type=click.FloatRange(0.01, 24 * 365), default=24.0, show_default=True, help="How long it can be used."
+)
+@ca_dir_option
+@json_option
+@config_option
+def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
+    """Print a one-time token with which one vehicle enrols. Only its hash is kept.
+
+    Example: glassfleet ca token --agent vehicle-07
+    """
+    made = _open(ca_dir).token(agent, hours)
+    if as_json:
+        print_json({"agent": agent, "token": str(made), "hours": hours})
+    else:
+        click.echo(str(made))
+        click.echo(
+            f"for {agent}, within {hours:g} hours: glassfleet agent enrol --id {agent} --token TOKEN --authority "
+            "https://HOST:8443",
+            err=True,
+        )
+
+
+@ca.command()
+@click.option("--coordinator", metavar="ID", help="For a coordinator with this id.")
+@click.option("--broker", metavar="ID", help="For a broker: needs --host.")
+@click.option("--operator", metavar="ID", help="For a person at a desk: may read all, and write nothing.")
+@click.option("--agent", metavar="ID", help="For a vehicle, with a key made here. Better: `glassfleet agent enrol`.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Name or address that clients use; repeatable.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Identity folder."
+)
+@days_option
+@ca_dir_option
+@config_option
+def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], **owners: str | None) -> None:
+    """Make a key and a certificate: an identity folder, for --identity.
+
+    Example: glassfleet ca issue --broker broker --host broker.example.org --host 203.0.113.7 --out broker-identity
+    """
+    from broker.tls import CERT, save_identity  # noqa: PLC0415 - loaded when used
+    from schemas.identity import load_key, new_key  # noqa: PLC0415
+    from schemas.signing import Owner  # noqa: PLC0415
+
+    named = [(role, name) for role, name in owners.items() if name is not None]
+    if len(named) != 1:
+        raise UsageError("name one owner: --coordinator, --broker, --operator or --agent, with its id")
+    if (out / CERT).exists():
+        raise UsageError(f"{out} has a certificate already: renew it with `glassfleet ca renew {out}`")
+    authority = _open(ca_dir)
+    role, name = named[0]
+    key = new_key()
+    owner = Owner(role, name)  # type: ignore[arg-type]  # the options' names are the roles
+    made = authority.issue(owner, load_key(key).public_key(), days=days, hosts=hosts)
+    save_identity(out, key=key, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
+    click.echo(f"identity of {owner} in {out}: give it to that process alone, with --identity")
+
+
+@ca.command("sign-csr")
+@click.argument("request", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Certificate, CA and revocation list, for `glassfleet agent enrol --bundle`.",
+)  # fmt: skip
+@click.option("--agent", required=True, metavar="ID", help="Whom the request must be for: you answer for it.")
+@days_option
+@ca_dir_option
+@config_option
+def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path) -> None:
+    """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
+
+    Example: glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
+    """
+    from schemas.errors import WireError  # noqa: PLC0415 - loaded when used
+    from schemas.identity import read_request  # noqa: PLC0415
+    from schemas.signing import Owner  # noqa: PLC0415
+
+    authority = _open(ca_dir)
+    try:
+        owner, key = read_request(request.read_bytes())
+    except WireError as fault:
+        raise UsageError(f"{request}: {fault.detail}") from fault
+    if owner != Owner("agent", agent):
+        raise UsageError(f"{request} is for {owner}, not for agent {agent}")
+    made = authority.issue(owner, key, days=days)
+    _write(out, made + authority.ca_pem + authority.crl_pem)
+    click.echo(f"certificate of {owner} in {out}; on the vehicle: glassfleet agent enrol --id {agent} --bundle {out}")
+
+
+@ca.command()
+@click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@days_option
+@ca_dir_option
+@config_option
+def renew(identity: Path, days: float, ca_dir: Path) -> None:
+    """Renew the certificate of an identity folder on this machine; key, id and hosts stay.
+
+    A broker reads it at a SIGHUP, the other processes on their next connection.
+
+    Example: glassfleet ca renew broker-identity
+    """
+    from broker.tls import load_identity, save_identity  # noqa: PLC0415 - loaded when used
+    from schemas.errors import WireError  # noqa: PLC0415
+    from schemas.identity import make_request, prove_renewal  # noqa: PLC0415
+
+    authority, current = _open(ca_dir), load_identity(identity)
+    request = make_request(current.key, current.owner)
+    try:
+        made = authority.renew(request, current.certificate, prove_renewal(current.key, request), days)
+    except WireError as fault:
+        raise UsageError(f"{identity}: {fault.detail}") from fault
+    save_identity(identity, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
+    click.echo(f"{current.owner}: until {load_identity(identity).ends:%Y-%m-%d}")
+
+
+@ca.command()
+@click.argument("name")
+@click.option(
+    "--reason", type=click.Choice(["unspecified", "stolen", "replaced", "retired"]), default="unspecified",
+    show_default=True, help="Why; it is written into the list.",
+)  # fmt: skip
+@ca_dir_option
+@config_option
+def revoke(name: str, reason: str, ca_dir: Path) -> None:
+    """Revoke every certificate of the id NAME (or the one with that serial number), and make a new revocation list.
+
+    Brokers and coordinators must hear of it: `glassfleet broker reload` and `glassfleet ca crl` hand the list over.
+
+    Example: glassfleet ca revoke vehicle-07 --reason stolen
+    """
+    authority = _open(ca_dir)
+    gone = authority.revoke(name, reason)
+    for one in gone:
+        click.echo(f"revoked: {one.role} {one.id}, serial {one.serial}")
+    if not gone:
+        click.echo(f"no certificate, but the open token of {name} was withdrawn")
+    click.echo(
+        f"the new list is {authority.folder / 'crl.pem'}; now: glassfleet broker reload BROKER_DIR --crl FILE "
+        f"--deny {name}, and the same file as crl.pem into the coordinator's identity folder",
+        err=True,
+    )
+
+
+@ca.command("list")
+@ca_dir_option
+@json_option
+@config_option
+def list_(ca_dir: Path, *, as_json: bool) -> None:
+    """List every certificate that was issued: owner, dates, state.
+
+    Example: glassfleet ca list
+    """
+    authority = _open(ca_dir)
+    now = dt.datetime.now(dt.UTC)
+    if as_json:
+        print_json([asdict(one) | {"state": one.state(now)} for one in authority.issued()])
+        return
+    click.echo(f"{'the CA itself':<32} until {authority.certificate.not_valid_after_utc:%Y-%m-%d}")
+    for one in authority.issued():
+        click.echo(f"{one.role + ' ' + one.id:<32} until {one.ends[:10]}  {one.state(now):<22} serial {one.serial}")
+
+
+@ca.command()
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to. Default: print it."
+)
+@ca_dir_option
+@config_option
+def crl(out: Path | None, ca_dir: Path) -> None:
+    """Make a fresh revocation list: lists expire, and a broker with an expired one refuses everybody.
+
+    Example: glassfleet ca crl --out /etc/mosquitto/fleet/crl.pem
+    """
+    made = _open(ca_dir).refresh_crl()
+    if out is None:
+        click.echo(made, nl=False)
+    else:
+        _write(out, made)
+
+
+@ca.command()
+@click.option(
+    "--identity", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="A coordinator's identity folder whose certificate names this host.",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="0: a free one.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="How long its certificates are good for.",
+)
+@ca_dir_option
+@json_option
+@config_option
+def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:
+    """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
+
+    It offers nothing else: no operators' actions, no tokens. It may run only while vehicles are enrolled.
+
+    Example: glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
+    """
+    from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = AuthorityServer(_open(ca_dir), identity, host=host, port=port, days=days)
+    server.start()
+    place = f"[{host}]" if ":" in host else host
+    if as_json:
+        print_json({"host": host, "port": server.port})
+    else:
+        click.echo(f"vehicles enrol at https://{place}:{server.port}; Ctrl-C ends it")
+    try:
+        server.keep_fresh()
+        while not stop.wait(3600):
+            server.keep_fresh()
+    finally:
+        server.stop()
+
+
+def _open(folder: Path) -> Authority:
+    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
+
+    return Authority(folder)
+
+
+def _write(path: Path, content: bytes) -> None:
+    from broker.tls import replace_private  # noqa: PLC0415 - loaded when used
+
+    try:
+        replace_private(path, content, 0o644)
+    except OSError as fault:
+        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault

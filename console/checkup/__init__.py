@@ -1,0 +1,1 @@
+"""What ``glassfleet doctor`` looks at, one module a place; each check returns findings."""

@@ -1,0 +1,62 @@
+"""The cloud side: the coordinator's HTTP API, its clock, and its journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from console.checkup.access import clock
+from console.checkup.finding import Finding, fine, size, warning, wrong
+
+
+def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
+    """Ask the coordinator how it is; raises CoordinatorError when nobody answers."""
+    import httpx  # noqa: PLC0415 - extra operator
+
+    from console.client import Coordinator  # noqa: PLC0415
+
+    api = Coordinator(url, None, state_dir)
+    try:
+        health = api.get("/api/health")
+        if not health.get("connected"):
+            yield wrong(
+                "coordinator", f"{api.url} answers, but has no connection to its broker",
+                "look at its log, and run this where it runs",
+            )  # fmt: skip
+        else:
+            yield fine("coordinator", f"{api.url} answers, fleet {health.get('fleet')}, {health.get('software')}")
+        sent = time.time()
+        answer = httpx.get(f"{api.url}/api/health", trust_env=False, timeout=10.0)
+        came = time.time()
+        if told := answer.headers.get("date"):
+            # Whole seconds, and cached for one by the server: known to within a second and a half at best.
+            yield clock(parsedate_to_datetime(told).timestamp() + 0.5 - (sent + came) / 2, 1.5 + (came - sent) / 2)
+    finally:
+        api.close()
+
+
+def journal(url: str) -> Iterator[Finding]:
+    """Look at the journal without taking its lock; raises StorageError when it cannot be read."""
+    from coordinator.journal.inspect import inspect  # noqa: PLC0415 - extra coordinator
+
+    seen = inspect(url)
+    if seen is None:
+        yield fine("journal", "none yet: the coordinator makes it at its first start")
+        return
+    used = "in use by a running coordinator" if seen.is_locked else "not in use"
+    says = f"{seen.what}: {seen.records} records, {seen.unfinished} unfinished runs, {size(seen.bytes)}, {used}"
+    if seen.revision != seen.known:
+        if seen.revision > seen.known:
+            yield wrong("journal", f"{says}; written by a newer version ({seen.revision})", "update glassfleet")
+            return
+        yield warning("journal", f"{says}; of an older version", "the coordinator migrates it at its next start")
+    elif not seen.writable:
+        yield wrong("journal", f"{says}; it cannot be written: {seen.why}", "give it to the coordinator's user (chown)")
+    elif seen.damage:
+        yield wrong(
+            "journal", f"{says}; {seen.damage}", "restore it from a backup, or move it away to begin anew",
+        )  # fmt: skip
+    else:
+        yield fine("journal", says)

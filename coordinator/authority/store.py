@@ -1,0 +1,471 @@
+"""The authority's folder: its key, what it issued, its tokens, its revocation list.
+
+========================  =====================================================================
+``ca.pem``                its certificate; hand it to everybody
+``ca-key.pem``            its key, mode 0600; encrypted when ``GLASSFLEET_CA_PASSWORD`` was set at ``ca init``
+``register.json``         every certificate issued (serial, owner, dates, revocation) and every open token's hash
+``crl.pem``               the current revocation list
+========================  =====================================================================
+
+One process changes it at a time (a lock on ``lock``); the register is replaced whole, before anything is handed out:
+what the authority forgot it could not revoke.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from broker.tls import replace_private
+from coordinator.authority.certificates import Revoked, issue, make_ca, make_crl
+from schemas.errors import NotFoundError, StorageError, UsageError, WireError
+from schemas.identity import Token, check_renewal, key_digest, load_key, read_request
+from schemas.signing import Owner, Role, owner_of
+
+CA_FILE, KEY_FILE, REGISTER_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "register.json", "crl.pem"
+
+CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
+"""How long the CA, a certificate and a revocation list are good for. A broker refuses everybody when its list is too
+old, so a list lasts long; a new one is made at every revocation, and by the server every day."""
+
+TOKEN_HOURS = 24.0
+
+REASONS = {
+    "unspecified": x509.ReasonFlags.unspecified,
+    "stolen": x509.ReasonFlags.key_compromise,
+    "replaced": x509.ReasonFlags.superseded,
+    "retired": x509.ReasonFlags.cessation_of_operation,
+}
+"""Why a certificate is revoked, and RFC 5280's word for it."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate as the register knows it.
+
+    Attributes
+    ----------
+    serial : str
+        Hex digits.
+    role, id : str
+    key : str
+        SHA-256 of the public key.
+    begins, ends : str
+        ISO 8601, UTC.
+    hosts : list of str
+    revoked : str or None
+        When, ISO 8601; None: it is not.
+    reason : str
+    """
+
+    serial: str
+    role: Role
+    id: str
+    key: str
+    begins: str
+    ends: str
+    hosts: list[str]
+    revoked: str | None = None
+    reason: str = ""
+
+    def is_good(self, now: dt.datetime) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked is None and now < dt.datetime.fromisoformat(self.ends)
+
+    def state(self, now: dt.datetime) -> str:
+        """Return ``valid``, ``expired`` or ``revoked (reason)``."""
+        if self.revoked is not None:
+            return f"revoked ({self.reason})"
+        return "valid" if self.is_good(now) else "expired"
+
+
+@dataclass(frozen=True)
+class OpenToken:
+    """A token that was handed out.
+
+    Attributes
+    ----------
+    digest : str
+        SHA-256 of its secret.
+    agent : str
+    ends : str
+        ISO 8601, UTC.
+    key : str
+        SHA-256 of the public key that used it: an answer that was lost on the way can be asked for again, by the same
+        key and nobody else. Empty: not used yet.
+    serial : str
+        What it was used for.
+    """
+
+    digest: str
+    agent: str
+    ends: str
+    key: str = ""
+    serial: str = ""
+
+
+@dataclass(frozen=True)
+class _Register:
+    issued: list[Issued]
+    tokens: list[OpenToken]
+    crl_number: int = 0
+
+
+def _utc() -> dt.datetime:
+    return dt.datetime.now(dt.UTC).replace(microsecond=0)
+
+
+def _password() -> bytes | None:
+    text = os.environ.get("GLASSFLEET_CA_PASSWORD")
+    return text.encode() if text else None
+
+
+class Authority:
+    """A certificate authority in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Made by `Authority.create`.
+    clock : callable
+        Now, UTC; for tests.
+
+    Raises
+    ------
+    NotFoundError
+        There is no authority in the folder.
+    UsageError
+        Its key needs a password (``GLASSFLEET_CA_PASSWORD``), or another one.
+    StorageError
+        A file cannot be read.
+    """
+
+    def __init__(self, folder: Path, *, clock: Callable[[], dt.datetime] = _utc) -> None:
+        self.folder = folder
+        self._clock = clock
+        try:
+            self.ca_pem = (folder / CA_FILE).read_bytes()
+            self._ca = x509.load_pem_x509_certificate(self.ca_pem)
+            self._key = self._read_key()
+        except FileNotFoundError as fault:
+            raise NotFoundError(f"there is no authority in {folder}: make one with `glassfleet ca init`") from fault
+        except ValueError as fault:
+            raise StorageError(f"{folder / CA_FILE} cannot be read as PEM: restore it from a backup") from fault
+        except OSError as fault:
+            raise StorageError(f"cannot read the authority in {folder}: {fault.strerror}") from fault
+
+    def _read_key(self) -> Ed25519PrivateKey:
+        try:
+            return load_key((self.folder / KEY_FILE).read_bytes(), _password())
+        except UsageError as fault:
+            raise UsageError(
+                f"{self.folder / KEY_FILE}: {fault}. Its password comes from GLASSFLEET_CA_PASSWORD"
+            ) from fault
+
+    @classmethod
+    def create(
+        cls, folder: Path, name: str, *, days: int = CA_DAYS, clock: Callable[[], dt.datetime] = _utc
+    ) -> Authority:
+        """Make a new authority: key, certificate, empty register, empty revocation list.
+
+        Raises
+        ------
+        UsageError
+            There is one already: a second one would lock out the whole fleet of the first.
+        StorageError
+            The folder cannot be written.
+        """
+        password = _password()
+        lock: KeySerializationEncryption = BestAvailableEncryption(password) if password else NoEncryption()
+        key = Ed25519PrivateKey.generate()
+        ca = make_ca(key, name, clock(), dt.timedelta(days=days))
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any((folder / file).exists() for file in (CA_FILE, KEY_FILE, REGISTER_FILE)):
+                raise UsageError(f"{folder} has an authority already: choose another folder")
+            replace_private(folder / KEY_FILE, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
+            replace_private(folder / CA_FILE, ca.public_bytes(Encoding.PEM), 0o644)
+        except OSError as fault:
+            raise StorageError(f"cannot write the authority to {folder}: {fault.strerror}") from fault
+        made = cls(folder, clock=clock)
+        made.refresh_crl()
+        return made
+
+    # What it gives
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """Its own certificate."""
+        return self._ca
+
+    @property
+    def crl_pem(self) -> bytes:
+        """The current revocation list."""
+        try:
+            return (self.folder / CRL_FILE).read_bytes()
+        except OSError as fault:
+            raise StorageError(f"cannot read {self.folder / CRL_FILE}: {fault.strerror}") from fault
+
+    def issued(self) -> list[Issued]:
+        """Return every certificate, in the order of issue."""
+        return self._read().issued
+
+    def fallen(self) -> list[str]:
+        """Return the ids that have no good certificate any more but a revoked one: what a broker shall shut out."""
+        now = self._clock()
+        entries = self.issued()
+        good = {entry.id for entry in entries if entry.is_good(now)}
+        return sorted({entry.id for entry in entries if entry.revoked is not None} - good)
+
+    def token(self, agent: str, hours: float = TOKEN_HOURS) -> Token:
+        """Make a one-time token for one agent; only its hash is kept.
+
+        Raises
+        ------
+        UsageError
+            The id is not valid, or belongs to a process of another role.
+        """
+        made = Token.new(agent, self.ca_pem)
+        with self._changing() as register:
+            self._check_free(register, Owner("agent", agent))
+            ends = self._clock() + dt.timedelta(hours=hours)
+            self._write(
+                replace(register, tokens=[*self._fresh(register), OpenToken(made.digest, agent, ends.isoformat())])
+            )
+        return made
+
+    def enrol(self, request_pem: bytes, token: str, days: float = DAYS) -> bytes:
+        """Issue a certificate for a token; returns it as PEM.
+
+        The same request may come again (its answer was lost): the same certificate is returned.
+
+        Raises
+        ------
+        WireError
+            ``bad-request``; ``bad-token``: unknown, expired, used, or for another agent.
+        """
+        owner, key = read_request(request_pem)
+        digest = Token(owner.id, "", token).digest
+        with self._changing() as register:
+            found = next((one for one in register.tokens if one.digest == digest), None)
+            if found is None or self._clock() >= dt.datetime.fromisoformat(found.ends):
+                raise WireError("bad-token", "the token is unknown or has expired: ask for a new one")
+            if owner != Owner("agent", found.agent):
+                raise WireError("bad-token", f"the token is for agent {found.agent}, not for {owner}")
+            if found.key:
+                if found.key != key_digest(key):
+                    raise WireError("bad-token", "the token was used: ask for a new one, and whether you were the one")
+                return self._kept(found.serial)
+            certificate, entry = self._make(owner, key, days)
+            used = replace(found, key=entry.key, serial=entry.serial)
+            tokens = [used if one is found else one for one in register.tokens]
+            self._keep(certificate)
+            self._write(replace(register, issued=[*register.issued, entry], tokens=tokens))
+        return certificate.public_bytes(Encoding.PEM)
+
+    def renew(self, request_pem: bytes, certificate_pem: bytes, signature: bytes, days: float = DAYS) -> bytes:
+        """Issue a new certificate to the holder of a good one; returns it as PEM.
+
+        Parameters
+        ----------
+        request_pem : bytes
+            For the same owner, with the same or a new key.
+        certificate_pem : bytes
+            The current certificate.
+        signature : bytes
+            By its key, over the request (`schemas.identity.prove_renewal`).
+
+        Raises
+        ------
+        WireError
+            ``bad-request``, ``bad-signature``, or ``bad-certificate``: not ours, expired or revoked.
+        """
+        owner, key = read_request(request_pem)
+        try:
+            current = x509.load_pem_x509_certificate(certificate_pem)
+        except ValueError as fault:
+            raise WireError("bad-certificate", "the certificate cannot be read") from fault
+        check_renewal(current, request_pem, signature)
+        with self._changing() as register:
+            entry = next((one for one in register.issued if one.serial == f"{current.serial_number:x}"), None)
+            if entry is None or self._kept(entry.serial) != current.public_bytes(Encoding.PEM):
+                raise WireError("bad-certificate", "the certificate is not from this authority")
+            if not entry.is_good(self._clock()):
+                state = entry.state(self._clock())
+                raise WireError("bad-certificate", f"the certificate is {state}: enrol again with a new token")
+            if owner != owner_of(current):
+                raise WireError("bad-request", f"the certificate is {owner_of(current)}'s, not {owner}'s")
+            made, added = self._make(owner, key, days, entry.hosts)
+            self._keep(made)
+            self._write(replace(register, issued=[*register.issued, added]))
+        return made.public_bytes(Encoding.PEM)
+
+    def issue(self, owner: Owner, key: Ed25519PublicKey, *, days: float = DAYS, hosts: Sequence[str] = ()) -> bytes:
+        """Issue a certificate on the operator's word; returns it as PEM.
+
+        Raises
+        ------
+        UsageError
+            The id belongs to another role, or as `certificates.issue`.
+        """
+        with self._changing() as register:
+            self._check_free(register, owner)
+            certificate, entry = self._make(owner, key, days, hosts)
+            self._keep(certificate)
+            self._write(replace(register, issued=[*register.issued, entry]))
+        return certificate.public_bytes(Encoding.PEM)
+
+    def revoke(self, name: str, reason: str = "unspecified") -> list[Issued]:
+        """Revoke every good certificate of an id, or the one with this serial number; a new list is made.
+
+        Tokens that wait for that id are withdrawn too.
+
+        Raises
+        ------
+        NotFoundError
+            There is none.
+        UsageError
+            There is no such reason.
+        """
+        if reason not in REASONS:
+            raise UsageError(f"--reason {reason!r}: choose {', '.join(REASONS)}")
+        now = self._clock()
+        with self._changing() as register:
+            chosen = [one for one in register.issued if name in (one.id, one.serial) and one.is_good(now)]
+            tokens = [one for one in register.tokens if one.agent != name]
+            if not chosen and len(tokens) == len(register.tokens):
+                raise NotFoundError(f"{name} has no valid certificate here (`glassfleet ca list` shows all)")
+            gone = [replace(one, revoked=now.isoformat(), reason=reason) for one in chosen]
+            after = {one.serial: one for one in gone}
+            issued = [after.get(one.serial, one) for one in register.issued]
+            self._write_crl(replace(register, issued=issued, tokens=tokens))
+        return gone
+
+    def refresh_crl(self, *, unless_newer_than: dt.timedelta | None = None) -> bytes:
+        """Make a new revocation list (lists expire); returns the current one.
+
+        Parameters
+        ----------
+        unless_newer_than : timedelta or None
+            A list that is younger is left as it is.
+        """
+        with self._changing() as register:
+            if unless_newer_than is not None and (self.folder / CRL_FILE).exists():
+                made = x509.load_pem_x509_crl(self.crl_pem).last_update_utc
+                if self._clock() - made < unless_newer_than:
+                    return self.crl_pem
+            self._write_crl(register)
+        return self.crl_pem
+
+    # Its files
+
+    def _make(
+        self, owner: Owner, key: Ed25519PublicKey, days: float, hosts: Sequence[str] = ()
+    ) -> tuple[x509.Certificate, Issued]:
+        now = self._clock()
+        made = issue(
+            self._ca, self._key, owner, key, begins=now - dt.timedelta(minutes=5),
+            ends=now + dt.timedelta(days=days), hosts=hosts,
+        )  # fmt: skip
+        dates = (made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat())
+        return made, Issued(f"{made.serial_number:x}", owner.role, owner.id, key_digest(key), *dates, list(hosts))
+
+    @staticmethod
+    def _check_free(register: _Register, owner: Owner) -> None:
+        """One id, one role, for ever: the broker knows a process by its id alone."""
+        for one in register.issued:
+            if one.id == owner.id and one.role != owner.role:
+                raise UsageError(
+                    f"{owner.id} is the id of a {one.role}; a broker would take one for the other: choose another"
+                )
+
+    def _fresh(self, register: _Register) -> list[OpenToken]:
+        now = self._clock()
+        return [one for one in register.tokens if now < dt.datetime.fromisoformat(one.ends)]
+
+    def _keep(self, certificate: x509.Certificate) -> None:
+        folder = self.folder / "issued"
+        with _explained(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            replace_private(folder / f"{certificate.serial_number:x}.pem", certificate.public_bytes(Encoding.PEM))
+
+    def _kept(self, serial: str) -> bytes:
+        with _explained(self.folder):
+            return (self.folder / "issued" / f"{serial}.pem").read_bytes()
+
+    def _read(self) -> _Register:
+        path = self.folder / REGISTER_FILE
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return _Register(
+                [Issued(**one) for one in content["issued"]],
+                [OpenToken(**one) for one in content["tokens"]],
+                content["crl_number"],
+            )
+        except FileNotFoundError:
+            if (self.folder / "issued").exists():
+                raise StorageError(
+                    f"{path} is gone: restore it from a backup; without it nothing can be revoked"
+                ) from None
+            return _Register([], [])
+        except (ValueError, LookupError, TypeError) as fault:
+            raise StorageError(f"{path} cannot be read ({fault}): restore it from a backup") from fault
+        except OSError as fault:
+            raise StorageError(f"cannot read {path}: {fault.strerror}") from fault
+
+    def _write(self, register: _Register) -> None:
+        content = {
+            "crl_number": register.crl_number,
+            "issued": [asdict(one) for one in register.issued],
+            "tokens": [asdict(one) for one in register.tokens],
+        }
+        with _explained(self.folder):
+            replace_private(self.folder / REGISTER_FILE, (json.dumps(content, indent=1) + "\n").encode())
+
+    def _write_crl(self, register: _Register) -> None:
+        now = self._clock()
+        number = register.crl_number + 1
+        entries = [
+            Revoked(int(one.serial, 16), dt.datetime.fromisoformat(one.revoked), REASONS[one.reason])
+            for one in register.issued
+            if one.revoked is not None
+        ]
+        crl = make_crl(self._ca, self._key, entries, number=number, now=now, lasts=dt.timedelta(days=CRL_DAYS))
+        self._write(replace(register, crl_number=number))
+        with _explained(self.folder):
+            replace_private(self.folder / CRL_FILE, crl.public_bytes(Encoding.PEM), 0o644)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[_Register]:
+        with _explained(self.folder):
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "r+b") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield self._read()
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise StorageError(f"cannot use the authority's folder {folder}: {fault.strerror}") from fault

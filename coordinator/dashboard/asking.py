@@ -1,0 +1,138 @@
+"""Explanations over HTTP: why a forecast is as it is, what would change it, and a model on one page, as JSON.
+
+Anybody who may read may ask; nothing is changed or kept by it, the row neither. The JSON forms are those of
+``glassfleet.explain`` (docs/reference/exports.md).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.dashboard.library import Library, Shelved
+from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
+from schemas.errors import UsageError
+from schemas.limits import MAX_FEATURES
+
+AT_ONCE = 2
+"""So many explanations are computed at a time; the others wait, for the coordinator needs the processor too."""
+WAIT = 20.0
+MAX_RULES = 10_000
+
+
+class Question(BaseModel):
+    """A row to explain.
+
+    Attributes
+    ----------
+    row : dict or list
+        Values by column (a number, or a category's text), or numbers in the order of the model's inputs.
+    version : int or None
+        Of the model; None: the newest.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    row: (
+        Annotated[dict[str, float | str], Field(max_length=MAX_FEATURES + 100)]
+        | Annotated[list[float], Field(max_length=MAX_FEATURES)]
+    )
+    version: Annotated[int, Field(ge=1)] | None = None
+
+
+class Otherwise(Question):
+    """A row, and the outcome that it shall have.
+
+    Attributes
+    ----------
+    goal : str
+        ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the target's range), a class, or ``other`` (class). Empty: any other
+        class, or a tenth of the target's range.
+    keep : list of str
+        Inputs that cannot be changed.
+    max_inputs : int or None
+        Most inputs that may change.
+    """
+
+    goal: Annotated[str, Field(max_length=200)] = ""
+    keep: Annotated[list[str], Field(max_length=MAX_FEATURES)] = []
+    max_inputs: Annotated[int, Field(ge=1)] | None = None
+
+
+class Desk:
+    """Answers questions about models, a few at a time.
+
+    Parameters
+    ----------
+    library : Library
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+
+    def explain(self, shelved: Shelved, row: Mapping[str, Any] | list[float]) -> RowExplanation:
+        """Say why the model answers as it does.
+
+        Raises
+        ------
+        DataError
+            The row does not fit the model.
+        TimeoutError
+            Too many ask.
+        """
+        with self._place():
+            return explain_row(shelved.model, None, row)
+
+    def otherwise(
+        self,
+        shelved: Shelved,
+        row: Mapping[str, Any] | list[float],
+        goal: str,
+        *,
+        keep: list[str] | None = None,
+        max_inputs: int | None = None,
+    ) -> Counterfactual:
+        """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
+        domain = shelved.model.domain
+        wanted = Goal.parse(goal, domain) if goal.strip() else None
+        with self._place():
+            return counterfactual(shelved.model, None, row, wanted, keep=keep or (), max_inputs=max_inputs)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._places.acquire(timeout=WAIT):
+            raise TimeoutError
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
+def make_router(desk: Desk) -> APIRouter:
+    """Return the JSON addresses."""
+    router = APIRouter()
+
+    @router.get("/api/models/{name}/summary")
+    def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
+        if top is not None and not 0 <= top <= MAX_RULES:
+            raise UsageError(f"top must be from 0 to {MAX_RULES}, got {top}")
+        return summary(desk.library.get(name, version).model, top=top).to_dict()
+
+    @router.post("/api/models/{name}/explain")
+    def _explain(name: str, question: Question) -> dict[str, Any]:
+        return desk.explain(desk.library.get(name, question.version), question.row).to_dict()
+
+    @router.post("/api/models/{name}/counterfactual")
+    def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
+        shelved = desk.library.get(name, question.version)
+        return desk.otherwise(
+            shelved, question.row, question.goal, keep=question.keep, max_inputs=question.max_inputs
+        ).to_dict()
+
+    return router

@@ -1,0 +1,63 @@
+"""Rules in short: what a rule forecasts in the middle of its region, and which inputs move that most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator.dashboard.draw import number
+from glassfleet.explain import Rule
+from glassfleet.explain.summary import slopes_of
+from glassfleet.scheme import Model
+
+STRONGEST = 3
+"""So many inputs are named."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """One rule in short.
+
+    Attributes
+    ----------
+    middle : str
+        The model's forecast where the rule's own inputs are at the peaks of their terms and the others in the middle of
+        their ranges.
+    movers : tuple of (str, float)
+        Inputs, and by how much the consequent changes over each one's whole range; the strongest first. Empty where
+        consequents are no polynomials.
+    others : int
+        How many more inputs are in the consequent.
+    """
+
+    middle: str
+    movers: tuple[tuple[str, float], ...] = ()
+    others: int = 0
+
+
+def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
+    """Return the rules in short, in their order."""
+    if not rules:
+        return ()
+    features = model.domain.features
+    place = {variable.name: index for index, variable in enumerate(features)}
+    rows = np.tile([variable.low / 2 + variable.high / 2 for variable in features], (len(rules), 1))
+    for line, rule in enumerate(rules):
+        for part in rule.conditions:
+            rows[line, place[part.feature]] = part.peak
+    for column, variable in enumerate(features):
+        if variable.categories:
+            rows[:, column] = np.round(rows[:, column])
+    unit = f" {model.domain.target.unit}" if model.domain.target is not None and model.domain.target.unit else ""
+    answers = [str(each) if isinstance(each, str) else number(float(each), 3) + unit for each in model.predict(rows)]
+    slopes = slopes_of(model)
+    if slopes is None or len(slopes) != len(rules):
+        return tuple(Brief(answer) for answer in answers)
+    found = []
+    for answer, line in zip(answers, slopes, strict=True):
+        order = [int(at) for at in np.argsort(-np.abs(line)) if line[at]]
+        movers = tuple((features[at].name, float(line[at])) for at in order[:STRONGEST])
+        found.append(Brief(answer, movers, len(order) - len(movers)))
+    return tuple(found)

@@ -1,0 +1,108 @@
+"""The registry's models, ready to be asked: loaded once, kept while they are used."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+
+from coordinator.dashboard.branches import Branch, grow
+from coordinator.dashboard.briefs import Brief, briefs
+from coordinator.registry import Registry
+from glassfleet import catalogue
+from glassfleet.explain import ModelSummary, Partition, Rule, partitions, summary
+from glassfleet.scheme import Model
+from schemas.errors import DocumentError
+from schemas.record import ModelRecord
+
+KEPT = 16
+"""So many models stay in memory."""
+
+
+@dataclass(frozen=True)
+class Shelved:
+    """A version of a model with its record."""
+
+    record: ModelRecord
+    model: Model
+    equals_central: bool
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.record.name
+
+    @property
+    def version(self) -> int:
+        """Its version."""
+        return self.record.version
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, in the model's order."""
+        return tuple(self.model.rules())
+
+    @cached_property
+    def briefs(self) -> tuple[Brief, ...]:
+        """What each rule says in short, by its index."""
+        return briefs(self.model, self.rules)
+
+    @cached_property
+    def root(self) -> Branch:
+        """The rules as a tree."""
+        return grow(self.rules)
+
+    @cached_property
+    def summary(self) -> ModelSummary:
+        """The model on one page, without its rules."""
+        return summary(self.model, None, top=0)
+
+    @cached_property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The partition of each input."""
+        return partitions(self.model)
+
+
+class Library:
+    """Models by name and version; for several threads.
+
+    Parameters
+    ----------
+    registry : Registry
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._shelf: OrderedDict[tuple[str, int, str], Shelved] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str, version: int | None = None) -> Shelved:
+        """Return a version; None: the newest.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version.
+        DocumentError
+            The scheme is not installed here, or has changed.
+        """
+        stored = self._registry.versions(name)[-1] if version is None else self._registry.get(name, version)
+        key = (stored.name, stored.version, stored.digest)
+        with self._lock:
+            found = self._shelf.get(key)
+            if found is not None:
+                self._shelf.move_to_end(key)
+                return found
+        record = ModelRecord.load(stored.record)
+        scheme = catalogue.load(record.scheme)
+        try:
+            model = scheme.from_document(record.document)
+        except (KeyError, TypeError) as fault:
+            raise DocumentError(f"model {name!r} version {stored.version} cannot be read: {fault!r}") from fault
+        shelved = Shelved(record, model, bool(scheme.equals_central))
+        with self._lock:
+            self._shelf[key] = shelved
+            while len(self._shelf) > KEPT:
+                self._shelf.popitem(last=False)
+        return shelved

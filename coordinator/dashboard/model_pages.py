@@ -1,0 +1,231 @@
+"""The pages about models: all of them, one version, its difference from another, forecasts explained."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from coordinator.dashboard import show
+from coordinator.dashboard.branches import Branch, most_used, opened
+from coordinator.dashboard.compare import difference
+from coordinator.dashboard.library import Shelved
+from glassfleet.domain import Domain
+from glassfleet.explain import ConditionView, Partition, RowExplanation, Rule
+from schemas.errors import DataError, GlassfleetError
+
+if TYPE_CHECKING:
+    from coordinator.dashboard.pages import Dashboard
+
+RULES_PER_PAGE = 25
+SCORED_PER_PAGE = 25
+MEMBERS_PER_PAGE = 200
+MOST_SHARES = 14
+"""Inputs with a line of their own in the picture of shares; the others are added up."""
+MAX_ROW_TEXT = 20_000
+
+
+def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
+    """Give an application the pages about models."""
+    registry = dashboard.coordinator.registry
+
+    @app.get("/models", include_in_schema=False)
+    def _models(request: Request) -> Response:
+        models = [(registry.versions(name)[-1], len(registry.versions(name))) for name in registry.names()]
+        return dashboard.page(request, "models.html", models=models)
+
+    @app.get("/models/{name}", include_in_schema=False)
+    @app.get("/models/{name}/{version:int}", include_in_schema=False)
+    def _model(  # noqa: PLR0917  what the address says, by name
+        request: Request,
+        name: str,
+        version: int | None = None,
+        branch: str | None = None,
+        q: str = "",
+        page: int = 1,
+        s: int = 1,
+    ) -> Response:
+        shelved = dashboard.library.get(name, version)
+        address = f"/models/{name}/{shelved.version}"
+        told = show.scores(dashboard.coordinator, name, shelved.version, shelved.record.digest)
+        versions = registry.versions(name)
+        return dashboard.page(
+            request,
+            "model.html",
+            shelved=shelved,
+            record=shelved.record,
+            domain=shelved.model.domain,
+            summary=shelved.summary,
+            address=address,
+            trail=_trail(shelved.root, branch),
+            rules=show.Page.of(_matching(shelved.rules, q), page, RULES_PER_PAGE),
+            q=q[:200],
+            scores=told,
+            scored=show.Page.of(told.lines, s, SCORED_PER_PAGE),
+            is_central=_is_central(shelved),
+            cohort=shelved.record.cohort[:MEMBERS_PER_PAGE],
+            versions=[(each.version, each.digest, each.run) for each in versions[::-1][:20]],
+            count=len(versions),
+        )
+
+    @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
+    def _compare(request: Request, name: str, version: int, other: int) -> Response:
+        after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
+        return dashboard.page(request, "compare.html", before=before, after=after, difference=difference(before, after))
+
+    @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
+    def _forecast(request: Request, name: str, version: int) -> Response:
+        shelved = dashboard.library.get(name, version)
+        return dashboard.page(request, "forecast.html", **_asked(dashboard, shelved, dict(request.query_params)))
+
+
+def _trail(root: Branch, key: str | None) -> list[Branch]:
+    """Return what is open in the tree: what the address says, else where most rows go; nothing without rules."""
+    if not root.children:
+        return []
+    return most_used(root) if key is None else opened(root, key[:400])
+
+
+def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
+    """Return the rules that have every word of `text`, the most used first."""
+    words = text[:200].lower().split()
+    found = [rule for rule in rules if not words or all(word in str(rule).lower() for word in words)]
+    return sorted(found, key=lambda rule: (-rule.support, rule.index))
+
+
+def _is_central(shelved: Shelved) -> bool:
+    """Whether central learning on the cohort's rows would have given this very model (promise of equality)."""
+    record = shelved.record
+    said = record.parameters.get("participation")
+    return shelved.equals_central and said == "cohort" and _is_exact(shelved)
+
+
+def _is_exact(shelved: Shelved) -> bool:
+    from glassfleet import catalogue  # noqa: PLC0415  beside its only use
+
+    parameters = getattr(shelved.model, "parameters", None)
+    return parameters is not None and catalogue.load(shelved.record.scheme).exact(parameters) == parameters
+
+
+def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dict[str, Any]:
+    """Return what the forecast page shows for the fields that were filled in."""
+    domain = shelved.model.domain
+    values: dict[str, Any] = {
+        "shelved": shelved,
+        "domain": domain,
+        "address": f"/models/{shelved.name}/{shelved.version}",
+        "goal": query.get("goal", "")[:200],
+        "is_example": not any(name in query for name in ("x0", "row")),
+        "wrong": "",
+        "told": None,
+        "otherwise": None,
+        "otherwise_wrong": "",
+    }
+    try:
+        row = _row(domain, query)
+        values["row"] = row
+        told = dashboard.desk.explain(shelved, row)
+        values |= {"told": told, "parts": _parts(told), "partitions": _partitions(shelved, told)}
+    except (DataError, ValueError) as fault:
+        values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
+        values["wrong"] = str(fault)
+        return values
+    try:
+        values["otherwise"] = dashboard.desk.otherwise(shelved, row, values["goal"])
+    except GlassfleetError as fault:
+        values["otherwise_wrong"] = str(fault)
+    return values
+
+
+def _row(domain: Domain, query: dict[str, str]) -> dict[str, Any]:
+    """Return the row that was typed, or pasted, or the middle of the domain."""
+    if query.get("row", "").strip():
+        return _read(domain, query["row"][:MAX_ROW_TEXT])
+    row: dict[str, Any] = {}
+    for index, variable in enumerate(domain.features):
+        middle: Any = variable.categories[0] if variable.categories else (variable.low + variable.high) / 2
+        text = query.get(f"x{index}")
+        row[variable.name] = middle if text is None else text
+        if not variable.categories and isinstance(row[variable.name], str):
+            row[variable.name] = _float(variable.name, row[variable.name])
+    return row
+
+
+def _read(domain: Domain, text: str) -> dict[str, Any]:
+    """Read a pasted row: a JSON object, a header line and a line of values, or values alone in the model's order."""
+    said = text.strip()
+    if said.startswith("{"):
+        try:
+            value = json.loads(said)
+        except ValueError as fault:
+            raise DataError(f"this is not a JSON object: {fault}") from fault
+        if not isinstance(value, dict):
+            raise DataError("this is not a JSON object")
+        row = value
+    else:
+        lines = [line for line in csv.reader(io.StringIO(said)) if line]
+        header = list(domain.names) if len(lines) == 1 else [name.strip() for name in lines[0]]
+        cells = lines[-1] if len(lines) == 1 else lines[1]
+        if len(header) != len(cells):
+            raise DataError(f"there are {len(cells)} values for {len(header)} columns: {', '.join(header)[:200]}")
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+    missing = [name for name in domain.names if name not in row]
+    if missing:
+        raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")
+    return {
+        variable.name: str(row[variable.name]) if variable.categories else _float(variable.name, row[variable.name])
+        for variable in domain.features
+    }
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be a number, got {str(value)[:40]!r}") from None
+    if not math.isfinite(number):
+        raise DataError(f"{name} must be finite, got {value}")
+    return number
+
+
+def _parts(told: RowExplanation) -> list[tuple[str, float]]:
+    """Return the shares for the picture: the largest one by one, the rest together."""
+    ranked = sorted(told.shares.items(), key=lambda item: -abs(item[1]))
+    shown = [item for item in ranked[:MOST_SHARES] if item[1]]
+    rest = sum(share for _, share in ranked[len(shown) :])
+    return [*shown, ("the others", rest)] if rest else shown
+
+
+def _partitions(shelved: Shelved, told: RowExplanation) -> list[tuple[Any, float, list[str], bool]]:
+    """Return the inputs' partitions with the row's value and the fired rule's terms; the rule's own inputs first."""
+    named = {part.feature: part for part in told.fired.rule.conditions}
+    value = {part.feature: part.value for part in told.inputs}
+    found = [
+        (each, value[each.feature], _terms(each, named.get(each.feature)), each.feature in named)
+        for each in shelved.partitions
+        if each.sets or each.thresholds
+    ]
+    return sorted(found, key=lambda item: not item[3])
+
+
+def _terms(partition: Partition, part: ConditionView | None) -> list[str]:
+    """Return the sets that a condition stands for: one, or a run of neighbours ("at least Medium")."""
+    sets = partition.sets
+    if part is None or not sets:
+        return []
+    if any(each.term == part.term for each in sets):
+        return [part.term]
+
+    def distance(first: int, last: int) -> float:
+        low, high = sets[first].low, sets[last].high
+        middle = (sets[first].peak + sets[last].peak) / 2
+        return abs(low - part.low) + abs(high - part.high) + abs(middle - part.peak)
+
+    runs = [(first, last) for first in range(len(sets)) for last in range(first, len(sets))]
+    first, last = min(runs, key=lambda run: distance(*run))
+    return [each.term for each in sets[first : last + 1]]

@@ -1,0 +1,196 @@
+"""What the pages say, as plain values: fleet, runs, scores. Reads the coordinator, changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from coordinator.core import Coordinator
+from coordinator.dashboard.draw import cut
+from schemas.errors import NotFoundError
+
+T = TypeVar("T")
+PER_PAGE = 50
+NAMED = 8
+"""So many agents are named for one reason; the others are counted."""
+RECENT_RUNS = 5
+"""So many runs are asked for what an agent has told of its rows."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A part of a list.
+
+    Attributes
+    ----------
+    items : list
+    number, last : int
+        Which page this is, and how many there are; from 1.
+    total : int
+        Items on all pages.
+    """
+
+    items: list[T]
+    number: int
+    last: int
+    total: int
+
+    @classmethod
+    def of(cls, items: Sequence[T], number: int, per_page: int = PER_PAGE) -> Page[T]:
+        """Cut a list; a number that is too high means the last page."""
+        last = max(1, -(-len(items) // per_page))
+        number = min(max(number, 1), last)
+        return cls(list(items[(number - 1) * per_page : number * per_page]), number, last, len(items))
+
+
+def agents(coordinator: Coordinator, *, text: str = "", status: str = "") -> list[dict[str, Any]]:
+    """Return the agents whose id or software holds `text`, the absent ones first, with their rows where known."""
+    rows = known_rows(coordinator)
+    found = [
+        {**each, "rows": rows.get(each["agent"])}
+        for each in coordinator.fleet.document()
+        if text.lower() in f"{each['agent']} {each['software']}".lower() and status in ("", each["status"])
+    ]
+    return sorted(found, key=lambda each: (each["status"] == "up", each["agent"]))
+
+
+def known_rows(coordinator: Coordinator) -> dict[str, int]:
+    """Return how many training rows agents told of, in the newest of the last runs that they took part in."""
+    rows: dict[str, int] = {}
+    for run in coordinator.run_ids()[-RECENT_RUNS:]:
+        with suppress(NotFoundError):
+            rows |= coordinator.run(run).get("rows", {})
+    return rows
+
+
+def fleet_counts(coordinator: Coordinator) -> dict[str, Any]:
+    """Return how many agents are up and down, and how many of those that are up run which software."""
+    document = coordinator.fleet.document()
+    software = Counter(each["software"] or "unknown" for each in document if each["status"] == "up")
+    return {
+        "up": sum(each["status"] == "up" for each in document),
+        "down": sum(each["status"] != "up" for each in document),
+        "software": software.most_common(6),
+    }
+
+
+def recent_runs(coordinator: Coordinator, number: int, per_page: int = PER_PAGE) -> Page[dict[str, Any]]:
+    """Return a page of runs, newest first."""
+    ids = coordinator.run_ids()[::-1]
+    page = Page.of(ids, number, per_page)
+    shown = []
+    for run in page.items:
+        with suppress(NotFoundError):  # forgotten between the two looks
+            shown.append(coordinator.run(run))
+    return Page(shown, page.number, page.last, page.total)
+
+
+def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+    """Return why agents do not count in a round: reason, how many, who."""
+    grouped: defaultdict[str, list[str]] = defaultdict(list)
+    for agent, reason in row.get("dropped_agents", {}).items():
+        grouped[reason or "dropped"].append(agent)
+    for agent in row.get("late_agents", []):
+        grouped["answered after the end"].append(agent)
+    return [(reason, len(names), named(names)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))]
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    shown = ", ".join(cut(name, 40) for name in names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
+def standing(document: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return how many agents of a run stand how, the most first."""
+    return Counter(each["status"] for each in document["agents"].values()).most_common()
+
+
+def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the agents of a run that were lost, dropped or late: agent, status, reason."""
+    return [
+        (agent, each["status"], each["reason"])
+        for agent, each in document["agents"].items()
+        if each["status"] in ("lost", "dropped", "late")
+    ]
+
+
+def outline(lines: Sequence[str]) -> list[tuple[int, str, bool]]:
+    """Return a scheme's drawing of what grows as (depth, text, whether it may still grow)."""
+    found = []
+    for line in lines[:200]:
+        text = line.lstrip(" ")
+        is_open = text.endswith(" ?")
+        found.append((min((len(line) - len(text)) // 2, 12), text.removesuffix(" ?"), is_open))
+    return found
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """Return how a run stands, for those who listen."""
+    if document["state"] == "ended":
+        return f"The run has {'been ' if document['outcome'] == 'cancelled' else ''}{document['outcome']}."
+    if document["state"] == "suspended":
+        return "The run is suspended."
+    if document["rounds"]:
+        last = document["rounds"][-1]
+        return (
+            f"{str(last['phase']).capitalize()} round {last['number']} closed: {last['accepted']} in, "
+            f"{last['late']} late, {last['dropped']} dropped, {last['rejected']} rejected."
+        )
+    return f"The run is {document['phase']}."
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What vehicles measured with a model version on rows of their own.
+
+    Attributes
+    ----------
+    metric : str
+        ``rmse`` or ``f1``; empty without scores.
+    lines : list of (str, float, float, int)
+        Agent, score alone (LL), together (FL), test rows; those that lose by it first.
+    alone, together : float
+        Means over the vehicles.
+    better : int
+        Vehicles that are better together than alone.
+    """
+
+    metric: str
+    lines: list[tuple[str, float, float, int]]
+    alone: float
+    together: float
+    better: int
+
+
+def scores(coordinator: Coordinator, name: str, version: int, digest: str) -> Scores:
+    """Return the scores of a model version, of that very document."""
+    found = coordinator.fleet.evaluations(name, version)
+    own = {agent: each for agent, each in found.items() if each["digest"] == digest}
+    metrics = Counter(each["metric"] for each in own.values())
+    if not metrics:
+        return Scores("", [], 0.0, 0.0, 0)
+    metric = metrics.most_common(1)[0][0]
+    sign = 1 if metric == "rmse" else -1
+    lines = [
+        (agent, float(each["local"]), float(each["federated"]), int(each["rows"]))
+        for agent, each in own.items()
+        if each["metric"] == metric
+    ]
+    lines.sort(key=lambda line: sign * (line[1] - line[2]))
+    count = len(lines)
+    return Scores(
+        metric,
+        lines,
+        sum(line[1] for line in lines) / count,
+        sum(line[2] for line in lines) / count,
+        sum(1 for line in lines if sign * (line[1] - line[2]) > 0),
+    )
+
+
+def pairs(lines: Sequence[tuple[str, float, float, int]]) -> list[tuple[str, float, float]]:
+    """Return agent, score alone and score together of each line."""
+    return [line[:3] for line in lines]

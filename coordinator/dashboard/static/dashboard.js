@@ -1,0 +1,9 @@
+// Saves reloads; every page reads and works without it. Nothing here builds HTML from data: fragments come escaped.
+import { watch } from "./live.js";
+import { loadRows } from "./rows.js";
+import { swapLinks } from "./swap.js";
+
+const events = document.body.dataset.events;
+if (events) watch(events);
+swapLinks();
+loadRows();

@@ -1,0 +1,55 @@
+// Puts new content into the page and leaves alone what the reader has opened, focused or scrolled.
+
+const openOnes = (root) =>
+  [...root.querySelectorAll("details")].map((each) => [each.querySelector("summary")?.textContent ?? "", each.open]);
+
+export function put(element, html) {
+  if (element.innerHTML === html) return;
+  const opened = new Map(openOnes(element));
+  const scrolled = [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  const place = active ? [...element.querySelectorAll("a, button, input, select, summary, [tabindex]")].indexOf(active) : -1;
+  element.innerHTML = html;
+  for (const each of element.querySelectorAll("details")) {
+    if (opened.get(each.querySelector("summary")?.textContent ?? "")) each.open = true;
+  }
+  element.querySelectorAll(".scroll").forEach((each, index) => (each.scrollLeft = scrolled[index] ?? 0));
+  if (place >= 0) element.querySelectorAll("a, button, input, select, summary, [tabindex]")[place]?.focus({ preventScroll: true });
+}
+
+export async function fetchPage(address) {
+  const answer = await fetch(address, { headers: { Accept: "text/html" } });
+  if (!answer.ok) throw new Error(String(answer.status));
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+// Links with data-swap="ID" open in place: the element of that id is taken from the page that they lead to.
+export function swapLinks() {
+  const show = async (address, id) => {
+    const page = await fetchPage(address);
+    const [here, there] = [document.getElementById(id), page.getElementById(id)];
+    if (!here || !there) return location.assign(address);
+    here.innerHTML = there.innerHTML;
+    const [trail, newTrail] = [document.getElementById(`${id}-trail`), page.getElementById(`${id}-trail`)];
+    if (trail && newTrail) trail.innerHTML = newTrail.innerHTML;
+  };
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest?.("a[data-swap]");
+    if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    const address = link.href?.baseVal ? new URL(link.href.baseVal, location.href).href : link.href;
+    const name = link.dataset.branch;
+    const id = link.dataset.swap;
+    try {
+      await show(address, id);
+    } catch {
+      location.assign(address);
+      return;
+    }
+    history.pushState({ swap: id }, "", address);
+    const box = [...document.getElementById(id).querySelectorAll("a[data-branch]")].find((each) => each.dataset.branch === name);
+    box?.focus({ preventScroll: true });
+    box?.scrollIntoView({ block: "nearest", inline: "center" });
+  });
+  addEventListener("popstate", () => location.reload());
+}

@@ -1,0 +1,151 @@
+"""A look at a journal from outside: nothing is locked, migrated or mended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from coordinator.journal import postgres
+from coordinator.journal.sql import HEAD
+from coordinator.journal.tables import MODELS, RECORDS, RUNS
+from schemas.errors import StorageError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a journal looks like.
+
+    Attributes
+    ----------
+    what : str
+        File, or URL without its password.
+    revision, known : str
+        Migration that it is at, and the newest one that this software knows.
+    records, unfinished : int
+        Events, and runs that a coordinator would go on with.
+    bytes : int
+        Room that it takes.
+    is_locked : bool
+        Whether a coordinator has it now.
+    writable : bool
+        Whether this user can write it; `why` it cannot.
+    why, damage : str
+        Empty: there is nothing to say.
+    """
+
+    what: str
+    revision: str
+    records: int
+    unfinished: int
+    bytes: int
+    is_locked: bool
+    writable: bool
+    why: str = ""
+    damage: str = ""
+    known: str = HEAD
+
+
+def inspect(url: str) -> Seen | None:
+    """Return what a journal looks like; None when there is none yet.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read; the text says what to do.
+    """
+    try:
+        parsed = postgres.with_driver(sa.make_url(url))
+        if parsed.get_backend_name() == "sqlite":
+            return _file(Path(parsed.database or ""))
+        return _server(parsed)
+    except (ArgumentError, NoSuchModuleError) as fault:
+        raise StorageError(f"this is no URL of a journal ({fault}): sqlite:///... or postgresql://...") from fault
+
+
+def _file(path: Path) -> Seen | None:
+    if not path.exists():
+        return None
+    why = ""
+    try:
+        path.open("r+b").close()
+        with (path.parent / f".{path.name}.doctor").open("xb"):
+            pass
+        (path.parent / f".{path.name}.doctor").unlink()
+    except OSError as fault:
+        why = f"{fault.filename}: {fault.strerror}"
+    # Read-only; where its side files cannot be made, which a journal in WAL mode needs, as a file that stands still.
+    still = "&immutable=1" if why and not path.with_name(path.name + "-wal").exists() else ""
+    engine = sa.create_engine(f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro{still}&uri=true")
+    try:
+        with engine.connect() as connection:
+            damage = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            revision, records, unfinished = _counts(connection)
+    except SQLAlchemyError as fault:
+        text = str(getattr(fault, "orig", None) or fault)
+        raise StorageError(
+            f"the journal {path} cannot be read ({text}): give it to this user, or restore it from a backup"
+        ) from fault
+    finally:
+        engine.dispose()
+    room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
+    return Seen(
+        str(path), revision, records, unfinished, room, _has_flock(path), not why, why,
+        "" if damage == "ok" else f"the file is damaged ({damage})",
+    )  # fmt: skip
+
+
+def _has_flock(path: Path) -> bool:
+    """Whether a coordinator holds the lock file; asked by taking it shared for an instant."""
+    try:
+        file = os.open(path.with_name(path.name + ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _server(url: sa.URL) -> Seen | None:
+    what = url.render_as_string(hide_password=True)
+    engine = postgres.make_engine(url)
+    try:
+        with engine.connect() as connection:
+            if not sa.inspect(connection).has_table(RECORDS.name):
+                return None
+            revision, records, unfinished = _counts(connection)
+            locked = connection.execute(
+                sa.text(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = "
+                    "(SELECT oid FROM pg_database WHERE datname = current_database()) "
+                    "AND ((classid::bigint << 32) | objid::bigint) = :key"
+                ),
+                {"key": postgres.KEY},
+            ).scalar_one()
+            read_only = connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on"
+            rights = connection.execute(sa.select(sa.func.has_table_privilege(RECORDS.name, "INSERT"))).scalar_one()
+            sizes = (sa.func.pg_total_relation_size(table.name) for table in (RECORDS, RUNS, MODELS))
+            room = sum(connection.execute(sa.select(*sizes)).one())
+    except SQLAlchemyError as fault:
+        known = postgres.in_words(getattr(fault, "orig", None), what)
+        raise StorageError(known or f"the journal {what} cannot be read: {fault}") from fault
+    finally:
+        engine.dispose()
+    why = "the database is read-only" if read_only else "" if rights else "this user may not insert into it"
+    return Seen(what, revision, records, unfinished, room, bool(locked), not why, why)
+
+
+def _counts(connection: sa.Connection) -> tuple[str, int, int]:
+    revision = str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one())
+    records = connection.execute(sa.select(sa.func.count()).select_from(RECORDS)).scalar_one()
+    open_runs = sa.select(sa.func.count(sa.distinct(RECORDS.c.run))).where(RECORDS.c.run.not_in(sa.select(RUNS.c.run)))
+    return revision, records, connection.execute(open_runs).scalar_one()

@@ -1,0 +1,99 @@
+"""Who watches a coordinator: metrics and traces hear of every performed effect, and can change nothing.
+
+Neither the engine nor `core` knows Prometheus or OpenTelemetry; a simulator runs thousands of coordinators without
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from coordinator.engine import Effect, RunState
+from coordinator.engine.state import RoundSummary
+
+
+class Observer(Protocol):
+    """What is told to those who watch. All calls come from the coordinator's thread; they must return at once."""
+
+    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
+        """Hear of an effect that was performed, perhaps not for the first time.
+
+        Parameters
+        ----------
+        effect : Effect
+        state : RunState or None
+            The run after the step that caused the effect; None when the run is not live.
+        now : float
+            The coordinator's own time, seconds.
+        """
+        ...
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Hear how long one journal transaction with so many records took."""
+        ...
+
+    def resumed(self, seconds: float, runs: int) -> None:
+        """Hear how long reading the journal took at the start, and how many runs go on."""
+        ...
+
+
+class Nobody:
+    """An `Observer` that does not look."""
+
+    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
+        """Ignore it."""
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Ignore it."""
+
+    def resumed(self, seconds: float, runs: int) -> None:
+        """Ignore it."""
+
+
+class Several:
+    """An `Observer` that passes on to several, in order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.performed(effect, state, now)
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.appended(seconds, records)
+
+    def resumed(self, seconds: float, runs: int) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.resumed(seconds, runs)
+
+
+def end_of(summary: RoundSummary, state: RunState | None) -> str:
+    """Return how a round ended: ``complete``, ``partial`` (somebody was dropped) or ``missed`` (too few answers)."""
+    if state is not None and state.reason.startswith("quorum-not-met") and state.rounds[-1:] == (summary,):
+        return "missed"
+    return "partial" if summary.dropped_agents else "complete"
+
+
+def canonical(summary: RoundSummary, state: RunState | None) -> dict[str, Any]:
+    """Return the fields of the one log line that says everything about a round."""
+    return {
+        "scheme": "" if state is None else state.spec.scheme,
+        "phase": summary.phase,
+        "round": summary.number,
+        "attempt": summary.attempt,
+        "kind": summary.kind,
+        "end": end_of(summary, state),
+        "asked": len(summary.asked_agents),
+        "accepted": len(summary.accepted_agents),
+        "late": summary.late,
+        "duplicate": summary.duplicate,
+        "rejected": summary.rejected,
+        "dropped": dict(summary.dropped_agents),
+        "seconds": round(summary.seconds, 3),
+        "bytes": summary.bytes,
+    }

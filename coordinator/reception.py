@@ -1,0 +1,92 @@
+"""Births and wills as they become events of the runs: taken, refused or held back. No clock, no socket of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+
+from coordinator.engine import AgentDown, AgentUp
+from coordinator.fleet import Fleet, FleetLimits
+from coordinator.inbound import Birth, Death
+from coordinator.newcomers import Newcomers
+
+_log = structlog.get_logger("coordinator")
+
+
+class Reception:
+    """Who comes and goes, no faster than the coordinator can write it down.
+
+    Parameters
+    ----------
+    wall : callable
+        Wall clock, for displays.
+    clock : callable
+        Seconds that only go forward.
+    limits : FleetLimits
+    newcomer_pause : float
+        See `coordinator.newcomers`.
+    metrics : Counter
+        Counts what is held back and refused.
+
+    Attributes
+    ----------
+    fleet : Fleet
+    newcomers : Newcomers
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+        limits: FleetLimits,
+        newcomer_pause: float,
+        metrics: Counter[str],
+    ) -> None:
+        self.fleet = Fleet(wall, clock, limits)
+        self.newcomers = Newcomers(newcomer_pause)
+        self._clock = clock
+        self._metrics = metrics
+        self._held: dict[str, tuple[float, Birth | Death]] = {}
+
+    def take(self, found: Birth | Death, at: float) -> AgentUp | AgentDown | None:
+        """Return what a birth certificate or last will means to the runs; None: nothing, or nothing yet.
+
+        Parameters
+        ----------
+        found : Birth or Death
+        at : float
+            The event's time, on the coordinator's time line.
+        """
+        agent = found.agent
+        self._held.pop(agent, None)
+        known = (found.body, None) if isinstance(found, Birth) else (None, found.incarnation)
+        wait = self.fleet.wait(agent, *known)
+        if wait > 0:
+            self._metrics["births.held"] += 1
+            self._held[agent] = (self._clock() + wait, found)
+            return None
+        if isinstance(found, Death):
+            return AgentDown(at, agent) if self.fleet.down(agent, found.incarnation) else None
+        refused = self.fleet.refused
+        offer = self.fleet.up(agent, found.body)
+        if self.fleet.refused > refused:
+            self._metrics["births.refused"] += 1
+            if self._metrics["births.refused"] == 1:
+                _log.error("fleet-full", agent=agent, hint="raise max_agents or fleet_bytes, or find out who floods")
+        if offer is None:
+            return None
+        self.newcomers.add(agent, self._clock())
+        return AgentUp(at, agent, offer)
+
+    def released(self, at: float) -> list[AgentUp | AgentDown]:
+        """Return what was held back and may be taken now."""
+        now = self._clock()
+        due = [found for when, found in list(self._held.values()) if when <= now]
+        return [event for found in due if (event := self.take(found, at)) is not None]
+
+    def dues(self) -> list[float]:
+        """Return when there will be something to do, on the clock that was given."""
+        dues = [when for when, _ in self._held.values()]
+        return dues if self.newcomers.due is None else [*dues, self.newcomers.due]

@@ -1,0 +1,67 @@
+"""Why answers did not count: the reasons of receipts, which the journal need not keep, for operators to read."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from coordinator.engine import Effect, RunState, SendReceipt
+
+MAX_RUNS, MAX_REASONS, MAX_NAMED = 100, 40, 50
+
+
+@dataclass
+class Told:
+    """One reason.
+
+    Attributes
+    ----------
+    count : int
+        Receipts that gave it.
+    agents : dict of str to None
+        Whom, the first `MAX_NAMED`.
+    """
+
+    count: int = 0
+    agents: dict[str, None] = field(default_factory=dict)
+
+
+class Refusals:
+    """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, dict[tuple[str, str], Told]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
+        """Note a receipt."""
+        del state, now
+        if not isinstance(effect, SendReceipt) or effect.outcome in ("accepted", "duplicate"):
+            return
+        with self._lock:
+            reasons = self._runs.setdefault(effect.run, {})
+            key = (effect.outcome, effect.reason)
+            if key not in reasons and len(reasons) >= MAX_REASONS:
+                key = (effect.outcome, "other reasons")
+            told = reasons.setdefault(key, Told())
+            told.count += 1
+            if len(told.agents) < MAX_NAMED:
+                told.agents[effect.agent] = None
+            while len(self._runs) > MAX_RUNS:
+                self._runs.popitem(last=False)
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Ignore it."""
+
+    def resumed(self, seconds: float, runs: int) -> None:
+        """Ignore it."""
+
+    def of(self, run: str) -> list[tuple[str, str, int, list[str]]]:
+        """Return a run's reasons: outcome, reason, how often, whom; the most frequent first. From any thread."""
+        with self._lock:
+            found = [
+                (outcome, reason, told.count, list(told.agents))
+                for (outcome, reason), told in self._runs.get(run, {}).items()
+            ]
+        return sorted(found, key=lambda line: -line[2])

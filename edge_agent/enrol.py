@@ -1,0 +1,237 @@
+"""How a vehicle gets its identity: over the network with a one-time token, or with files carried by hand; and renewal.
+
+The key is made here and stays here. What is stored is stored for this user alone, the key first: an answer that was
+lost on the way can be asked for again with the same token, as the authority knows the key that used it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from broker.tls import CA, KEY, client_context, load_identity, save_identity, tls_of, tls_words
+from schemas.errors import BrokerError, StorageError, UsageError, WireError
+from schemas.identity import Token, load_key, make_request, new_key, prove_renewal
+from schemas.signing import Owner, owner_of
+
+TIMEOUT = 15.0
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+"""Longest answer that is read: a certificate is short, a fleet's revocation list need not be."""
+
+
+class EnrolmentError(BrokerError):
+    """The authority cannot be reached, is another one, or refuses."""
+
+
+def enrol(folder: Path, token: Token, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
+    """Enrol over the network; returns when the certificate ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Identity folder; a key that is in it is used, so that a broken attempt can be repeated.
+    token : Token
+    url : str
+        ``https://host[:port]`` of the authority.
+    timeout : float
+        Seconds for each of the two connections.
+
+    Raises
+    ------
+    UsageError
+        The URL is wrong, or the folder has a certificate already.
+    EnrolmentError
+        See there.
+    StorageError
+        The folder cannot be written.
+    """
+    owner = Owner("agent", token.agent)
+    if (folder / "cert.pem").exists():
+        raise UsageError(
+            f"{folder} has a certificate already: `glassfleet agent renew` renews it; to begin anew, remove the folder"
+        )
+    host, port = _place(url)
+    # Nothing that is secret is said on this first, unverified connection.
+    ca = _call(host, port, _unverified(), "GET", "/v1/ca", timeout=timeout)
+    try:
+        is_ours = token.trusts(ca)
+    except WireError:
+        is_ours = False
+    if not is_ours:
+        raise EnrolmentError(
+            f"{url} is not the authority that made the token (another fingerprint): the URL is wrong, or somebody "
+            "stands between; nothing was sent"
+        )
+    key = _key(folder)
+    save_identity(folder, ca=ca)
+    request = make_request(key, owner).decode()
+    body = {"token": token.secret, "request": request}
+    context = client_context(tls_of(None, folder / CA))
+    answer = _json(_call(host, port, context, "POST", "/v1/enrol", body, timeout=timeout), url)
+    return _store(folder, key, owner, answer)
+
+
+def renew(folder: Path, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
+    """Renew the certificate, proving that we hold the current key; returns when the new one ends.
+
+    The revocation list comes with it. A running agent uses the new certificate from its next connection on.
+
+    Raises
+    ------
+    UsageError, EnrolmentError, StorageError
+        As `enrol`; also when the current certificate has expired or was revoked.
+    """
+    identity = load_identity(folder)
+    host, port = _place(url)
+    request = make_request(identity.key, identity.owner)
+    body = {
+        "request": request.decode(),
+        "certificate": identity.certificate.decode(),
+        "signature": base64.b64encode(prove_renewal(identity.key, request)).decode(),
+    }
+    context = client_context(tls_of(None, folder / CA))
+    answer = _json(_call(host, port, context, "POST", "/v1/renew", body, timeout=timeout), url)
+    return _store(folder, identity.key, identity.owner, answer)
+
+
+def write_request(folder: Path, agent: str, out: Path) -> None:
+    """Make the key (unless there is one) and write a request to a file, to be carried to the authority by hand.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be written.
+    """
+    request = make_request(_key(folder), Owner("agent", agent))
+    try:
+        out.write_bytes(request)
+    except OSError as fault:
+        raise StorageError(f"cannot write {out}: {fault.strerror}") from fault
+
+
+def take_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
+    """Store what `glassfleet ca sign-csr` made: certificate, CA and revocation list in one file.
+
+    Raises
+    ------
+    UsageError
+        The file is no such bundle, or is for another agent or key.
+    StorageError
+        A file cannot be read or written.
+    """
+    try:
+        content = bundle.read_bytes()
+    except OSError as fault:
+        raise UsageError(f"cannot read {bundle}: {fault.strerror}") from fault
+    try:
+        certificate, ca = x509.load_pem_x509_certificates(content)
+        start = content.find(b"-----BEGIN X509 CRL-----")
+        crl = x509.load_pem_x509_crl(content[start:]).public_bytes(Encoding.PEM) if start >= 0 else b""
+    except ValueError as fault:
+        raise UsageError(f"{bundle} is not what `glassfleet ca sign-csr` makes: certificate, CA, list") from fault
+    answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": ca.public_bytes(Encoding.PEM), "crl": crl}
+    return _store(folder, _key(folder), Owner("agent", agent), {name: pem.decode() for name, pem in answer.items()})
+
+
+def _key(folder: Path) -> bytes:
+    path = folder / KEY
+    try:
+        if path.exists():
+            key = path.read_bytes()
+            load_key(key)
+            return key
+    except OSError as fault:
+        raise StorageError(f"cannot read {path}: {fault.strerror}") from fault
+    key = new_key()
+    save_identity(folder, key=key)
+    return key
+
+
+def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt.datetime:
+    try:
+        certificate, ca, crl = (str(answer[name]).encode() for name in ("certificate", "ca", "crl"))
+        made = x509.load_pem_x509_certificate(certificate)
+        made.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+        named = owner_of(made)
+    except Exception as fault:
+        raise UsageError(f"the answer holds no certificate of its own CA ({fault}): nothing was stored") from fault
+    if named != owner:
+        raise UsageError(f"the certificate is for {named}, not for {owner}: nothing was stored")
+    if made.public_key() != load_key(key).public_key():
+        raise UsageError(f"the certificate is for another key than {folder / KEY}: nothing was stored")
+    save_identity(folder, ca=ca, crl=crl, certificate=certificate)
+    return made.not_valid_after_utc
+
+
+def _place(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError as fault:
+        raise UsageError(f"{url!r} is not a URL: write https://host[:port]") from fault
+    if parts.scheme != "https" or not host or parts.path not in ("", "/") or parts.query or parts.username:
+        raise UsageError(f"{url!r} is not the authority's URL: write https://host[:port]")
+    return host, port or 443
+
+
+def _unverified() -> ssl.SSLContext:
+    """Make a context for the one question whose answer is verified otherwise: by its fingerprint."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _call(  # noqa: PLR0917 - one request, spelled out
+    host: str, port: int, context: ssl.SSLContext, method: str, path: str,
+    body: dict[str, str] | None = None, *, timeout: float,
+) -> bytes:  # fmt: skip
+    place = f"{host}:{port}"
+    connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    try:
+        headers = {"Content-Type": "application/json"} if body else {}
+        connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        content = answer.read(MAX_ANSWER_BYTES + 1)
+    except ssl.SSLError as fault:
+        words = tls_words(fault, host).replace("the broker", "the authority")
+        raise EnrolmentError(f"TLS with {place}: {words}") from fault
+    except (OSError, http.client.HTTPException) as fault:
+        raise EnrolmentError(
+            f"no authority answers at {place} ({str(fault) or type(fault).__name__}): is `glassfleet ca serve` running "
+            "there, and is the URL right?"
+        ) from fault
+    finally:
+        connection.close()
+    if len(content) > MAX_ANSWER_BYTES:
+        raise EnrolmentError(f"{place} answers more than an authority would: is the URL right?")
+    if answer.status != http.HTTPStatus.OK:
+        raise EnrolmentError(f"the authority at {place} refuses ({answer.status}): {_detail(content)}")
+    return content
+
+
+def _detail(content: bytes) -> str:
+    try:
+        value = json.loads(content)
+        return str(value["detail"])[:300]
+    except (ValueError, LookupError, TypeError):
+        return "it does not say why"
+
+
+def _json(content: bytes, url: str) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise EnrolmentError(f"{url} does not answer as an authority: is the URL right?")
+    return value

@@ -1,0 +1,101 @@
+"""From live samples to a model's inputs: windows, then memory. The same code as in learning; no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+from glassfleet.memory import Recollection
+from glassfleet.windows import SlidingWindow, WindowPlan
+
+REMEMBERED = 600
+"""Rows that are kept, so that a new model with a longer memory need not wait for them."""
+
+
+class LiveFeatures:
+    """What the vehicle has seen lately, as the inputs of whichever model is served.
+
+    Parameters
+    ----------
+    plan : WindowPlan or None
+        What becomes of the samples; None: they are rows already.
+    observed : str or None
+        Field of a sample with the target's present value, for models that remember the target.
+    """
+
+    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None) -> None:
+        self._window = None if plan is None else SlidingWindow(plan)
+        self._observed = observed
+        self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=REMEMBERED)
+        self._domain: Domain | None = None
+        self._recollection: Recollection | None = None
+
+    def serve(self, domain: Domain) -> None:
+        """Give inputs for a model of `domain` from now on; its memory is filled from the rows seen so far."""
+        self._domain = domain
+        self._recollection = None if domain.memory is None else Recollection(domain.memory)
+        if self._recollection is not None:
+            for row, observed in self._rows:
+                try:
+                    self._recollection.push(self._numbers(row), observed=observed)
+                except (KeyError, ValueError):
+                    self._recollection.clear()  # seen under another declaration; what follows counts
+
+    def push(self, sample: Mapping[str, Any]) -> dict[str, float] | None:
+        """Take a sample; return the inputs by name, in the model's order.
+
+        Returns
+        -------
+        dict or None
+            None: there is no model, or the window or memory is not full yet.
+
+        Raises
+        ------
+        KeyError
+            The sample lacks a field.
+        ValueError, TypeError
+            A value is no finite number or no category of the model, or comes out of order. The sample is not taken.
+        """
+        row = dict(sample) if self._window is None else self._window.push(sample)
+        if row is None:
+            return None
+        observed = None if self._observed is None else float(sample[self._observed])
+        if self._domain is None:
+            self._rows.append((row, observed))
+            return None
+        numbers = self._numbers(row)
+        # Kept only if it could be taken, and before it is known whether the drive is old enough.
+        full = numbers if self._recollection is None else self._recollection.push(numbers, observed=observed)
+        self._rows.append((row, observed))
+        if full is None:
+            return None
+        inputs = {name: float(full[name]) for name in self._domain.names}
+        for name, value in inputs.items():
+            if not np.isfinite(value):
+                raise ValueError(f"{name!r} is {value}, not a finite number")
+        return inputs
+
+    def _numbers(self, row: Mapping[str, Any]) -> dict[str, float]:
+        """Return the columns that the model needs as numbers; a category becomes its position."""
+        assert self._domain is not None
+        numbers = {}
+        variables = {variable.name: variable for variable in self._domain.features}
+        for name in self._domain.needs:
+            value = row[name]
+            variable = variables.get(name)
+            if variable is not None and variable.categories:
+                if value not in variable.categories:
+                    raise ValueError(f"{name!r} is {str(value)[:40]!r}, which is no category of the model")
+                value = variable.categories.index(value)
+            numbers[name] = float(value)
+        return numbers
+
+
+def vector(inputs: Mapping[str, float]) -> NDArray[np.float64]:
+    """Return inputs as a row, shape (F,)."""
+    return np.array(list(inputs.values()), dtype=np.float64)

@@ -1,0 +1,276 @@
+"""The local log of forecasts: chained records in segments, bounded on disk, written so that a crash costs no record.
+
+::
+
+    forecasts/
+      00000001.jsonl ...   segments, one record a line; the oldest give way when the log is full
+      head.json            which records are kept and the newest one's hash, under the vehicle's secret
+      secret               made once, readable by its owner alone
+      models/{digest}.json the records of the models that forecasts were made with
+
+A record is on disk before its forecast leaves the vehicle. The head is replaced after it, so after a crash the log may
+be ahead of its head, never behind; a last line that was torn is dropped, since nobody has seen its forecast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from edge_agent.forecast.chain import Head, seal, unseal
+from edge_agent.storage import Lock, explained, load_secret, make_directory, replacing
+from schemas.errors import StorageError, VerificationError
+
+DEFAULT_MAX_BYTES = 256 << 20
+"""A record has about 1500 bytes with thirty inputs: two days of a forecast each second."""
+
+SEGMENTS = 16
+"""A full log is made of about so many segments: a sixteenth of it gives way at a time."""
+
+_SEGMENT = re.compile(r"^\d{8}\.jsonl$")
+_DIGEST = re.compile(rb'"digest":"([0-9a-f]{64})"')
+
+
+class ForecastLog:
+    """Writes the log; one process at a time.
+
+    Parameters
+    ----------
+    directory : Path
+    max_bytes : int
+        Of all segments together; the models come on top.
+
+    Attributes
+    ----------
+    head : Head
+    notes : tuple of str
+        What was found wrong when the log was opened; the caller says it, and `verify` finds it.
+
+    Raises
+    ------
+    StorageError
+        It cannot be used.
+    IdentityError
+        Another process writes it.
+    """
+
+    def __init__(self, directory: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._directory = make_directory(directory)
+        self._lock = Lock(directory, "the forecaster of this vehicle")
+        self._secret = load_secret(directory)
+        self._segment_bytes = max(1, max_bytes // SEGMENTS)
+        self._max_bytes = max_bytes
+        self._file: Any = None
+        self._path = directory
+        self._kept: set[str] = set()
+        self.head, self.notes = self._recover()
+        self._set_head(self.head)
+
+    def append(self, record: Mapping[str, Any]) -> str:
+        """Write a record; return its hash once it is on disk.
+
+        Raises
+        ------
+        StorageError
+            It could not be written; the log is as it was.
+        """
+        line, digest = seal(record, self.head.n + 1, self.head.hash)
+        file = self._open()
+        with explained("write", self._path):
+            start = file.tell()
+            try:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                # Half a line would look like a torn one, and the next record would stand behind it.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(file.fileno(), start)
+                self._close()
+                raise
+        self._set_head(Head(self.head.first, self.head.before, self.head.n + 1, digest))
+        return digest
+
+    def keep_model(self, digest: str, content: bytes) -> None:
+        """Keep a model's record, so that its forecasts can be explained."""
+        if digest in self._kept:
+            return
+        path = make_directory(self._directory / "models") / f"{digest}.json"
+        if not path.exists():
+            with replacing(path) as file:
+                file.write(content)
+        self._kept.add(digest)
+
+    def close(self) -> None:
+        """End writing. Idempotent."""
+        self._close()
+        self._lock.release()
+
+    # Segments
+
+    def _open(self) -> Any:
+        if self._file is not None and self._file.tell() >= self._segment_bytes:
+            self._close()
+            self._make_room()
+        if self._file is None:
+            paths = segments(self._directory)
+            path = paths[-1] if paths else None
+            if path is None or path.stat().st_size >= self._segment_bytes:
+                number = 1 if path is None else int(path.stem) + 1
+                path = self._directory / f"{number:08d}.jsonl"
+            with explained("open", path):
+                handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                self._file, self._path = os.fdopen(handle, "ab"), path
+                _sync_directory(self._directory)
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _make_room(self) -> None:
+        """Let the oldest segments go: first the head says so, then they are deleted."""
+        paths = segments(self._directory)
+        sizes = [path.stat().st_size for path in paths]
+        gone = 0
+        while len(paths) - gone > 1 and sum(sizes[gone:]) + self._segment_bytes > self._max_bytes:
+            gone += 1
+        if not gone:
+            return
+        first = next(records(paths[gone]))
+        self._set_head(Head(first["n"], first["previous"], self.head.n, self.head.hash))
+        for path in paths[:gone]:
+            with explained("delete", path):
+                path.unlink(missing_ok=True)
+        used = {digest.decode() for path in paths[gone:] for digest in _DIGEST.findall(path.read_bytes())}
+        for path in (self._directory / "models").glob("*.json"):
+            if path.stem not in used:
+                path.unlink(missing_ok=True)
+                self._kept.discard(path.stem)
+
+    def _set_head(self, head: Head) -> None:
+        # Not synchronised on purpose: the segment is, and a head that lags behind it is a true one.
+        path = self._directory / "head.json"
+        draft = path.with_name(".head.json.tmp")
+        with explained("write", path):
+            draft.write_bytes(head.to_bytes(self._secret))
+            draft.replace(path)
+        self.head = head
+
+    # After a restart
+
+    def _recover(self) -> tuple[Head, tuple[str, ...]]:
+        """Return where to go on, and what is wrong. What is missing is not mended: the gap shall be found."""
+        notes: list[str] = []
+        paths = segments(self._directory)
+        head = self._read_head(notes, has_records=bool(paths))
+        if paths and _drop_torn_end(paths[-1]):
+            notes.append("a record that was being written when the process ended was dropped")
+        last = _last_record(paths)
+        if isinstance(last, str):
+            notes.append(last)
+        elif last is not None and last["n"] >= head.n:
+            if head.n >= head.first and not _has(paths, head):
+                # Going on from the head, not from what is there: the break shall stay visible.
+                return head, (*notes, f"record {head.n} is not the one that the log's head names")
+            if head.n == 0:
+                first = next(records(paths[0]))
+                head = Head(first["n"], first["previous"])
+            head = Head(head.first, head.before, last["n"], last["hash"])
+        elif head.n >= head.first:
+            since = head.first if last is None else last["n"] + 1
+            notes.append(f"records {since} to {head.n} are missing")
+        self._leftovers(paths, head)
+        return head, tuple(notes)
+
+    def _read_head(self, notes: list[str], *, has_records: bool) -> Head:
+        try:
+            return Head.from_bytes((self._directory / "head.json").read_bytes(), self._secret)
+        except FileNotFoundError:
+            if has_records:
+                notes.append("the log's head is missing")
+        except VerificationError as fault:
+            notes.append(str(fault))
+        return Head()
+
+    @staticmethod
+    def _leftovers(paths: list[Path], head: Head) -> None:
+        """Delete segments that had given way already when the process ended."""
+        for path, following in pairwise(paths):
+            with contextlib.suppress(VerificationError, StopIteration):
+                if next(records(following))["n"] <= head.first:
+                    path.unlink(missing_ok=True)
+                    continue
+            return
+
+
+def segments(directory: Path) -> list[Path]:
+    """Return a log's segments, oldest first; raises StorageError."""
+    with explained("list", directory):
+        return sorted(path for path in directory.iterdir() if _SEGMENT.fullmatch(path.name))
+
+
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield a segment's records, each verified by itself; a torn last line is left out.
+
+    Raises
+    ------
+    VerificationError
+        A line was changed.
+    """
+    with explained("read", path), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield unseal(line, f"{path.name}, line {number}")
+
+
+def _drop_torn_end(path: Path) -> bool:
+    with explained("read", path), path.open("r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole == len(content):
+            return False
+        file.truncate(whole)
+        os.fsync(file.fileno())
+        return True
+
+
+def _last_record(paths: list[Path]) -> dict[str, Any] | str | None:
+    """Return the newest record, what is wrong with it, or None when there is none."""
+    for path in reversed(paths):
+        with explained("read", path):
+            lines = path.read_bytes().splitlines(keepends=True)
+        if lines:
+            try:
+                return unseal(lines[-1], f"{path.name}, line {len(lines)}")
+            except VerificationError as fault:
+                return str(fault)
+    return None
+
+
+def _has(paths: list[Path], head: Head) -> bool:
+    """Whether the record that the head names is there; it is among the last, as the head lags a little at most."""
+    for path in reversed(paths):
+        with contextlib.suppress(VerificationError):
+            for record in records(path):
+                if record["n"] == head.n:
+                    return bool(record["hash"] == head.hash)
+    return False
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+__all__ = ["DEFAULT_MAX_BYTES", "SEGMENTS", "ForecastLog", "StorageError", "records", "segments"]

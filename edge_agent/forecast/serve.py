@@ -1,0 +1,268 @@
+"""A forecast each second: sample, inputs, model, explanation, record, alert. `run` is the process around it."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link
+from broker.tls import tls_of
+from edge_agent import logs
+from edge_agent.forecast.config import ForecastConfig
+from edge_agent.forecast.features import LiveFeatures, vector
+from edge_agent.forecast.log import ForecastLog
+from edge_agent.forecast.model import ModelWatch, Served
+from edge_agent.forecast.source import Sample, Samples
+from schemas.envelope import Envelope
+from schemas.messages import Forecast
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from glassfleet.explain import Explanation
+    from glassfleet.windows import WindowPlan
+
+SLACK = 0.5
+"""A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
+
+MANY = 60
+"""So often the same kind of fault is told once: a broken sensor must not fill the log."""
+
+
+class Forecaster:
+    """Turns samples into explained, logged forecasts.
+
+    Parameters
+    ----------
+    features : LiveFeatures
+    watch : ModelWatch
+    log : ForecastLog
+    every : float
+        Seconds between two forecasts at least.
+    alert : str or None
+        A number, below which forecasts are alerts, or a class.
+    publish : callable
+        Takes each `Forecast` to be sent.
+    say : structlog logger
+    clock : callable
+        Seconds that only go forward.
+    wall : callable
+        Seconds since the epoch, for the records.
+    """
+
+    def __init__(
+        self,
+        features: LiveFeatures,
+        watch: ModelWatch,
+        log: ForecastLog,
+        *,
+        every: float,
+        alert: str | None,
+        publish: Callable[[Forecast], None],
+        say: Any,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._features = features
+        self._watch = watch
+        self._log = log
+        self._every = every
+        self._alert = alert
+        self._publish = publish
+        self._say = say
+        self._clock, self._wall = clock, wall
+        self._due = float("-inf")
+        self._alerting = False
+        self.counts: Counter[str] = Counter()
+        for note in log.notes:
+            # In the chain itself: whoever reads the log later shall know.
+            say.error("forecast-log", note=note)
+            log.append({"kind": "note", "time": wall(), "text": note})
+
+    def take(self, sample: Sample | str) -> Forecast | None:
+        """Take a sample; return the forecast that was made, if one was due.
+
+        Raises
+        ------
+        StorageError
+            The forecast could not be recorded, and so was not made.
+        """
+        self.counts["samples"] += 1
+        served, is_new = self._watch.look()
+        if served is not None and is_new:
+            self._features.serve(served.model.domain)
+            self._log.keep_model(served.record.digest, served.content)
+        if isinstance(sample, str):
+            self._fault("no-sample", sample)
+            return None
+        try:
+            inputs = self._features.push(sample)
+        except KeyError as fault:
+            self._fault("missing-field", f"the sample has no {fault.args[0]!r}")
+            return None
+        except (ValueError, TypeError) as fault:
+            self._fault("unusable-sample", str(fault))
+            return None
+        if served is None or inputs is None or not self._is_due():
+            self.counts["waiting"] += 1
+            return None
+        return self._forecast(served, inputs)
+
+    def _is_due(self) -> bool:
+        now = self._clock()
+        if now < self._due - SLACK * self._every:
+            return False
+        # By the schedule and not from now, so that a late sample does not cost the next one its forecast.
+        behind = now - self._due > self._every
+        self._due = (now if behind else self._due) + self._every
+        return True
+
+    def _forecast(self, served: Served, inputs: dict[str, float]) -> Forecast:
+        explanation: Explanation = served.model.explain(vector(inputs))
+        fired, record = explanation.fired, served.record
+        prediction = explanation.prediction
+        prediction = prediction if isinstance(prediction, str) else float(prediction)
+        alert = is_alert(prediction, self._alert)
+        at = round(self._wall(), 3)
+        memberships = [float(degree) for degree in fired.memberships]
+        digest = self._log.append(
+            {
+                "kind": "forecast",
+                "time": at,
+                "model": {"name": record.name, "version": record.version, "digest": record.digest},
+                "inputs": inputs,
+                "prediction": prediction,
+                "rule": fired.rule.index,
+                "strength": float(fired.strength),
+                "memberships": memberships,
+                "fallback": bool(explanation.fallback),
+                "alert": alert,
+            }
+        )
+        forecast = Forecast(
+            name=record.name,
+            version=record.version,
+            digest=record.digest,
+            prediction=prediction,
+            rule=str(fired.rule)[:4000],
+            strength=min(1.0, max(0.0, float(fired.strength))),
+            memberships=[min(1.0, max(0.0, degree)) for degree in memberships],
+            shares={name: float(share) for name, share in explanation.shares.items()},
+            base=float(explanation.base),
+            alert=alert,
+            at=at,
+            record=digest,
+        )
+        self.counts["forecasts"] += 1
+        self._say.debug("forecast", prediction=prediction, rule=fired.rule.index, version=record.version)
+        self._tell_alert(forecast)
+        self._publish(forecast)
+        return forecast
+
+    def _tell_alert(self, forecast: Forecast) -> None:
+        """Log where alerts begin and end; each alert's forecast is in the chain anyway."""
+        if forecast.alert and not self._alerting:
+            self.counts["alerts"] += 1
+            self._say.warning(
+                "forecast-alert", prediction=forecast.prediction, threshold=self._alert, because=forecast.rule
+            )
+        elif self._alerting and not forecast.alert:
+            self._say.info("forecast-alert-over", prediction=forecast.prediction)
+        self._alerting = forecast.alert
+
+    def _fault(self, code: str, text: str) -> None:
+        self.counts[code] += 1
+        if self.counts[code] % MANY == 1:
+            self._say.warning("sample-ignored", reason=text, kind=code, so_far=self.counts[code])
+
+
+def is_alert(prediction: float | str, threshold: str | None) -> bool:
+    """Whether a forecast is below the number, or of the class, `threshold`."""
+    if threshold is None:
+        return False
+    if isinstance(prediction, str):
+        return prediction == threshold
+    try:
+        return prediction < float(threshold)
+    except ValueError:
+        return False
+
+
+def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
+    """Forecast until the source ends, or SIGTERM or SIGINT; return what was counted.
+
+    Parameters
+    ----------
+    config : ForecastConfig
+    plan : WindowPlan or None
+        What becomes of the samples; None: they are rows already.
+
+    Raises
+    ------
+    UsageError, DataError
+        A setting or the source cannot be used.
+    StorageError, IdentityError
+        The log cannot be written, or another process writes it.
+    """
+    logs.configure(config.log_level, config.log_format)
+    say = logs.get_logger("glassfleet.forecast", agent=config.id)
+    with ExitStack() as stack:
+        features = LiveFeatures(plan, config.observed)
+        log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
+        stack.callback(log.close)
+        publish = _publisher(config, stack)
+        samples = Samples(config.source, speed=config.speed)
+        stack.callback(samples.close)
+        forecaster = Forecaster(
+            features,
+            ModelWatch(config.models_directory, config.model, say),
+            log,
+            every=config.every,
+            alert=config.alert,
+            publish=publish,
+            say=say,
+            # A replayed row is a second, however fast it comes.
+            clock=itertools.count().__next__ if samples.is_replay else time.monotonic,
+        )
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                stack.callback(signal.signal, number, signal.signal(number, lambda *_: samples.stop()))
+        # Without user and password, if it is a URL that has them.
+        source = config.source.rpartition("@")[2]
+        say.info("forecaster", source=source, log=str(config.log_directory), records=log.head.n)
+        for sample in samples:
+            forecaster.take(sample)
+        say.info("forecaster-ends", **forecaster.counts)
+        return forecaster.counts
+
+
+def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast], None]:
+    if config.publish == "none" or config.broker is None:
+        return lambda _forecast: None
+    transport = PahoTransport(
+        Link(
+            url=config.broker,
+            client_id=f"gf-{config.fleet}-forecast-{config.id}",
+            session_expiry=0,
+            tls=tls_of(config.identity, config.ca_file),
+            insecure_plaintext=config.insecure_plaintext,
+        )
+    )
+    topic = Topics(config.fleet).forecast(config.id)
+    transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
+    stack.callback(transport.stop)
+    stack.callback(transport.flush, 1.0)
+
+    def publish(forecast: Forecast) -> None:
+        # What nobody could hear at its time is not news later: nothing is queued while the broker is away.
+        if transport.is_connected and (config.publish == "all" or forecast.alert):
+            envelope = Envelope(fleet=config.fleet, body=forecast, agent=config.id, time=forecast.at)
+            transport.publish(topic, envelope.to_bytes())
+
+    return publish

@@ -1,0 +1,163 @@
+"""Reading the log for an auditor: is it whole, and what was said at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge_agent.forecast.chain import Head
+from edge_agent.forecast.log import records, segments
+from edge_agent.forecast.model import Served, load_model
+from edge_agent.storage import explained
+from schemas.errors import NotFoundError, StorageError, VerificationError
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A log that was found whole.
+
+    Attributes
+    ----------
+    first, last : int
+        Numbers of the oldest and the newest record; `last` is ``first - 1`` when there is none.
+    since, until : float or None
+        Their times.
+    models : tuple of str
+        Digests of the models that its forecasts were made with, in the order of first use.
+    notes : tuple of str
+        What the forecaster itself noted down: restarts after which something was missing.
+    keyed : bool
+        Whether the head's HMAC could be checked: the vehicle's secret was there.
+    """
+
+    first: int
+    last: int
+    since: float | None
+    until: float | None
+    models: tuple[str, ...]
+    notes: tuple[str, ...]
+    keyed: bool
+
+
+def verify(directory: Path) -> Checked:
+    """Walk the whole chain.
+
+    Raises
+    ------
+    VerificationError
+        A record was changed, removed, added or reordered, the beginning or the end was cut off, or a model that is
+        needed for explanations is missing or another; the text says where.
+    NotFoundError
+        There is no log.
+    """
+    while True:
+        head, keyed = _head(directory)
+        try:
+            return _walk(directory, head, keyed=keyed)
+        except (VerificationError, StorageError):
+            # A forecaster that is at work may have let the oldest records go meanwhile; then it says so in the head.
+            if _head(directory)[0].first == head.first:
+                raise
+
+
+def _walk(directory: Path, head: Head, *, keyed: bool) -> Checked:
+    n, previous = head.first - 1, head.before
+    times: list[float] = []
+    models: dict[str, None] = {}
+    notes: list[str] = []
+    began = False
+    for where, record in _all_records(directory):
+        if not began and record["n"] < head.first:
+            continue  # gave way already; the process ended before it was deleted
+        began = True
+        if record["n"] != n + 1:
+            raise VerificationError(f"{where}: record {record['n']} follows record {n}: {_missing(n, record['n'])}")
+        if record["previous"] != previous:
+            raise VerificationError(f"{where}: record {record['n']} does not continue record {n}: one was replaced")
+        n, previous = record["n"], record["hash"]
+        if n == head.n and previous != head.hash:
+            raise VerificationError(f"{where}: record {n} is not the one that the log's head names: it was replaced")
+        times = [times[0] if times else record["time"], record["time"]]
+        if record["kind"] == "forecast":
+            models[record["model"]["digest"]] = None
+        else:
+            notes.append(f"record {n}: {record['text']}")
+    if n < head.n:
+        raise VerificationError(f"records {n + 1} to {head.n} are missing: the log's end was cut off")
+    for digest in models:
+        model_of(directory, digest)
+    since, until = (times[0], times[1]) if times else (None, None)
+    return Checked(head.first, n, since, until, tuple(models), tuple(notes), keyed)
+
+
+def at_time(directory: Path, time: float, *, within: float) -> dict[str, Any]:
+    """Return the forecast that was made nearest to `time`, at most `within` seconds apart; infinity: the last one.
+
+    Raises
+    ------
+    NotFoundError
+        There is none.
+    """
+    best: dict[str, Any] | None = None
+    for _, record in _all_records(directory):
+        if record["kind"] == "forecast" and (best is None or _apart(record, time) <= _apart(best, time)):
+            best = record
+    if best is None or _apart(best, time) > within:
+        raise NotFoundError(
+            f"no forecast within {within:g} s of that time"
+            + ("; the log holds none" if best is None else f"; the nearest is {_apart(best, time):.0f} s away")
+        )
+    return best
+
+
+def _apart(record: dict[str, Any], time: float) -> float:
+    return float(abs(record["time"] - time))
+
+
+def model_of(directory: Path, digest: str) -> Served:
+    """Return the model that forecasts were made with.
+
+    Raises
+    ------
+    VerificationError
+        It is missing, or another.
+    """
+    path = directory / "models" / f"{digest}.json"
+    with explained("read", path):
+        content = path.read_bytes() if path.exists() else b""
+    if not content:
+        raise VerificationError(f"the model {digest[:12]} of the log's forecasts is missing: {path}")
+    served = load_model(content)
+    if served.record.digest != digest:
+        raise VerificationError(f"{path} holds another model, {served.record.digest[:12]}")
+    return served
+
+
+def _head(directory: Path) -> tuple[Head, bool]:
+    path = directory / "head.json"
+    if not directory.is_dir() or not (path.exists() or segments(directory)):
+        raise NotFoundError(f"there is no forecast log in {directory}")
+    if not path.exists():
+        raise VerificationError("the log's head is missing: its beginning and end cannot be vouched for")
+    secret = directory / "secret"
+    with explained("read", path):
+        content = path.read_bytes()
+    key = None
+    if secret.exists():
+        with explained("read", secret):
+            key = secret.read_bytes()
+    return Head.from_bytes(content, key), key is not None
+
+
+def _all_records(directory: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in segments(directory):
+        for record in records(path):
+            yield path.name, record
+
+
+def _missing(last: int, found: int) -> str:
+    if found > last + 1:
+        return f"records {last + 1} to {found - 1} were removed"
+    return "records were added or their order changed"

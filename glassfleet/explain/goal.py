@@ -1,0 +1,112 @@
+"""Which other outcome is asked for."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from glassfleet.explain.views import View
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from glassfleet.domain import Domain
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+
+
+class Goal(View):
+    """The outcome that a counterfactual is to reach; one of the four for numbers, or a class.
+
+    Attributes
+    ----------
+    above, below : float or None
+        The forecast is to be at least, or at most, this; in the target's own unit.
+    change : float or None
+        The forecast is to move by at least this: up when positive, down when negative.
+    label : str or None
+        The class to reach; None: any class but the present one.
+    """
+
+    above: float | None = None
+    below: float | None = None
+    change: float | None = None
+    label: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Goal:
+        if sum(value is not None for value in (self.above, self.below, self.change, self.label)) > 1:
+            raise ValueError("a goal is one of above, below, change and label")
+        if self.change == 0.0:
+            raise ValueError("a change must be above or below zero")
+        return self
+
+    @classmethod
+    def parse(cls, text: str, domain: Domain) -> Goal:
+        """Read a goal as people type it: ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the target's range), or a class.
+
+        Raises
+        ------
+        UsageError
+            It is none of these.
+        """
+        said = text.strip()
+        if domain.target is None:
+            if said in ("", "other"):
+                return cls()
+            if said not in domain.classes:
+                raise UsageError(f"no class {said!r}; write one of: other, {', '.join(domain.classes[:20])}")
+            return cls(label=said)
+        if match := re.fullmatch(rf"([<>])=?\s*({_NUMBER})", said):
+            number = float(match[2])
+            if math.isfinite(number):
+                return cls(above=number) if match[1] == ">" else cls(below=number)
+        if (match := re.fullmatch(rf"({_NUMBER})\s*(%?)", said)) and said[0] in "+-":
+            number = float(match[1])
+            if match[2]:
+                number *= (domain.target.high - domain.target.low) / 100.0
+            if math.isfinite(number) and number != 0.0:
+                return cls(change=number)
+        raise UsageError(
+            f"goal {text!r}: write >3.5 or <3.5 (a threshold of {domain.target_name}), +0.5 or -0.5 (a change), or "
+            "+10% (of its range)"
+        )
+
+    @classmethod
+    def default(cls, domain: Domain, prediction: float | str) -> Goal:
+        """Return the goal when none is named: any other class, or a tenth of the target's range, away from its end."""
+        target = domain.target
+        if target is None or isinstance(prediction, str):
+            return cls()
+        step = 0.1 * (target.high - target.low) or 1.0
+        return cls(change=step if prediction <= 0.5 * (target.low + target.high) else -step)
+
+    def limit(self, before: float | str) -> tuple[float, float]:
+        """Return the lowest and highest forecast that reaches the goal (numbers only)."""
+        if self.change is not None and not isinstance(before, str):
+            edge = before + self.change
+            return (edge, math.inf) if self.change > 0 else (-math.inf, edge)
+        return (
+            -math.inf if self.above is None else self.above,
+            math.inf if self.below is None else self.below,
+        )
+
+    def reached(self, before: float | str, after: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which forecasts, shape (n,), reach the goal."""
+        if isinstance(before, str):
+            return np.asarray(after != before if self.label is None else after == self.label, dtype=bool)
+        low, high = self.limit(before)
+        return np.asarray((after >= low) & (after <= high), dtype=bool)
+
+    def words(self, domain: Domain, before: float | str) -> str:
+        """Return the goal as text."""
+        name = domain.target_name
+        if isinstance(before, str):
+            return f"{name} is {self.label}" if self.label is not None else f"{name} is not {before}"
+        unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
+        low, high = self.limit(before)
+        return f"{name} is at least {low:.6g}{unit}" if math.isfinite(low) else f"{name} is at most {high:.6g}{unit}"

@@ -1,0 +1,116 @@
+"""The fuzzy sets of a model's inputs, from its document: for drawing them, for degrees, for exports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassfleet.explain.views import View
+
+if TYPE_CHECKING:
+    from glassfleet.domain import Variable
+    from glassfleet.scheme import Model
+
+
+class FuzzySet(View):
+    """A set of a partition: membership rises from `low` to `peak` and falls to `high`; shoulders stay one outside.
+
+    Attributes
+    ----------
+    term : str
+        What the set is called.
+    low, peak, high : float
+        In the input's own unit. ``low == peak`` for the first set, ``peak == high`` for the last.
+    """
+
+    term: str
+    low: float
+    peak: float
+    high: float
+
+    def degree(self, value: float) -> float:
+        """Return the membership of a value in the input's own unit, [0, 1]."""
+        if value == self.peak:
+            return 1.0
+        if value < self.peak:
+            return 1.0 if self.low == self.peak else float(np.clip((value - self.low) / (self.peak - self.low), 0, 1))
+        return 1.0 if self.high == self.peak else float(np.clip((self.high - value) / (self.high - self.peak), 0, 1))
+
+
+class Partition(View):
+    """The sets of one input, lowest first.
+
+    Attributes
+    ----------
+    feature, unit : str
+    low, high : float
+        Limits of the input's domain.
+    sets : tuple of FuzzySet
+        Empty where the model has none for the input: crisp splits, or a constant input.
+    categories : tuple of str
+        Of a column of text.
+    thresholds : tuple of float
+        Where a crisp tree splits the input, ascending, in its own unit.
+    """
+
+    feature: str
+    unit: str
+    low: float
+    high: float
+    sets: tuple[FuzzySet, ...] = ()
+    categories: tuple[str, ...] = ()
+    thresholds: tuple[float, ...] = ()
+
+
+def partitions(model: Model) -> tuple[Partition, ...]:
+    """Return the partition of each input, in the domain's order."""
+    document = model.to_document()
+    knots = knots_of(document, len(model.domain.features))
+    cuts = _thresholds(document, len(model.domain.features))
+    return tuple(
+        Partition(
+            feature=variable.name,
+            unit=variable.unit,
+            low=variable.low,
+            high=variable.high,
+            sets=_sets(variable, knots[index]) if knots is not None else (),
+            categories=variable.categories,
+            thresholds=cuts[index],
+        )
+        for index, variable in enumerate(model.domain.features)
+    )
+
+
+def knots_of(document: dict[str, Any], n_features: int) -> list[Sequence[float]] | None:
+    """Return the peaks of each input's sets over its scaled range, [0, 1]; None for schemes without fuzzy sets."""
+    body = document["model"]
+    if "knots" in body:
+        return [list(line) for line in body["knots"]]
+    n_sets = document["parameters"].get("n_sets")
+    if not isinstance(n_sets, int) or "rules" not in body:
+        return None
+    return [[j / (n_sets - 1) for j in range(n_sets)]] * n_features
+
+
+def _thresholds(document: dict[str, Any], n_features: int) -> list[tuple[float, ...]]:
+    found: list[set[float]] = [set() for _ in range(n_features)]
+    for node in document["model"].get("nodes", []):
+        if "threshold" in node:
+            found[node["feature"]].add(float(node["threshold"]))
+    return [tuple(sorted(line)) for line in found]
+
+
+def _sets(variable: Variable, knots: Sequence[float]) -> tuple[FuzzySet, ...]:
+    from glassfleet.fuzzy.terms import linguistic_terms  # noqa: PLC0415 - it imports this package's parts
+
+    if variable.high <= variable.low:
+        return ()
+    terms = linguistic_terms(len(knots), variable)
+    peaks = [variable.low + knot * (variable.high - variable.low) for knot in knots]
+    last = len(peaks) - 1
+    return tuple(
+        FuzzySet(term=terms[j], low=peaks[max(j - 1, 0)], peak=peak, high=peaks[min(j + 1, last)])
+        for j, peak in enumerate(peaks)
+    )

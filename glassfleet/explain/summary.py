@@ -1,0 +1,182 @@
+"""A whole model in one page: rules, how its inputs are used, partitions, complexity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.explain.partitions import Partition, partitions
+from glassfleet.explain.views import FORMAT, RuleView, View, in_words_of
+from schemas.documents import document_digest
+
+if TYPE_CHECKING:
+    from glassfleet.domain import Domain
+    from glassfleet.explain.parts import Rule
+    from glassfleet.scheme import Model
+
+
+class FeatureUse(View):
+    """How a model uses one input.
+
+    Attributes
+    ----------
+    feature, unit : str
+    rules : int
+        Rules with a condition on it.
+    share_of_rules : float
+        The same as a share of all rules, [0, 1].
+    support : float
+        Share of the rules' support that rules with a condition on it have, [0, 1].
+    terms : dict of str to int
+        How many rules name each term.
+    effect : float or None
+        For rules with polynomials: by how much the output moves, up or down, when the input crosses its whole range,
+        the mean over the rules by support; in the target's own unit. None for other consequents.
+    """
+
+    feature: str
+    unit: str
+    rules: int
+    share_of_rules: float
+    support: float
+    terms: dict[str, int]
+    effect: float | None
+
+
+class ModelSummary(View):
+    """A model, told as a whole.
+
+    Attributes
+    ----------
+    format : int
+    scheme, digest, target, unit : str
+        `digest` is that of the model's document in the words that are spoken here.
+    classes : tuple of str
+        For classifiers.
+    complexity : dict of str to float
+    rule_count : int
+    rules : tuple of RuleView
+        The most used first; at most as many as were asked for.
+    features : tuple of FeatureUse
+        The most used first.
+    partitions : tuple of Partition
+        In the order of the domain's inputs.
+    notes : tuple of str
+    """
+
+    format: int = FORMAT
+    scheme: str
+    digest: str
+    target: str
+    unit: str
+    classes: tuple[str, ...]
+    complexity: dict[str, float]
+    rule_count: int
+    rules: tuple[RuleView, ...]
+    features: tuple[FeatureUse, ...]
+    partitions: tuple[Partition, ...]
+    notes: tuple[str, ...]
+
+
+def summary(model: Model, domain: Domain | None = None, *, top: int | None = None) -> ModelSummary:
+    """Tell a model as a whole.
+
+    Parameters
+    ----------
+    model : Model
+    domain : Domain or None
+        Whose terms and units to speak in; None: the model's own.
+    top : int or None
+        Only so many rules, the most used; counts are of all rules. None: all.
+
+    Raises
+    ------
+    UsageError
+        `domain` is not the model's but for its words.
+    """
+    speaker = in_words_of(model, domain)
+    own = speaker.domain
+    rules = list(speaker.rules())
+    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index))
+    return ModelSummary(
+        scheme=speaker.scheme,
+        digest=document_digest(speaker.to_document()),
+        target=own.target_name,
+        unit=own.target.unit if own.target is not None else "",
+        classes=own.classes,
+        complexity={name: float(value) for name, value in speaker.complexity().items()},
+        rule_count=len(rules),
+        rules=tuple(RuleView.of(rule) for rule in ranked[:top]),
+        features=_features(speaker, rules),
+        partitions=partitions(speaker),
+        notes=_notes(speaker),
+    )
+
+
+def _features(model: Model, rules: list[Rule]) -> tuple[FeatureUse, ...]:
+    total = sum(rule.support for rule in rules)
+    effects = _effects(model, rules)
+    found = []
+    for index, variable in enumerate(model.domain.features):
+        naming = [(rule, part.term) for rule in rules for part in rule.conditions if part.feature == variable.name]
+        terms: dict[str, int] = {}
+        for _, term in naming:
+            terms[term] = terms.get(term, 0) + 1
+        support = sum(rule.support for rule, _ in naming)
+        found.append(
+            FeatureUse(
+                feature=variable.name,
+                unit=variable.unit,
+                rules=len(naming),
+                share_of_rules=len(naming) / len(rules) if rules else 0.0,
+                support=min(support / total, 1.0) if total > 0 else 0.0,
+                terms=dict(sorted(terms.items(), key=lambda item: (-item[1], item[0]))),
+                effect=None if effects is None else float(effects[index]),
+            )
+        )
+    return tuple(sorted(found, key=lambda use: (-use.support, -(use.effect or 0.0), -use.rules, use.feature)))
+
+
+def _effects(model: Model, rules: list[Rule]) -> NDArray[np.float64] | None:
+    slopes = slopes_of(model)
+    if slopes is None:
+        return None
+    weight = np.array([rule.support for rule in rules])
+    if not weight.sum() > 0:
+        weight = np.ones(len(rules))
+    effects: NDArray[np.float64] = (np.abs(slopes) * weight[:, None]).sum(axis=0) / weight.sum()
+    return effects
+
+
+def slopes_of(model: Model) -> NDArray[np.float64] | None:
+    """Return the change of each rule's output when an input crosses its range, shape (r, F), in the target's unit.
+
+    None for schemes whose consequents are no polynomials. Read from the document, whose form is the same in all
+    schemes that have them: by position, or by input name.
+    """
+    target = model.domain.target
+    lines: list[dict[str, Any]] = model.to_document()["model"].get("rules", [])
+    if target is None or not lines or "coefficients" not in lines[0]:
+        return None
+    width = target.high - target.low
+    names = model.domain.names
+    slopes = np.zeros((len(lines), len(names)))
+    for number, line in enumerate(lines):
+        told = line["coefficients"]
+        if isinstance(told, dict):
+            slopes[number] = [float(told.get(name, 0.0)) for name in names]
+        elif told:
+            slopes[number] = told
+    return slopes * width
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    from glassfleet.explain.row import BLACK_BOX  # noqa: PLC0415 - siblings; one word list
+
+    if model.scheme in BLACK_BOX:
+        return ("this model is a network: it has no rules; nothing in it can be read",)
+    if "structures" in model.complexity():
+        return ("these are tree structures for vehicles to fit; thresholds and leaves are each vehicle's own",)
+    return ()

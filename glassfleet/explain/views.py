@@ -1,0 +1,190 @@
+"""The JSON form of rules and activations, and what the three functions share: rows by name, other words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from glassfleet.explain.parts import Activation, Condition, Rule
+from schemas.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from glassfleet.domain import Domain
+    from glassfleet.scheme import Model
+
+FORMAT: Final = 1
+"""Version of the JSON forms; it grows when a field changes its meaning or goes. New fields do not change it."""
+
+Row = Mapping[str, Any] | Sequence[float] | NDArray[np.float64]
+
+
+class View(BaseModel):
+    """A frozen part of an explanation with a JSON form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON form: plain dicts, lists, texts and numbers."""
+        return self.model_dump(mode="json")
+
+
+class ConditionView(View):
+    """``feature is term``: see :class:`~glassfleet.explain.parts.Condition`."""
+
+    feature: str
+    term: str
+    low: float
+    peak: float
+    high: float
+    unit: str
+    crisp: bool
+
+    @classmethod
+    def of(cls, part: Condition) -> ConditionView:
+        """Return the view of a condition."""
+        return cls(
+            feature=part.feature,
+            term=part.term,
+            low=float(part.low),
+            peak=float(part.peak),
+            high=float(part.high),
+            unit=part.unit,
+            crisp=part.crisp,
+        )
+
+
+class RuleView(View):
+    """A rule in words and numbers: see :class:`~glassfleet.explain.parts.Rule`; `text` is the whole rule."""
+
+    index: int
+    text: str
+    conditions: tuple[ConditionView, ...]
+    output: str
+    weight: float
+    support: float
+    confidence: float
+
+    @classmethod
+    def of(cls, rule: Rule) -> RuleView:
+        """Return the view of a rule."""
+        return cls(
+            index=rule.index,
+            text=str(rule),
+            conditions=tuple(ConditionView.of(part) for part in rule.conditions),
+            output=rule.output,
+            weight=float(rule.weight),
+            support=float(rule.support),
+            confidence=float(rule.confidence),
+        )
+
+
+class ActivationView(View):
+    """A rule that fired: see :class:`~glassfleet.explain.parts.Activation`."""
+
+    rule: RuleView
+    strength: float
+    normalised_strength: float | None
+    memberships: tuple[float, ...]
+
+    @classmethod
+    def of(cls, item: Activation) -> ActivationView:
+        """Return the view of an activation."""
+        return cls(
+            rule=RuleView.of(item.rule),
+            strength=float(item.strength),
+            normalised_strength=None if item.normalised_strength is None else float(item.normalised_strength),
+            memberships=tuple(float(degree) for degree in item.memberships),
+        )
+
+
+def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
+    """Return a row's numbers in the domain's order, shape (F,); texts of columns of categories become their numbers.
+
+    Parameters
+    ----------
+    domain : Domain
+    row : mapping of column to value, or sequence of numbers in the order of ``domain.names``
+        A mapping may have more columns.
+
+    Raises
+    ------
+    DataError
+        An input is missing, is not a finite number, or is no category of its column.
+    """
+    if not isinstance(row, Mapping):
+        values = np.asarray(row, dtype=np.float64).ravel()
+        if values.shape != (len(domain.features),):
+            raise DataError(f"the row has {values.size} values, the model takes {len(domain.features)}")
+        if not np.isfinite(values).all():
+            raise DataError("the row must be finite")
+        return values
+    missing = [name for name in domain.names if name not in row]
+    if missing:
+        raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")
+    found = np.empty(len(domain.features))
+    for index, variable in enumerate(domain.features):
+        value = row[variable.name]
+        if isinstance(value, str) and variable.categories:
+            if value not in variable.categories:
+                known = ", ".join(variable.categories[:10])
+                raise DataError(f"{variable.name} has no category {value!r}; known: {known}")
+            found[index] = variable.categories.index(value)
+            continue
+        try:
+            found[index] = float(value)
+        except (TypeError, ValueError):
+            raise DataError(f"{variable.name} must be a number, got {value!r}") from None
+        if not np.isfinite(found[index]):
+            raise DataError(f"{variable.name} must be finite, got {value!r}")
+    return found
+
+
+def in_words_of(model: Model, domain: Domain | None) -> Model:
+    """Return the model that speaks in the terms and units of `domain` and predicts the same.
+
+    Parameters
+    ----------
+    model : Model
+    domain : Domain or None
+        As the model's own but for ``terms`` and ``unit`` of its variables; None: the model's own.
+
+    Raises
+    ------
+    UsageError
+        The domain has other variables, limits, categories or classes.
+    """
+    from glassfleet import catalogue  # noqa: PLC0415 - the schemes import this package
+
+    if domain is None or domain == model.domain:
+        return model
+    if _numbers(domain) != _numbers(model.domain):
+        raise UsageError(
+            "the domain to speak in has other variables, limits or classes than the model's own; only terms and units "
+            "may differ. Start from the model's: glassfleet model show NAME --json, document.domain"
+        )
+    document = {**model.to_document(), "domain": domain.to_document()}
+    return catalogue.load(model.scheme).from_document(document)
+
+
+def _numbers(domain: Domain) -> Domain:
+    """Return the domain without its words."""
+    features = tuple(variable.model_copy(update={"unit": "", "terms": ()}) for variable in domain.features)
+    target = domain.target
+    if target is not None:
+        target = target.model_copy(update={"unit": "", "terms": ()})
+    return domain.model_copy(update={"features": features, "target": target})
+
+
+def value_text(domain: Domain, index: int, value: float) -> str:
+    """Return an input's value as people read it: category, or number with unit."""
+    variable = domain.features[index]
+    if variable.categories:
+        code = round(value)
+        if code == value and 0 <= code < len(variable.categories):
+            return variable.categories[code]
+        return "an unknown category"
+    return f"{value:.6g}{f' {variable.unit}' if variable.unit else ''}"

@@ -1,0 +1,320 @@
+"""IEEE Std 1855-2016, the Fuzzy Markup Language: a model's rules as standard XML, and back.
+
+The standard part states the partitions, rules and consequents in the variables' own units, for any reader of FML; what
+the standard cannot hold exactly (a consequent over scaled inputs, rule weights that only break ties, parameters)
+travels in one more element, in a namespace of its own where the schema allows foreign elements: the model's document.
+Reading takes the document, verifies its digest, writes the standard part again and compares: whoever edited a rule in
+the file is told so, and what people read in the file is what the model does.
+
+Mapping. Regression: ``tskRuleBase``, first-order terms whose first value is the constant (as JFML, the reference
+implementation, evaluates them); ``combination`` is ``WA`` where the rules that fire are averaged or exactly one fires,
+else a custom name. Classification: ``mamdaniRuleBase`` with one singleton per class, accumulation ``MAX`` and
+defuzzifier ``MOM``, so that the strongest rule's class answers. Names are made unique XML names, as the schema asks:
+term ``Low`` of ``speed`` is ``speed.Low``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from glassfleet.explain.partitions import knots_of
+from glassfleet.export.device.common import Tables
+from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
+from glassfleet.export.tables import tables
+from schemas.documents import canonical_json, document_digest
+from schemas.errors import DocumentError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from glassfleet.domain import Variable
+    from glassfleet.scheme import Model
+
+NAMESPACE: Final = "http://www.ieee1855.org"
+OURS: Final = "urn:glassfleet:fml:1"
+_CUSTOM = {"frt": "custom_maximum_matching_normalised", "tsk": "custom_maximum_matching"}
+_OTHERWISE = "custom_otherwise"
+
+
+def to_fml(model: Model, title: str = "") -> str:
+    """Return a model as FML.
+
+    Parameters
+    ----------
+    model : Model
+    title : str
+        Name of the system, e.g. name and version.
+
+    Raises
+    ------
+    UsageError
+        The model has no rules that FML could hold.
+    """
+    engine, found = tables(model)
+    if engine == "mlp":
+        raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
+    document = model.to_document()
+    root = _standard(model, engine, found, title or f"model of scheme {model.scheme}")
+    extra = ET.SubElement(root, f"{{{OURS}}}document", {"digest": document_digest(document)})
+    extra.text = canonical_json(document).decode("utf-8")
+    ET.register_namespace("", NAMESPACE)
+    ET.register_namespace("gf", OURS)
+    ET.indent(root, "  ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def from_fml(text: str) -> Model:
+    """Read a model from FML that :func:`to_fml` wrote.
+
+    Raises
+    ------
+    DocumentError
+        This is no FML, or not one with a model's document.
+    VerificationError
+        The document or the standard part were changed after they were written.
+    """
+    from defusedxml import DefusedXmlException  # noqa: PLC0415 - the extra `operator`, which a vehicle does not have
+    from defusedxml.ElementTree import fromstring  # noqa: PLC0415
+
+    from glassfleet import catalogue  # noqa: PLC0415 - as the schemes import what this package builds on
+
+    try:
+        root = fromstring(text)
+    except (ET.ParseError, DefusedXmlException, ValueError) as fault:
+        raise DocumentError(f"not FML: {fault}") from fault
+    if root.tag != f"{{{NAMESPACE}}}fuzzySystem":
+        raise DocumentError(f"not FML: the root is {root.tag[:80]!r}, expected fuzzySystem of IEEE 1855")
+    extra = root.find(f"{{{OURS}}}document")
+    if extra is None or not extra.text:
+        raise DocumentError(
+            "this FML has no glassfleet document: it was written by other software. Its rules cannot become a model "
+            "here, as weights and parameters are missing"
+        )
+    try:
+        document = json.loads(extra.text)
+        model = catalogue.load(str(document["scheme"])).from_document(document)
+    except (ValueError, KeyError, TypeError, RecursionError) as fault:
+        raise DocumentError(f"the document in this FML cannot be read: {fault}") from fault
+    if document_digest(document) != extra.get("digest"):
+        raise VerificationError("the document in this FML is not that of its digest: it was changed")
+    again = _standard(model, *tables(model), root.get("name", ""))
+    for mine, theirs in zip(_told(again), _told(root), strict=False):
+        if mine != theirs:
+            raise VerificationError(
+                f"the rules in this FML were changed: it says {theirs}, its document {mine}. Learn a model, "
+                "then export again"
+            )
+    if len(list(_told(again))) != len(list(_told(root))):
+        raise VerificationError("parts of this FML were added or removed")
+    return model
+
+
+def _told(root: ET.Element) -> Iterator[tuple[str, tuple[tuple[str, str], ...], str]]:
+    """Yield all elements of the standard part: name, attributes, text."""
+    for element in root.iter():
+        if not str(element.tag).startswith(f"{{{OURS}}}"):
+            name = element.tag.rpartition("}")[2]
+            yield name, tuple(sorted(element.attrib.items())), (element.text or "").strip()
+
+
+def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: str) -> ET.Element:
+    element = ET.SubElement(parent, f"{{{NAMESPACE}}}{tag}", attributes)
+    if text:
+        element.text = text
+    return element
+
+
+class _Names:
+    """XML names, each used once in the document, as xs:ID asks."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def new(self, text: str) -> str:
+        """Return `text` as an XML name that nobody has."""
+        plain = re.sub(r"[^\w.-]", "_", text)
+        plain = plain if re.match(r"[^\W\d]", plain) else f"_{plain}"
+        name, number = plain, 2
+        while name in self._taken:
+            name, number = f"{plain}_{number}", number + 1
+        self._taken.add(name)
+        return name
+
+
+def _standard(model: Model, engine: str, found: Tables, title: str) -> ET.Element:
+    names = _Names()
+    root = ET.Element(f"{{{NAMESPACE}}}fuzzySystem", {"name": names.new(title)})
+    base = _add(root, "knowledgeBase")
+    where = regions(model, engine, found)
+    rules = list(model.rules())
+    words = [{part.feature: part.term for part in rule.conditions} for rule in rules]
+    document = model.to_document()
+    knots = None if engine in ("tree", "fmt") else knots_of(document, len(model.domain.features))
+    inputs, terms = [], []
+    for f, variable in enumerate(model.domain.features):
+        used = {region[f]: told[variable.name] for region, told in zip(where, words, strict=True) if f in region}
+        inputs.append(names.new(variable.name))
+        terms.append(_variable(base, names, inputs[-1], variable, _sets(variable, knots[f] if knots else None) | used))
+    otherwise = engine == "tsk" and len(where[-1]) == 0
+    free = None if all(where) else _anything(base, terms, inputs, names, otherwise=otherwise)
+    outputs = _output(base, names, model, engine, found)
+    rulebase = _rulebase(root, names, classes=bool(model.domain.classes))
+    for number, region in enumerate(where):
+        weight = found["weight"][number] if engine == "frbc" and found["weighted"] else 1.0
+        rule = _add(
+            rulebase,
+            "rule" if model.domain.classes else "tskRule",
+            name=names.new(f"rule{number}"),
+            andMethod="PROD",
+            connector="and",
+            weight=repr(float(weight)),
+        )
+        clauses = [(inputs[f], terms[f][shape]) for f, shape in region.items()]
+        _clauses(_add(rule, "antecedent"), "clause", clauses or [free or ("", "")])
+        kind = "" if model.domain.classes else "tsk"
+        then = _add(_add(rule, "tskConsequent" if kind else "consequent"), "tskThen" if kind else "then")
+        _clauses(then, "tskClause" if kind else "clause", [outputs[number]])
+    return root
+
+
+def _sets(variable: Variable, knots: object) -> dict[Shape, str]:
+    """Return the whole partition of an input, for schemes whose rules name its sets."""
+    from glassfleet.fuzzy.terms import linguistic_terms  # noqa: PLC0415 - it builds on the explain package
+
+    if not isinstance(knots, list) or variable.high <= variable.low:
+        return {}
+    names = linguistic_terms(len(knots), variable)
+    return {shape_of(variable, knots, j, j): names[j] for j in range(len(knots))}
+
+
+def _variable(
+    base: ET.Element, names: _Names, name: str, variable: Variable, shapes: dict[Shape, str]
+) -> dict[Shape, str]:
+    """Add an input with its terms; return their names."""
+    element = _add(
+        base,
+        "fuzzyVariable",
+        name=name,
+        scale=variable.unit,
+        domainleft=repr(variable.low),
+        domainright=repr(variable.high),
+        type="input",
+    )
+    named = {}
+    for shape, text in shapes.items():
+        named[shape] = names.new(f"{name}.{text}")
+        term = _add(element, "fuzzyTerm", name=named[shape], complement="false")
+        points = shape.points if is_ordered(shape) else (shape.points[0],) * len(shape.points)
+        _add(term, f"{shape.kind}Shape", **{f"param{i + 1}": repr(point) for i, point in enumerate(points)})
+    if not shapes:
+        # A variable has at least one term: this one holds for every value.
+        term = _add(element, "fuzzyTerm", name=names.new(f"{name}.anything"), complement="false")
+        width = (variable.high - variable.low) or 1.0
+        ends = {"param1": repr(variable.low - 2.0 * width), "param2": repr(variable.high + 2.0 * width)}
+        _add(term, "rectangularShape", **ends)
+    return named
+
+
+def _anything(
+    base: ET.Element, terms: list[dict[Shape, str]], inputs: list[str], names: _Names, *, otherwise: bool
+) -> tuple[str, str]:
+    """Return the clause of a rule without conditions; FML has none, so it is about the first input."""
+    first = base[0]
+    if otherwise:
+        name = names.new(f"{inputs[0]}.otherwise")
+        term = _add(first, "fuzzyTerm", name=name, complement="false")
+        _add(term, "customShape", name=_OTHERWISE)
+        return inputs[0], name
+    if not terms[0]:
+        return inputs[0], first[0].attrib["name"]
+    name = names.new(f"{inputs[0]}.anything")
+    term = _add(first, "fuzzyTerm", name=name, complement="false")
+    low, high = float(first.attrib["domainleft"]), float(first.attrib["domainright"])
+    width = (high - low) or 1.0
+    _add(term, "rectangularShape", param1=repr(low - 2.0 * width), param2=repr(high + 2.0 * width))
+    return inputs[0], name
+
+
+def _output(base: ET.Element, names: _Names, model: Model, engine: str, found: Tables) -> list[tuple[str, str]]:
+    """Add the output; return each rule's consequent clause."""
+    domain = model.domain
+    if domain.target is None:
+        output = names.new(domain.label or "class")
+        element = _add(
+            base,
+            "fuzzyVariable",
+            name=output,
+            domainleft="0.0",
+            domainright=repr(float(len(domain.classes) - 1)),
+            type="output",
+            accumulation="MAX",
+            defuzzifier="MOM",
+        )
+        labels = []
+        for number, label in enumerate(domain.classes):
+            labels.append(names.new(f"{output}.{label}"))
+            term = _add(element, "fuzzyTerm", name=labels[-1], complement="false")
+            _add(term, "singletonShape", param1=repr(float(number)))
+        classes = found["class"] if engine == "frbc" else _by_rule(found)
+        return [(output, labels[int(number)]) for number in classes]
+    output = names.new(domain.target.name)
+    one = found.get("averaged", True) or engine == "fmt"
+    element = _add(
+        base,
+        "tskVariable",
+        name=output,
+        scale=domain.target.unit,
+        type="output",
+        combination="WA" if one else _CUSTOM[engine],
+    )
+    clauses = []
+    for number, values in enumerate(_polynomials(model, engine, found)):
+        name = names.new(f"{output}.{number}")
+        term = _add(element, "tskTerm", name=name, order="1" if len(values) > 1 else "0")
+        for value in values:
+            _add(term, "tskValue", repr(value))
+        clauses.append((output, name))
+    return clauses
+
+
+def _polynomials(model: Model, engine: str, found: Tables) -> list[list[float]]:
+    """Return each rule's output in own units: the constant, then one slope per input; or the constant alone."""
+    target = model.domain.target
+    assert target is not None
+    if engine == "tree":
+        return [[float(value)] for value in _by_rule(found)]
+    width = target.high - target.low
+    lines = []
+    for scaled in found["coefficients"]:
+        constant, slopes = target.low + width * scaled[-1], []
+        for variable, coefficient in zip(model.domain.features, scaled, strict=False):
+            span = variable.high - variable.low
+            slope = width * coefficient / span if span > 0 else 0.0
+            constant -= slope * variable.low
+            slopes.append(slope)
+        lines.append([constant, *slopes] if any(slopes) else [constant])
+    return lines
+
+
+def _by_rule(found: Tables) -> list[float]:
+    return [answer for leaf, answer in sorted(zip(found["rule_of"], found["answer"], strict=True)) if leaf >= 0]
+
+
+def _rulebase(root: ET.Element, names: _Names, *, classes: bool) -> ET.Element:
+    return _add(
+        root,
+        "mamdaniRuleBase" if classes else "tskRuleBase",
+        name=names.new("rules"),
+        activationMethod="PROD",
+        andMethod="PROD",
+        orMethod="MAX",
+    )
+
+
+def _clauses(parent: ET.Element, name: str, clauses: list[tuple[str, str]]) -> None:
+    for variable, term in clauses:
+        clause = _add(parent, name)
+        _add(clause, "variable", variable)
+        _add(clause, "term", term)

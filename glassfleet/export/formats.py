@@ -1,0 +1,106 @@
+"""All formats by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from glassfleet.explain.summary import summary
+from glassfleet.export.c_header import to_c
+from glassfleet.export.figures import main_picture, picture
+from glassfleet.export.fml import to_fml
+from glassfleet.export.page import to_html, to_markdown
+from glassfleet.export.python_file import to_python
+from schemas.documents import document_digest
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from glassfleet.explain.views import Row
+    from glassfleet.scheme import Model
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes
+    ----------
+    suffix : str
+        Of a file.
+    what : str
+        In one line.
+    """
+
+    suffix: str
+    what: str
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    "json": Format(".json", "document, digest and summary; reads back"),
+    "fml": Format(".xml", "IEEE 1855 Fuzzy Markup Language; reads back"),
+    "markdown": Format(".md", "a page of text: rules, use of inputs, complexity"),
+    "html": Format(".html", "one page with pictures inside"),
+    "c": Format(".h", "a C99 header for small devices, without dependencies"),
+    "python": Format(".py", "one Python file without dependencies"),
+    "svg": Format(".svg", "a picture"),
+    "png": Format(".png", "a picture"),
+}
+
+
+def export(
+    model: Model, kind: str, *, title: str = "", prefix: str = "model", what: str | None = None, row: Row | None = None
+) -> bytes:
+    """Return a model in a format, as the bytes of a file.
+
+    Parameters
+    ----------
+    model : Model
+    kind : str
+        A key of :data:`FORMATS`.
+    title : str
+        E.g. name and version.
+    prefix : str
+        What the names in a C header begin with.
+    what : str or None
+        Which picture, see :data:`glassfleet.export.figures.PICTURES`; None: the one that shows the model best.
+    row : mapping or sequence, or None
+        For pictures of one row.
+
+    Raises
+    ------
+    UsageError
+        There is no such format, or it cannot hold the model.
+    """
+    if kind in ("svg", "png"):
+        return picture(model, what or main_picture(model), "svg" if kind == "svg" else "png", row=row, title=title)
+    if what is not None or row is not None:
+        raise UsageError(f"format {kind!r} is no picture; pictures and rows go with svg and png")
+    writers = {
+        "fml": lambda: to_fml(model, title),
+        "json": lambda: to_json(model),
+        "markdown": lambda: to_markdown(model, title),
+        "html": lambda: to_html(model, title),
+        "c": lambda: to_c(model, prefix, title),
+        "python": lambda: to_python(model, title),
+    }
+    if kind not in writers:
+        raise UsageError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
+    return writers[kind]().encode("utf-8")
+
+
+MOST_RULES: Final = 1000
+"""Rules that the summary in the JSON states in words; the document has all of them."""
+
+
+def to_json(model: Model) -> str:
+    """Return ``{format, digest, document, summary}``; the digest is that of the document."""
+    document = model.to_document()
+    whole = {
+        "format": "glassfleet-export/1",
+        "digest": document_digest(document),
+        "document": document,
+        "summary": summary(model, top=MOST_RULES).to_dict(),
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,50 @@
+"""Linear consequents as text, in the variables' own units."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.domain import Domain
+
+
+def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float64]) -> str:
+    """Write a polynomial over scaled inputs, which gives the scaled target, over the inputs themselves.
+
+    Parameters
+    ----------
+    domain : Domain
+        With a numeric target.
+    intercept : float
+        The scaled target where all scaled inputs are zero.
+    slopes : ndarray of float64, shape (F,)
+        One for each input; zeros and constant inputs are left out.
+
+    Notes
+    -----
+    True for inputs within their limits. The unit stands behind a lone number, and in brackets behind a sum, where it
+    would otherwise seem to belong to the last term.
+
+    Examples
+    --------
+    >>> from glassfleet.domain import Variable
+    >>> speed = Variable(name="speed", low=0, high=120, unit="km/h")
+    >>> domain = Domain(features=(speed,), target=Variable(name="frames", low=0, high=100, unit="%"))
+    >>> consequent_words(domain, 0.9, np.array([-0.6]))
+    'frames = 90 - 0.5 speed (%)'
+    >>> consequent_words(domain, 0.9, np.array([0.0]))
+    'frames = 90 %'
+    """
+    target = domain.target
+    assert target is not None
+    width = target.high - target.low
+    constant, words = target.low + width * float(intercept), ""
+    for variable, coefficient in zip(domain.features, slopes, strict=True):
+        span = variable.high - variable.low
+        if coefficient == 0.0 or span == 0.0:
+            continue
+        slope = width * float(coefficient) / span
+        constant -= slope * variable.low
+        words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {variable.name}"
+    unit = (f" ({target.unit})" if words else f" {target.unit}") if target.unit else ""
+    return f"{target.name} = {constant:.4g}{words}{unit}"

@@ -1,0 +1,160 @@
+"""The compose file outside containers: its script, its services' own commands, as local processes over mutual TLS."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from broker.mosquitto import find_mosquitto
+from broker.process import free_port
+from qoe.simulator import simulate_vehicle, write_vehicle
+from tests.acceptance.cloud import ROOT, wait_for
+from tests.postgres import PASSWORD, USER, PostgresServer
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.mosquitto,
+    pytest.mark.postgresql,
+    pytest.mark.timeout(180),
+]
+FOLDER = ROOT / "deploy" / "compose"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))["services"]
+BIN = Path(sys.executable).parent
+
+
+class Machine:
+    """One machine in place of the containers: volumes are folders, host names are this one."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.folder = folder
+        self.ports = {"8883": str(free_port()), "8080": str(free_port())}
+        self.database = database
+        self.processes: list[subprocess.Popen[bytes]] = []
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
+        self.environment = {**kept, "PATH": f"{BIN}:{kept.get('PATH', '')}", "PGPASSWORD": PASSWORD}
+
+    def local(self, word: str) -> str:
+        """Return a word of a command as it is on this machine."""
+        word = re.sub(r"(/srv/(?:ca|identities|broker)|/data)", lambda found: f"{self.folder}{found[0]}", word)
+        word = word.replace("glassfleet@database/glassfleet", self.database).replace("//broker:", "//localhost:")
+        for port, own in self.ports.items():
+            word = word.replace(port, own)
+        return word.replace("0.0.0.0", "127.0.0.1")
+
+    def provision(self) -> subprocess.CompletedProcess[str]:
+        script = SERVICES["provision"]["entrypoint"]
+        assert script == ["/bin/sh", "/provision.sh"]
+        return subprocess.run(
+            ["/bin/sh", str(FOLDER / "provision.sh")],
+            capture_output=True, text=True, check=False,
+            env={
+                **self.environment,
+                **SERVICES["provision"]["environment"],
+                "GLASSFLEET_CA_DIR": f"{self.folder}/srv/ca",
+                "IDENTITIES": f"{self.folder}/srv/identities",
+                "BROKER_DIR": f"{self.folder}/srv/broker",
+                "BROKER_PORT": self.ports["8883"],
+            },
+        )  # fmt: skip
+
+    def start(self, service: str, *program: str) -> subprocess.Popen[bytes]:
+        words = [self.local(word) for word in SERVICES[service]["command"]]
+        state = {"GLASSFLEET_STATE_DIR": f"{self.folder}/state-{service}", "GLASSFLEET_LOG_FORMAT": "json"}
+        with (self.folder / f"{service}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*program, *words], stdout=log, stderr=log, cwd=ROOT, env={**self.environment, **state}
+            )
+        self.processes.append(process)
+        return process
+
+    def glassfleet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**self.environment, "GLASSFLEET_STATE_DIR": f"{self.folder}/state-coordinator"}
+        return subprocess.run(
+            [str(BIN / "glassfleet"), *arguments],
+            capture_output=True, text=True, check=False, env=environment, cwd=ROOT,
+        )  # fmt: skip
+
+    def logs(self) -> str:
+        return "\n".join(f"== {path.name}\n{path.read_text()[-2000:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def end(self) -> None:
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in reversed(self.processes):
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, postgres: PostgresServer) -> Iterator[Machine]:
+    name = postgres.database()
+    made = Machine(tmp_path, f"{USER}@127.0.0.1:{postgres.port}/{name}")
+    for folder in ("data", "srv/ca", "srv/identities", "srv/broker"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "srv" / "ca").rmdir()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> None:
+    done = machine.provision()
+    assert done.returncode == 0, done.stderr
+    again = machine.provision()
+    assert (again.returncode, "identity of" in again.stdout) == (0, False), "what is there is kept"
+    config = machine.folder / "srv" / "broker" / "mosquitto.conf"
+    text = config.read_text()
+    # Nobody here is the containers' user; and what they publish to a network stays on this machine.
+    text = text.replace("0.0.0.0", "127.0.0.1").replace("user mosquitto", "user root")
+    config.write_text(text)
+
+    program = find_mosquitto()
+    assert program is not None
+    words = SERVICES["broker"]["command"]
+    assert words[0] == "mosquitto"
+    SERVICES["broker"]["command"] = words[1:]
+    try:
+        machine.start("broker", program)
+    finally:
+        SERVICES["broker"]["command"] = words
+    glassfleet = str(BIN / "glassfleet")
+    coordinator = machine.start("coordinator", glassfleet)
+    for number in (1, 2, 3):
+        write_vehicle(machine.folder / "data" / f"vehicle-{number}.csv.gz", simulate_vehicle(number, 0))
+        machine.start(f"vehicle-{number}", glassfleet)
+
+    def health() -> int:
+        environment = {**machine.environment, "GLASSFLEET_STATE_DIR": f"{machine.folder}/state-coordinator"}
+        probe = [sys.executable, str(ROOT / "deploy" / "container" / "health.py")]
+        return subprocess.run(probe, capture_output=True, check=False, env=environment).returncode
+
+    wait_for(lambda: health() == 0 or coordinator.poll() is not None, what="never healthy")
+    assert coordinator.poll() is None, machine.logs()
+    run = machine.glassfleet(
+        *("run", "start", "--scheme", "frt", "--gather-agents", "3", "--deadline", "30", "--model", "qoe", "--wait")
+    )
+    assert run.returncode == 0, run.stderr + machine.logs()
+    assert "model qoe v1" in run.stdout
+
+    url = f"mqtts://localhost:{machine.ports['8883']}"
+    identity = f"{machine.folder}/srv/identities/coordinator"
+    doctor = machine.glassfleet("doctor", "--broker", url, "--identity", identity)
+    assert "MQTT 5" in doctor.stdout, doctor.stdout
+    assert "WRONG" not in doctor.stdout, doctor.stdout
+    machine.processes[0].kill()
+    machine.processes[0].wait()
+    wait_for(lambda: health() == 1, what="healthy without a broker")

@@ -1,0 +1,211 @@
+"""A fleet learns, a vehicle forecasts from what it measures: real processes, killed, upgraded live, tampered with."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from edge_agent.forecast.features import LiveFeatures, vector
+from edge_agent.forecast.model import load_model
+from edge_agent.sources import read_source
+from glassfleet.memory import remember
+from qoe.simulator import simulate_vehicle, write_samples, write_vehicle
+from qoe.windows import MEMORY, WINDOW_PLAN
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Vehicle:
+    """A state folder shared by broker, coordinator, agents and the forecaster of vehicle v0."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
+        self.environment = {**kept, "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        self.own = folder / "agents" / "fleet" / "v0"
+        self.log = self.own / "forecasts"
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{arguments[0]}-{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "console.main", *arguments],
+                stdin=stdin, stdout=log, stderr=log, env=self.environment, cwd=ROOT,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "console.main", *arguments],
+            capture_output=True, text=True, env=self.environment, cwd=ROOT, check=False, timeout=120,
+        )  # fmt: skip
+
+    def until(self, happened: Callable[[], bool], patience: float = 60) -> None:
+        end = time.monotonic() + patience
+        while not happened():
+            assert time.monotonic() < end, self.logs()
+            time.sleep(0.05)
+
+    def logs(self) -> str:
+        return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def records(self) -> list[dict[str, object]]:
+        rows = [
+            line for path in sorted(self.log.glob("*.jsonl")) for line in path.read_bytes().splitlines(keepends=True)
+        ]
+        return [json.loads(row) for row in rows if row.endswith(b"\n")]
+
+    def learn(self, *arguments: str) -> None:
+        done = self.call(
+            *("run", "start", "--scheme", "fmt", "--model", "qoe", "--gather-agents", "2", "--memory", "qoe", "--wait"),
+            *("--param", "other_sets=[]", *arguments),
+        )
+        assert done.returncode == 0, done.stderr + self.logs()
+
+    def end(self) -> None:
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.terminate()
+        for process in reversed(self.processes):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
+    vehicle = Vehicle(tmp_path)
+    try:
+        broker = vehicle.start("broker", "--port", "0", "--kind", "embedded")
+        vehicle.until(lambda: (tmp_path / "broker-url").exists() or broker.poll() is not None)
+        vehicle.start("coordinator", "--api-port", "0")
+        for number in range(2):
+            write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0), drives=True)
+            vehicle.start("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"), "--no-evaluate")
+        vehicle.until((tmp_path / "api-url").exists)
+        # Between the note and the first answer there is a moment.
+        vehicle.until(lambda: vehicle.call("run", "list").returncode == 0)
+        yield vehicle
+    finally:
+        vehicle.end()
+
+
+def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kills_and_shows_tampering(  # noqa: PLR0915
+    vehicle: Vehicle, tmp_path: Path
+) -> None:
+    vehicle.learn("--param", "max_rules=3")
+    vehicle.until((vehicle.own / "models" / "qoe.json").exists)
+    simulated = simulate_vehicle(0, 0)
+    drive = min(simulated.test_runs)
+    write_samples(tmp_path / "drive.csv", simulated, drive)
+
+    # It forecasts from a replayed drive until it is killed outright.
+    run = ("forecast", "run", "--id", "v0", "--window", "qoe", "--alert", "0.5")
+    vehicle.start("tap", "--for", "60", "--json")
+    first = vehicle.start(*run, "--source", str(tmp_path / "drive.csv"), "--speed", "20", "--publish", "all")
+    vehicle.until(lambda: len(vehicle.records()) >= 20)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    killed = vehicle.records()
+
+    # Started again, it goes on with the chain, and takes over a new model between two forecasts.
+    second = vehicle.start(*run, "--source", "-", stdin=subprocess.PIPE)
+    assert second.stdin is not None
+    lines = (tmp_path / "drive.csv").read_text().splitlines()
+    names = lines[0].split(",")
+
+    def feed(cells: str) -> None:
+        assert second.stdin is not None
+        row = dict(zip(names, map(float, cells.split(",")), strict=True))
+        second.stdin.write(json.dumps(row).encode() + b"\n")
+        second.stdin.flush()
+
+    for cells in lines[1:12]:
+        feed(cells)
+    vehicle.until(lambda: len(vehicle.records()) > len(killed))
+    before = (vehicle.own / "models" / "qoe.json").read_bytes()
+    vehicle.learn("--param", "max_rules=2", "--param", "max_regressors=4")
+    vehicle.until(lambda: (vehicle.own / "models" / "qoe.json").read_bytes() != before)
+    time.sleep(1.0)  # the next forecast is due only then
+    second.stdin.write(b"not a sample\n")
+    feed(lines[12])
+    vehicle.until(lambda: vehicle.records()[-1]["model"]["version"] == 2)  # type: ignore[index]
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(20) == 0, vehicle.logs()
+
+    found = vehicle.records()
+    assert found[: len(killed)] == killed
+    assert [record["n"] for record in found] == list(range(1, len(found) + 1))
+    verified = vehicle.call("forecast", "verify", "--json")
+    assert verified.returncode == 0, verified.stderr
+    whole = json.loads(verified.stdout)
+    assert (whole["first"], whole["last"], len(whole["models"]), whole["keyed"]) == (1, len(found), 2, True)
+    assert "forecast-alert" in vehicle.logs()
+
+    # What was served is what would have been learned from: the row of the file gives the same inputs and forecast.
+    served = load_model((vehicle.log / "models" / f"{whole['models'][0]}.json").read_bytes())
+    features = LiveFeatures(WINDOW_PLAN)
+    features.serve(served.model.domain)
+    replayed = []
+    for cells in lines[1:]:
+        inputs = features.push(dict(zip(names, map(float, cells.split(",")), strict=True)))
+        replayed += [] if inputs is None else [inputs]
+    assert [record["inputs"] for record in killed] == replayed[: len(killed)]
+    assert [record["prediction"] for record in killed] == [
+        served.model.predict(vector(inputs)[None, :])[0] for inputs in replayed[: len(killed)]
+    ]
+    rows = remember(read_source(tmp_path / "v0.csv").test, MEMORY).select(served.model.domain.names)
+    drawn = [vector(inputs) for inputs in replayed]
+    assert min(abs(rows.X - drawn[5]).max(axis=1)) < 1e-3, "the file's rows have six digits"
+
+    # It was published, with its explanation and its place in the chain.
+    told = [json.loads(line) for line in (tmp_path / "tap-4.log").read_text().splitlines() if '"record"' in line]
+    named = {message["body"]["record"][:12] for message in told}
+    assert len(named & {str(record["hash"])[:12] for record in killed}) >= 10
+    assert all(message["topic"] == "agent/v0/forecast" and message["body"]["shares"] for message in told)
+
+    # The auditor asks why.
+    asked = killed[7]
+    moment = dt.datetime.fromtimestamp(float(str(asked["time"])), dt.UTC).isoformat()
+    why = vehicle.call("explain", "--at", moment, "--id", "v0")
+    assert why.returncode == 0, why.stderr
+    assert "chain whole" in why.stdout
+    assert "because of rule" in why.stdout
+    assert "they add up to the forecast" in why.stdout
+    again = json.loads(vehicle.call("explain", "--at", moment, "--json").stdout)
+    assert again["record"]["n"] == asked["n"]
+    assert again["explanation"]["prediction"] == asked["prediction"]
+    assert sum(again["explanation"]["shares"].values()) + again["explanation"]["base"] == pytest.approx(
+        again["explanation"]["prediction"], abs=1e-9
+    )
+    missing = vehicle.call("explain", "--at", "2001-01-01T00:00:00", "--id", "v0")
+    assert missing.returncode == 9, missing.stderr
+
+    # Tampering is found, also by those who ask.
+    segment = min(vehicle.log.glob("*.jsonl"))
+    honest = segment.read_bytes()
+    segment.write_bytes(honest.replace(b'"alert":true', b'"alert":false', 1))
+    for command in (("forecast", "verify"), ("explain", "--at", "last")):
+        caught = vehicle.call(*command, "--id", "v0")
+        assert caught.returncode == 8, caught.stderr
+        assert "was changed after it was written" in caught.stderr
+    segment.write_bytes(honest)
+    model = vehicle.log / "models" / f"{whole['models'][0]}.json"
+    model.unlink()
+    gone = vehicle.call("forecast", "verify", "--id", "v0")
+    assert gone.returncode == 8
+    assert "missing" in gone.stderr

@@ -1,0 +1,136 @@
+"""A fleet whose coordinator keeps its journal on PostgreSQL: coordinator and database server are killed in mid-run."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.launch import launch
+from coordinator.journal.sql import SqlJournal
+from edge_agent.fleet import Fleet
+from schemas.record import ModelRecord
+from tests.acceptance.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, spec, wait_for
+from tests.postgres import PASSWORD, PostgresServer
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[str]:
+    running = launch(state_dir=tmp_path / "broker")
+    yield running.url
+    running.stop()
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def start(broker: str, tmp_path: Path) -> Iterator[Callable[..., CoordinatorProcess]]:
+    """Starts coordinators on a journal, and ends what is left of them."""
+    started: list[CoordinatorProcess] = []
+
+    def begin(journal: str, name: str = "cloud", *arguments: str) -> CoordinatorProcess:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        environment = {"GLASSFLEET_COORDINATOR_JOURNAL": journal}
+        started.append(CoordinatorProcess(broker, folder, *arguments, environment=environment))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.end(signal.SIGKILL)
+
+
+def rounds(api: httpx.Client, run: str) -> int:
+    return len(api.get(f"/api/runs/{run}").json()["rounds"])
+
+
+def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_database_server(
+    server: PostgresServer, broker: str, start: Callable[..., CoordinatorProcess], tmp_path: Path
+) -> None:
+    database = server.database()
+    url = server.url(database)
+    with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
+        first = start(url)
+        with first.api() as api:
+            assert api.post("/api/runs", json=spec("r1")).status_code == 201
+            wait_for(lambda: rounds(api, "r1") >= 1)
+        first.end(signal.SIGKILL)
+
+        second = start(url)
+        with second.api() as api:
+            assert api.get("/api/runs/r1").json()["state"] == "running"
+            server.kill()
+            code, told = wait_to_end(second)
+        assert code == 5, told
+        last = told.strip().splitlines()[-1]
+        # Which of them noticed first: what writes, over the connection with the lock, or what reads.
+        assert re.match("glassfleet: error: the (connection to|server of) the journal", last), told
+        assert "start the coordinator again" in last
+        assert "it goes on where it was" in last
+        assert PASSWORD not in told
+        assert "Traceback" not in told
+
+        down = start(url)
+        code, told = wait_to_end(down)
+        assert (code, "cannot be reached" in told) == (5, True), told
+
+        server.start()
+        third = start(url)
+        with third.api() as api:
+            wait_for(lambda: has_ended(api, "r1"))
+            run: dict[str, Any] = api.get("/api/runs/r1").json()
+            room = next(
+                line for line in api.get("/metrics").text.splitlines() if line.startswith("glassfleet_journal_b")
+            )
+        assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+        assert float(room.split()[1]) > 10_000
+        assert third.end()[0] == 0
+
+    journal = SqlJournal(url)
+    record = next(ModelRecord.from_bytes(model.record) for model in journal.models() if model.run == "r1")
+    answers = Counter(entry.body for entry in journal.records("r1") if entry.kind == "answer")
+    journal.close()
+    assert record.digest == central_digest(record)
+    assert set(answers.values()) == {1}
+
+
+def test_second_coordinator_on_one_database_is_refused_until_the_first_one_is_killed(
+    postgres: PostgresServer, start: Callable[..., CoordinatorProcess]
+) -> None:
+    url = postgres.url(postgres.database())
+    first = start(url, "one")
+    first.api().close()
+    second = start(url, "two", "--fleet", "other")
+    code, told = wait_to_end(second)
+    assert code == 5, told
+    assert "is in use by another coordinator" in told
+    assert PASSWORD not in told
+    first.end(signal.SIGKILL)
+    third = start(url, "two", "--fleet", "other")
+    third.api().close()
+    assert third.end()[0] == 0
+
+
+def wait_to_end(coordinator: CoordinatorProcess, seconds: float = 60.0) -> tuple[int, str]:
+    end = time.monotonic() + seconds
+    while coordinator.process.poll() is None:
+        assert time.monotonic() < end, "the coordinator went on without its journal"
+        time.sleep(0.05)
+    return coordinator.end()

@@ -1,0 +1,159 @@
+"""Two coordinators with different journals on one fleet: real processes, real Mosquitto."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.launch import launch
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link, Message
+from coordinator.publisher import birth
+from schemas.envelope import Envelope
+from schemas.messages import CoordinatorState
+from schemas.topics import Topics
+from tests.acceptance.cloud import CoordinatorProcess, wait_for
+
+pytestmark = pytest.mark.mosquitto
+TOPICS = Topics("fleet")
+AHEAD = time.time() + 10 * 365 * 24 * 3600.0
+
+Start = Callable[..., CoordinatorProcess]
+
+
+class Watch:
+    """Reads the coordinator's topic."""
+
+    def __init__(self, url: str) -> None:
+        self.states: list[CoordinatorState] = []
+        self.transport = PahoTransport(Link(url, "watch", session_expiry=0))
+        self.transport.subscribe(TOPICS.coordinator_state())
+        self.transport.start(Handlers(self._take, lambda: None, lambda _why: None))
+
+    def _take(self, message: Message) -> None:
+        if message.payload:
+            body = Envelope.from_bytes(message.payload, fleet="fleet").body
+            assert isinstance(body, CoordinatorState)
+            self.states.append(body)
+
+    def up(self) -> str:
+        """Incarnation that is up according to the last message; empty: none."""
+        return self.states[-1].incarnation if self.states and self.states[-1].status == "up" else ""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    running = launch("mosquitto", state_dir=tmp_path_factory.mktemp("broker"))
+    yield running.url
+    running.stop()
+
+
+@pytest.fixture
+def watch(url: str) -> Iterator[Watch]:
+    watch = Watch(url)
+    yield watch
+    watch.transport.publish(TOPICS.coordinator_state(), b"", retain=True)
+    watch.transport.flush(10.0)
+    watch.transport.stop()
+
+
+@pytest.fixture
+def start(url: str, tmp_path: Path) -> Iterator[Start]:
+    processes: list[CoordinatorProcess] = []
+
+    def start(name: str, *arguments: str) -> CoordinatorProcess:
+        (tmp_path / name).mkdir(exist_ok=True)
+        processes.append(CoordinatorProcess(url, tmp_path / name, *arguments))
+        return processes[-1]
+
+    yield start
+    for each in processes:
+        if each.process.poll() is None:
+            each.process.send_signal(signal.SIGCONT)
+            each.end(signal.SIGKILL)
+
+
+def ends(process: CoordinatorProcess) -> tuple[int, str]:
+    _, told = process.process.communicate(timeout=30)
+    return process.process.returncode, told
+
+
+def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch) -> None:
+    first = start("one")
+    wait_for(watch.up)
+    incarnation = watch.up()
+    seen = len(watch.states)
+    code, told = ends(start("two"))
+    assert code == 7, told
+    assert "another coordinator of fleet 'fleet' is up" in told
+    assert "--take-over" in told
+    assert watch.up() == incarnation
+    # The question and the answer to it. Had the first been thrown out, its will would be among them.
+    said = [(each.status, each.incarnation == incarnation) for each in watch.states[seen:]]
+    assert said == [("down", False), ("up", True)]
+    assert first.end()[0] == 0
+
+
+def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watch: Watch) -> None:
+    first = start("one")
+    wait_for(watch.up)
+    incarnation = watch.up()
+    second = start("two", "--take-over")
+    code, told = ends(first)
+    assert code == 7, told
+    assert "has taken over" in told
+    wait_for(lambda: watch.up() not in ("", incarnation))
+    taker = watch.up()
+    time.sleep(1.0)
+    assert watch.up() == taker, "the one that stopped left no goodbye over the other's birth"
+    assert second.process.poll() is None
+    assert second.end()[0] == 0
+
+
+def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_clock_said(
+    start: Start, watch: Watch
+) -> None:
+    dead = birth(TOPICS, "dead", "glassfleet", "up", term=AHEAD)
+    watch.transport.publish(dead.topic, dead.payload, retain=True)
+    assert watch.transport.flush(10.0)
+    living = start("one")
+    wait_for(lambda: watch.up() not in ("", "dead"))
+    incarnation = watch.up()
+    # A broker that is killed before it saved brings the dead one back, more than once.
+    for _ in range(3):
+        watch.transport.publish(dead.topic, dead.payload, retain=True)
+        time.sleep(0.4)
+    wait_for(lambda: watch.up() == incarnation)
+    assert living.process.poll() is None
+    assert living.end()[0] == 0
+
+
+def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(start: Start, watch: Watch) -> None:
+    frozen = start("one")
+    wait_for(watch.up)
+    incarnation = watch.up()
+    frozen.process.send_signal(signal.SIGSTOP)
+    second = start("two")
+    wait_for(lambda: watch.up() not in ("", incarnation))
+    frozen.process.send_signal(signal.SIGCONT)
+    code, told = ends(frozen)
+    assert code == 7, told
+    assert "has taken over" in told
+    wait_for(lambda: watch.up() not in ("", incarnation))
+    assert second.process.poll() is None
+    assert second.end()[0] == 0
+
+
+def test_killed_coordinator_starts_again_at_once_on_its_journal(start: Start, watch: Watch) -> None:
+    for _ in range(3):
+        killed = start("one")
+        wait_for(watch.up)
+        killed.end(signal.SIGKILL)
+        wait_for(lambda: watch.states[-1].status == "down")
+    last = start("one")
+    wait_for(watch.up)
+    assert last.end()[0] == 0

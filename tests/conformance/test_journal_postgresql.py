@@ -1,0 +1,275 @@
+"""What only a journal on a server can suffer: lost connections, a restarted server, wrong rights, a full disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from psycopg import sql
+
+from coordinator.journal import Entry
+from coordinator.journal.sql import HEAD, SqlJournal
+from schemas.errors import StorageError
+from tests.postgres import PASSWORD, PostgresServer
+
+pytestmark = pytest.mark.postgresql
+
+
+def entry(number: int, run: str = "r") -> Entry:
+    return Entry(run, "answer", float(number), 1.7e9 + number, b"body %d \x00\xff" % number)
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    return postgres.database()
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, database: str) -> str:
+    return postgres.url(database)
+
+
+@pytest.fixture
+def mortal() -> Iterator[PostgresServer]:
+    """A server that the test may kill."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+def times(journal: SqlJournal) -> list[float]:
+    return [record.at for record in journal.records("r")]
+
+
+def test_journal_keeps_all_that_was_appended_when_the_server_is_killed(mortal: PostgresServer) -> None:
+    url = mortal.url(mortal.database())
+    journal = SqlJournal(url)
+    journal.append([entry(1), entry(2)])
+    mortal.kill()
+    with pytest.raises(StorageError, match=r"connection .* was lost .* start the coordinator again") as told:
+        journal.append([entry(3)])
+    assert PASSWORD not in str(told.value)
+    mortal.start()
+    # Without the lock nothing is written, though the server is back: another coordinator may have it.
+    with pytest.raises(StorageError, match="with it the lock"):
+        journal.append([entry(3)])
+    with pytest.raises(StorageError, match="with it the lock"):
+        journal.close_run("r", {}, 3.0)
+    journal.close()
+    journal = SqlJournal(url)
+    assert times(journal) == [1.0, 2.0]
+    journal.append([entry(3)])
+    assert times(journal) == [1.0, 2.0, 3.0]
+    journal.close()
+
+
+def test_journal_names_the_server_when_it_is_down(mortal: PostgresServer) -> None:
+    url = mortal.url(mortal.database())
+    mortal.stop()
+    with pytest.raises(StorageError, match=r"cannot be reached .*refused.*: start it, or correct --journal") as told:
+        SqlJournal(url)
+    assert PASSWORD not in str(told.value)
+
+
+def test_journal_writes_nothing_when_the_server_ended_its_connection_and_another_coordinator_took_over(
+    postgres: PostgresServer, database: str, url: str
+) -> None:
+    first = SqlJournal(url)
+    first.append([entry(1)])
+    with postgres.connect(database) as desk:
+        desk.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+    second = SqlJournal(url)
+    second.append([entry(2)])
+    for _ in range(2):
+        with pytest.raises(StorageError, match="with it the lock"):
+            first.append([entry(3)])
+    assert times(second) == [1.0, 2.0]
+    first.close()
+    second.append([entry(4)])
+    second.close()
+
+
+def test_journal_waits_for_a_coordinator_that_is_just_ending(url: str) -> None:
+    first = SqlJournal(url)
+    ending = threading.Timer(0.5, first.close)
+    ending.start()
+    second = SqlJournal(url, busy_timeout=30.0)
+    ending.join()
+    second.append([entry(1)])
+    second.close()
+
+
+def test_journals_of_two_databases_do_not_lock_each_other_out(postgres: PostgresServer) -> None:
+    first, second = (SqlJournal(postgres.url(postgres.database()), busy_timeout=0.2) for _ in range(2))
+    first.append([entry(1)])
+    assert (times(first), times(second)) == ([1.0], [])
+    first.close()
+    second.close()
+
+
+def test_journal_is_free_at_once_when_it_is_closed(url: str) -> None:
+    for _ in range(3):
+        SqlJournal(url, busy_timeout=0.3).close()
+
+
+def test_journal_applies_nothing_when_the_disk_of_the_server_is_full(
+    postgres: PostgresServer, database: str, url: str
+) -> None:
+    journal = SqlJournal(url)
+    journal.append([entry(1)])
+    with postgres.connect(database) as desk:
+        # What the server says when a table cannot grow, said by the server.
+        desk.execute(
+            "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.at = 3 THEN "
+            "RAISE EXCEPTION USING ERRCODE = 'disk_full', "
+            "MESSAGE = 'could not extend file \"base/5/16391\": No space left on device'; END IF; RETURN NEW; END $$"
+        )
+        desk.execute("CREATE TRIGGER full_disk BEFORE INSERT ON records FOR EACH ROW EXECUTE FUNCTION no_room()")
+    with pytest.raises(StorageError, match="no room to write the journal"):
+        journal.append([entry(2), entry(3)])
+    assert times(journal) == [1.0]
+    with postgres.connect(database) as desk:
+        desk.execute("DROP TRIGGER full_disk ON records")
+    journal.append([entry(2), entry(3)])
+    assert times(journal) == [1.0, 2.0, 3.0]
+    journal.close()
+
+
+def test_journal_goes_on_when_a_connection_that_only_reads_was_ended(
+    postgres: PostgresServer, database: str, url: str
+) -> None:
+    journal = SqlJournal(url)
+    journal.append([entry(1)])
+    assert journal.models() == []
+    with postgres.connect(database) as desk:
+        ended = desk.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+        ).fetchone()
+    assert ended == (1,)
+    assert times(journal) == [1.0]
+    journal.append([entry(2)])
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "database", "told"),
+    [
+        ("glassfleet", "wrong", "postgres", "refuses this user .* right user and password"),
+        ("nobody-here", PASSWORD, "postgres", "refuses this user"),
+        ("glassfleet", PASSWORD, "no-such-database", "there is no database .*createdb"),
+    ],
+)
+def test_journal_says_what_to_change_when_it_may_not_connect(
+    postgres: PostgresServer, user: str, password: str, database: str, told: str
+) -> None:
+    with pytest.raises(StorageError, match=told) as fault:
+        SqlJournal(postgres.url(database, user=user, password=password))
+    assert password not in str(fault.value)
+
+
+def test_journal_says_what_to_change_when_its_user_may_not_make_tables(postgres: PostgresServer, database: str) -> None:
+    with postgres.connect(database) as desk:
+        desk.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'guest'").format(sql.Identifier(f"guest-{database}")))
+    with pytest.raises(StorageError, match=r"may not make or write its tables .* database's owner"):
+        SqlJournal(postgres.url(database, user=f"guest-{database}", password="guest"))
+
+
+def test_journal_says_so_when_the_database_is_read_only(postgres: PostgresServer, database: str, url: str) -> None:
+    SqlJournal(url).close()
+    with postgres.connect("postgres") as desk:
+        desk.execute(
+            sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(database))
+        )
+    journal = SqlJournal(url)
+    with pytest.raises(StorageError, match=r"is read-only .* primary"):
+        journal.append([entry(1)])
+    journal.close()
+
+
+def test_journal_removes_and_reports_a_torn_last_record(postgres: PostgresServer, database: str, url: str) -> None:
+    journal = SqlJournal(url)
+    journal.append([entry(number) for number in range(1, 6)])
+    journal.close()
+    with postgres.connect(database) as desk:
+        desk.execute("UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
+    journal = SqlJournal(url)
+    assert "(5, run 'r', answer) was torn" in journal.damage[0]
+    assert times(journal) == [1.0, 2.0, 3.0, 4.0]
+    journal.close()
+    with postgres.connect(database) as desk:
+        desk.execute("UPDATE records SET at = 2.5 WHERE seq = 2")
+    journal = SqlJournal(url)
+    with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
+        times(journal)
+    journal.close()
+
+
+def test_journal_refuses_a_database_of_a_newer_version(postgres: PostgresServer, database: str, url: str) -> None:
+    SqlJournal(url).close()
+    with postgres.connect(database) as desk:
+        desk.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StorageError, match="newer version"):
+        SqlJournal(url)
+
+
+def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(
+    postgres: PostgresServer, database: str, url: str
+) -> None:
+    from alembic import command
+    from alembic.autogenerate import compare_metadata
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+
+    from coordinator.journal import migrations
+    from coordinator.journal.tables import METADATA
+
+    SqlJournal(url).close()
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == HEAD
+        assert compare_metadata(context, METADATA) == []
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+        assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
+    engine.dispose()
+    journal = SqlJournal(url)
+    journal.append([entry(1)])
+    journal.close()
+
+
+def test_journal_asks_for_commits_that_are_on_the_disk_and_names_itself(
+    postgres: PostgresServer, database: str, url: str
+) -> None:
+    with postgres.connect("postgres") as desk:
+        desk.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(database)))
+    journal = SqlJournal(url)
+    with journal._write() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        assert connection.exec_driver_sql("SHOW application_name").scalar() == "glassfleet-coordinator"
+    journal.close()
+
+
+def test_journal_grows_with_what_is_written(url: str) -> None:
+    journal = SqlJournal(url)
+    before = journal.size_bytes()
+    journal.append([Entry("r", "answer", 1.0, 0.0, os.urandom(300_000))])
+    after = journal.size_bytes()
+    assert before is not None
+    assert after is not None
+    assert after - before >= 300_000
+    journal.close()

@@ -1,0 +1,238 @@
+"""Large fleets and models: pages stay small and quick; every scheme has its pages, whatever its columns are called."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coordinator.dashboard.branches import grow, most_used, opened
+from coordinator.dashboard.draw import memberships, number, size, timeline
+from coordinator.dashboard.model_pages import _terms
+from coordinator.runner import Service
+from glassfleet import catalogue, local
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain, Variable
+from glassfleet.explain import Condition, ConditionView, FuzzySet, Partition, Rule
+from glassfleet.schemes.fmt.words import span_condition
+from schemas.documents import document_digest
+from schemas.messages import Evaluation
+from schemas.record import ModelRecord, Training
+from tests.integration.dashboard_world import EVIL
+from tests.integration.test_dashboard_live import births, served
+
+VEHICLES = 500
+
+
+def dataset(names: tuple[str, ...], *, labels: bool, rows: int = 600) -> Dataset:
+    rng = np.random.default_rng(5)
+    X = rng.random((rows, len(names)))
+    y: Any = X[:, 0] + np.sin(5 * X[:, 1]) * X[:, -1]
+    if labels:
+        y = np.where(y > np.median(y), EVIL[:60], "Poor")
+    return Dataset(names, "quality <b>", X, y)
+
+
+def domain_of(data: Dataset, *, labels: bool) -> Domain:
+    features = tuple(Variable(name=name, low=0, high=1, unit="<i>") for name in data.features)
+    if labels:
+        return Domain(features=features, label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
+    return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
+
+
+def publish(service: Service, model: Any, name: str, cohort: list[str]) -> ModelRecord:
+    document = model.to_document()
+
+    def make(version: int) -> tuple[str, bytes]:
+        record = ModelRecord(
+            name=name,
+            version=version,
+            digest=document_digest(document),
+            document=document,
+            fleet="fleet",
+            run=f"run-{name}",
+            scheme=model.scheme,
+            cohort=cohort,
+            domain_contributors=[],
+            parameters={"participation": "cohort"},
+            training=Training(dropped={"zz": EVIL}),
+            created=datetime(2026, 1, 1, tzinfo=UTC).isoformat(timespec="seconds"),
+            software="test",
+        )
+        return record.digest, record.to_bytes()
+
+    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, f"run-{name}", make).record)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Five hundred vehicles with scores, and a tree of more than two hundred rules."""
+    scheme = catalogue.load("frt")
+    data = dataset(tuple(f"column_{number}" for number in range(20)), labels=False, rows=4000)
+    parameters = scheme.Parameters.model_validate({"max_depth": 4, "min_samples_fraction": 0.005})
+    model = local.central(scheme, parameters, domain_of(data, labels=False), data).model
+    with served(tmp_path_factory.mktemp("large")) as (service, client):
+        births(service, VEHICLES)
+        record = publish(service, model, "large", [f"vehicle-{number:04d}" for number in range(VEHICLES)])
+        for number in range(VEHICLES):
+            scores = Evaluation(
+                name="large",
+                version=1,
+                digest=record.digest,
+                metric="rmse",
+                federated=0.2 + number / 5000,
+                local=0.3,
+                rows=100,
+            )
+            service.coordinator.fleet.evaluated(f"vehicle-{number:04d}", scores)
+        yield service, client, model
+
+
+@pytest.mark.parametrize(
+    ("address", "most"),
+    [
+        ("/", 90_000),
+        ("/?page=10", 90_000),
+        ("/models/large", 130_000),
+        ("/models/large/1?page=3&s=20", 130_000),
+        ("/models/large/1/forecast", 130_000),
+    ],
+)
+def test_page_of_a_large_fleet_and_model_stays_small(
+    large: Any, capsys: pytest.CaptureFixture[str], address: str, most: int
+) -> None:
+    _, client, model = large
+    assert len(model.rules()) >= 200
+    begun = time.perf_counter()
+    answer = client.get(address)
+    took = time.perf_counter() - begun
+    again = time.perf_counter()
+    client.get(address)
+    with capsys.disabled():
+        print(
+            f"\n{address}: {len(answer.content)} bytes; first {1000 * took:.0f} ms, then "
+            f"{1000 * (time.perf_counter() - again):.0f} ms; {len(model.rules())} rules, {VEHICLES} vehicles"
+        )
+    assert answer.status_code == 200
+    assert len(answer.content) < most
+
+
+def test_fleet_pages_hold_every_vehicle_once(large: Any) -> None:
+    _, client, _ = large
+    found: list[str] = []
+    for page in range(1, 11):
+        text = client.get("/", params={"page": page}).text
+        found += [part.split("</th>")[0] for part in text.split('<th scope="row" class="id">')[1:]]
+    assert found == [f"vehicle-{number:04d}" for number in range(VEHICLES)]
+    assert "Page 10 of 10" in client.get("/", params={"page": 999}).text
+    assert client.get("/", params={"page": "x"}).status_code == 422
+
+
+def test_rule_pages_hold_every_rule_once(large: Any) -> None:
+    _, client, model = large
+    found: set[int] = set()
+    count = 0
+    for page in range(1, 2 + len(model.rules()) // 25):
+        text = client.get("/models/large/1", params={"page": page}).text
+        indices = [int(part.split('"')[0]) for part in text.split('<li id="rule-')[1:]]
+        found |= set(indices)
+        count += len(indices)
+    assert count == len(found) == len(model.rules())
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tmp_path: Path) -> None:
+    scheme = catalogue.load(name)
+    labels = "regression" not in scheme.purpose
+    data = dataset((EVIL, "b & c", "d'\"/", "é"), labels=labels)
+    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
+    domain = domain_of(data, labels=labels)
+    model = local.federated(scheme, parameters, domain, {"a": data}).model
+    with served(tmp_path) as (service, client):
+        record = publish(service, model, "m", ["a"])
+        publish(service, model, "m", ["a"])
+        texts = [
+            client.get(address)
+            for address in (
+                "/models",
+                "/models/m",
+                "/models/m/1/forecast",
+                "/models/m/1/against/1",
+                "/models/m/1?branch=0",
+            )
+        ]
+        row = {variable.name: 0.4 for variable in domain.features}
+        told = client.post("/api/models/m/explain", json={"row": row})
+        other = client.post("/api/models/m/counterfactual", json={"row": row})
+        summed = client.get("/api/models/m/summary")
+    assert [each.status_code for each in (*texts, told, other, summed)] == [200] * 8
+    for each in texts:
+        assert EVIL not in each.text
+        assert '<b>"' not in each.text
+    assert "&lt;script&gt;" in texts[1].text
+    assert summed.json()["digest"] == record.digest
+    predicted = model.predict(np.full((1, 4), 0.4))[0]
+    assert told.json()["prediction"] == (str(predicted) if labels else pytest.approx(float(predicted), abs=0))
+    if told.json()["shares"] and not labels and name != "fedga":
+        body = told.json()
+        assert sum(body["shares"].values()) + body["base"] == pytest.approx(body["prediction"])
+
+
+def rule(index: int, support: float, *parts: str) -> Rule:
+    conditions = tuple(Condition(part[0], part[1:], 0, 1, 0.5) for part in parts)
+    return Rule(index, conditions, f"t = {index}", 1, support, 1)
+
+
+RULES = (rule(0, 0.1, "aLow"), rule(1, 0.2, "aHigh", "bLow"), rule(2, 0.5, "aHigh", "bHigh", "cLow"), rule(3, 0.2))
+
+
+def test_rules_that_begin_alike_share_a_branch() -> None:
+    root = grow(RULES)
+    assert (root.count, root.feature, [child.count for child in root.children]) == (4, "a", [1, 2])
+    assert root.rules == [RULES[3]]
+    high = root.children[1]
+    assert (high.key, high.feature) == ("1", "b")
+    assert high.support == pytest.approx(0.7)
+    assert [branch.key for branch in opened(root, "1.1")] == ["", "1", "1.1"]
+    assert [branch.key for branch in most_used(root)] == ["", "1", "1.1"]
+
+
+@pytest.mark.parametrize("key", ["7", "1.x", "1..", "-1", "²", "0.0.0.0"])
+def test_branch_that_does_not_exist_opens_as_far_as_it_does(key: str) -> None:
+    assert len(opened(grow(RULES), key)) <= 2
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (0, 2), (1, 1), (1, 3), (2, 4), (4, 4), (0, 4)])
+def test_run_of_sets_is_found_again_from_its_words(first: int, last: int) -> None:
+    knots = (0.0, 0.2, 0.5, 0.7, 1.0)
+    words = ("a", "b", "c", "d", "e")
+    peaks = [10 * knot for knot in knots]
+    sets = tuple(
+        FuzzySet(term=words[j], low=peaks[max(j - 1, 0)], peak=peaks[j], high=peaks[min(j + 1, 4)]) for j in range(5)
+    )
+    partition = Partition(feature="x", unit="", low=0, high=10, sets=sets)
+    variable = Variable(name="x", low=0, high=10, terms=words)
+    part = ConditionView.of(span_condition(variable, knots, first, last))
+    assert _terms(partition, part) == list(words[first : last + 1])
+    text = memberships(partition, 3.5, _terms(partition, part))
+    assert text.count('class="set on"') == last - first + 1
+    assert "at 3.5: b 0.50 and c 0.50" in text
+
+
+def test_timeline_shows_the_last_rounds_of_a_long_run_and_counts_all() -> None:
+    row = {"phase": "statistics", "attempt": 1, "asked": 5, "accepted": 4, "late": 1, "dropped": 1, "rejected": 0}
+    rounds = [{**row, "number": index, "seconds": 0.1, "bytes": 1000} for index in range(300)]
+    text = timeline(rounds)
+    assert "300 rounds, the last 60 shown" in text
+    assert text.count("<g>") == 60
+    assert len(text) < 60_000
+
+
+def test_numbers_are_told_shortly() -> None:
+    assert (number(-0.5), number(12345), number(None), number("Good")) == ("−0.5", "12 345", "–", "Good")
+    assert (size(900), size(25_000), size(5e9)) == ("900 B", "24.4 KiB", "4.7 GiB")

@@ -1,0 +1,404 @@
+"""``glassfleet doctor`` on set-ups that are really broken: each fault is named, with a way out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from broker.acl import agent_rules, certificate_acl, mosquitto_acl
+from broker.mosquitto import MosquittoProcess
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link
+from broker.tls import save_identity
+from console.checkup import machine
+from console.checkup.access import clock
+from console.main import run
+from coordinator.authority.store import Authority
+from coordinator.core import Coordinator
+from coordinator.defaults import default_engine
+from coordinator.journal import Entry, MemoryJournal
+from coordinator.journal.inspect import inspect
+from coordinator.journal.sql import SqlJournal
+from schemas.identity import load_key, new_key
+from schemas.signing import Owner
+from schemas.topics import Topics
+from tests.postgres import PostgresServer
+
+pytestmark = pytest.mark.mosquitto
+TOPICS = Topics("fleet")
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GLASSFLEET_") and name != "GLASSFLEET_DATA"]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, dict[str, Any]]]:
+    """Calls the doctor; returns the worst finding of each check, and checks the exit code."""
+
+    def call(*arguments: str) -> dict[str, dict[str, Any]]:
+        capsys.readouterr()
+        code = run(["doctor", "--state-dir", str(tmp_path / "state"), *arguments, "--json"])
+        told = capsys.readouterr()
+        assert told.out, told.err
+        found = json.loads(told.out)
+        assert code == (1 if any(not item["ok"] for item in found) else 0)
+        order = ["ok", "warning", "wrong"]
+        return {item["check"]: item for item in sorted(found, key=lambda item: order.index(item["level"]))}
+
+    return call
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[MosquittoProcess]:
+    broker = MosquittoProcess(tmp_path / "plain")
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+class Fleet:
+    """An authority, and a Mosquitto with mutual TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        made = dt.datetime.now(dt.UTC) - dt.timedelta(days=10)
+        Authority.create(folder / "ca", "test CA", clock=lambda: made)
+        self.authority = Authority(folder / "ca")
+        self.authority.refresh_crl()
+        self.identity(Owner("broker", "broker"), hosts=("127.0.0.1", "localhost"))
+
+    def identity(
+        self, owner: Owner, *, days: float = 365.0, hosts: tuple[str, ...] = (), age: float = 0.0, name: str = ""
+    ) -> Path:
+        """Issue a certificate as it was done `age` days ago."""
+        folder = self.folder / (name or owner.id)
+        key = new_key()
+        clock = self.authority._clock
+        self.authority._clock = lambda: clock() - dt.timedelta(days=age)
+        made = self.authority.issue(owner, load_key(key).public_key(), days=days, hosts=hosts)
+        self.authority._clock = clock
+        save_identity(folder, key=key, ca=self.authority.ca_pem, crl=self.authority.crl_pem, certificate=made)
+        return folder
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    return Fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture
+def secure(fleet: Fleet, tmp_path: Path) -> Iterator[Callable[..., MosquittoProcess]]:
+    """Starts a Mosquitto with mutual TLS and some access rules."""
+    started: list[MosquittoProcess] = []
+
+    def begin(acl: str | None = None) -> MosquittoProcess:
+        broker = MosquittoProcess(
+            tmp_path / f"secure-{len(started)}",
+            identity=fleet.folder / "broker",
+            acl=acl or certificate_acl(TOPICS, coordinators=["coordinator"]),
+        )
+        broker.start()
+        started.append(broker)
+        return broker
+
+    yield begin
+    for broker in started:
+        broker.stop()
+
+
+Doctor = Callable[..., dict[str, dict[str, Any]]]
+
+
+# The broker
+
+
+def test_doctor_finds_nothing_wrong_with_a_sound_broker(doctor: Doctor, plain: MosquittoProcess) -> None:
+    found = doctor("--broker", plain.url, "--agent", "v1")
+    assert [name for name, item in found.items() if item["level"] == "wrong"] == []
+    assert found["broker"]["says"].endswith("answers, MQTT 5")
+    assert "1.0 MiB" in found["message size"]["says"]
+    assert "one user for all" in found["must not publish"]["says"]
+    assert "no coordinator is up" in found["coordinator"]["says"]
+
+
+def test_doctor_says_that_nothing_listens_when_the_port_is_wrong(doctor: Doctor, free_port: Callable[[], int]) -> None:
+    found = doctor("--broker", f"mqtt://127.0.0.1:{free_port()}", "--agent", "v1")
+    assert "nothing listens" in found["broker"]["says"]
+    assert "may publish" not in found, "what cannot be reached is not asked"
+
+
+def test_doctor_says_that_the_password_is_wrong(doctor: Doctor, plain: MosquittoProcess) -> None:
+    found = doctor("--broker", f"mqtt://fleet:wrong@{plain.address.place}")
+    assert found["broker"]["level"] == "wrong"
+    assert "check user and password" in found["broker"]["says"]
+    assert "wrong@" not in json.dumps(found)
+
+
+def test_doctor_tells_tls_and_plain_ports_apart(
+    doctor: Doctor, plain: MosquittoProcess, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+) -> None:
+    ca = str(fleet.folder / "broker" / "ca.pem")
+    spoken = doctor("--broker", f"mqtts://{plain.address.place}", "--ca-file", ca)
+    assert spoken["broker"]["level"] == "wrong"
+    assert "does not speak TLS" in spoken["broker"]["fix"]
+    silent = doctor("--broker", f"mqtt://127.0.0.1:{secure().config.port}")
+    assert silent["broker"]["level"] == "wrong"
+    assert "write mqtts://" in silent["broker"]["fix"]
+
+
+def test_doctor_refuses_plain_mqtt_to_another_machine(doctor: Doctor) -> None:
+    found = doctor("--broker", "mqtt://192.0.2.1:1883")
+    assert "mqtts://" in found["broker"]["says"]
+
+
+def test_doctor_says_that_packets_are_too_small(doctor: Doctor, tmp_path: Path) -> None:
+    for limit, level in ((100, "wrong"), (20_000, "warning")):
+        broker = MosquittoProcess(tmp_path / f"small-{limit}", max_message_bytes=limit)
+        broker.start()
+        try:
+            found = doctor("--broker", broker.url)["message size"]
+        finally:
+            broker.stop()
+        assert found["level"] == level
+        assert "raise its limit" in found["fix"]
+
+
+# TLS and certificates
+
+
+def test_doctor_finds_nothing_wrong_over_mutual_tls(
+    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+) -> None:
+    broker = secure()
+    me = fleet.identity(Owner("agent", "v-sound"))
+    found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-sound")
+    assert [item for item in found.values() if item["level"] == "wrong"] == []
+    assert found["certificate"]["level"] == "ok"
+    assert "TLSv1.3" in found["tls"]["says"]
+    assert found["may publish"]["says"] == "everything that it must"
+    assert found["must not publish"]["says"] == "nothing that is others' can be written"
+    assert found["must not subscribe"]["level"] == "ok"
+    cloud = fleet.identity(Owner("coordinator", "coordinator"))
+    found = doctor("--broker", broker.url, "--identity", str(cloud), "--as-coordinator")
+    assert [found[check]["level"] for check in ("may publish", "must not publish", "may subscribe")] == ["ok"] * 3
+
+
+def test_doctor_says_when_a_certificate_has_expired_or_soon_will(
+    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+) -> None:
+    broker = secure()
+    old = fleet.identity(Owner("agent", "v-old"), days=1, age=2)
+    found = doctor("--broker", broker.url, "--identity", str(old))
+    assert "has expired" in found["certificate"]["says"]
+    assert "agent renew" in found["certificate"]["fix"]
+    assert found["broker"]["level"] == "wrong"
+    late = fleet.identity(Owner("agent", "v-late"), days=5)
+    found = doctor("--broker", broker.url, "--identity", str(late))
+    assert (found["certificate"]["level"], "expires in 4 days" in found["certificate"]["says"]) == ("warning", True)
+    assert found["broker"]["level"] == "ok"
+
+
+def test_doctor_says_when_the_brokers_certificate_soon_expires_or_is_foreign(
+    doctor: Doctor, fleet: Fleet, tmp_path: Path
+) -> None:
+    short = fleet.identity(Owner("broker", "broker2"), days=3, hosts=("localhost",))
+    broker = MosquittoProcess(
+        tmp_path / "short", identity=short, acl=certificate_acl(TOPICS, coordinators=["coordinator"])
+    )
+    broker.start()
+    try:
+        me = fleet.identity(Owner("agent", "v-short"))
+        found = doctor("--broker", broker.url, "--identity", str(me))
+        assert "the broker's certificate expires in" in found["tls"]["says"]
+        other = Fleet(tmp_path / "other")
+        stranger = other.identity(Owner("agent", "v-short"))
+        found = doctor("--broker", broker.url, "--identity", str(stranger))
+        assert "from a CA that is not ours" in found["broker"]["says"]
+    finally:
+        broker.stop()
+
+
+def test_doctor_says_when_the_own_certificate_was_revoked_and_when_the_key_is_open(
+    doctor: Doctor, fleet: Fleet
+) -> None:
+    me = fleet.identity(Owner("agent", "v-gone"))
+    fleet.authority.revoke("v-gone")
+    (me / "crl.pem").write_bytes(fleet.authority.crl_pem)
+    (me / "key.pem").chmod(0o644)
+    found = doctor("--identity", str(me))
+    assert "was revoked" in found["revocation"]["says"]
+    assert "chmod 600" in found["private key"]["fix"]
+
+
+def test_doctor_says_what_an_identity_folder_lacks(doctor: Doctor, tmp_path: Path) -> None:
+    assert "key.pem is missing" in doctor("--identity", str(tmp_path))["certificate"]["says"]
+
+
+# Access rules
+
+
+def test_doctor_names_what_a_vehicle_is_denied(
+    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+) -> None:
+    rules = [rule for rule in agent_rules(TOPICS, "v-less") if "evaluation" not in rule.pattern]
+    broker = secure(mosquitto_acl({"v-less": rules}))
+    me = fleet.identity(Owner("agent", "v-less"))
+    found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-less")
+    assert found["may publish"]["level"] == "wrong"
+    assert "agent/v-less/evaluation (Not authorized)" in found["may publish"]["says"]
+    assert "broker config mosquitto" in found["may publish"]["fix"]
+
+
+def test_doctor_names_what_a_vehicle_is_wrongly_allowed(
+    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+) -> None:
+    broker = secure("user v-more\ntopic readwrite gf/1/#\n")
+    me = fleet.identity(Owner("agent", "v-more"))
+    found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-more")
+    said = found["must not publish"]["says"]
+    assert found["must not publish"]["level"] == "wrong"
+    for part in ("/receipt", "run/doctor-", "blob/", "model/doctor-", "/contribution"):
+        assert part in said
+    assert "evaluation" not in said.replace("agent/doctor-", "").split("v-more")[0].split(",")[0]
+    assert found["must not subscribe"]["level"] == "wrong"
+
+
+# The coordinator and its clock
+
+
+@pytest.mark.parametrize(
+    ("ahead", "level", "words"), [(0.0, "ok", "the same"), (10.0, "warning", "behind"), (-120.0, "wrong", "ahead of")]
+)
+def test_doctor_tells_how_far_the_clocks_are_apart(
+    doctor: Doctor, plain: MosquittoProcess, ahead: float, level: str, words: str
+) -> None:
+    def wall() -> float:
+        return time.time() + ahead
+
+    transport = PahoTransport(Link(plain.url, "coordinator"))
+    core = Coordinator("fleet", transport, MemoryJournal(), default_engine(), wall=wall)
+    transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
+    try:
+        end = time.monotonic() + 20
+        while not transport.is_connected:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        with structlog.testing.capture_logs():
+            found = doctor("--broker", plain.url, "--agent", "v1")
+    finally:
+        transport.stop()
+    assert "answers over the broker" in found["coordinator"]["says"]
+    assert (found["clock"]["level"], words in found["clock"]["says"]) == (level, True)
+
+
+def test_clock_is_not_blamed_for_what_a_slow_network_hides() -> None:
+    assert clock(1.9, 0.0).level == "ok"
+    assert clock(30.0, 29.0).level == "ok"
+    assert clock(-3.0, 0.5).level == "warning"
+    assert clock(-100.0, 0.5).level == "wrong"
+
+
+def test_doctor_says_that_no_coordinator_answers(doctor: Doctor, free_port: Callable[[], int]) -> None:
+    found = doctor("--coordinator", f"http://127.0.0.1:{free_port()}")
+    assert "no coordinator answers" in found["coordinator"]["says"]
+
+
+# Disk, folder, journal
+
+
+def test_doctor_says_that_the_disk_is_nearly_full(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LITTLE_ROOM", 2**62)
+    assert doctor()["disk"]["level"] == "warning"
+    monkeypatch.setattr(machine, "LEAST_ROOM", 2**62)
+    assert "another disk" in doctor()["disk"]["fix"]
+
+
+def journal_with(path: Path, records: int = 3) -> str:
+    url = f"sqlite:///{path}"
+    journal = SqlJournal(url)
+    journal.append([Entry("r", "answer", float(number), 0.0, os.urandom(3000)) for number in range(records)])
+    journal.close()
+    return url
+
+
+def test_doctor_tells_whether_a_coordinator_has_the_journal(doctor: Doctor, tmp_path: Path) -> None:
+    url = journal_with(tmp_path / "state" / "journal.sqlite")
+    found = doctor()["journal"]
+    assert (found["level"], "3 records, 1 unfinished runs" in found["says"]) == ("ok", True)
+    assert "not in use" in found["says"]
+    journal = SqlJournal(url)
+    assert "in use by a running coordinator" in doctor()["journal"]["says"]
+    journal.append([Entry("r", "answer", 9.0, 0.0, b"x")])
+    journal.close()
+    assert "4 records" in doctor()["journal"]["says"]
+
+
+def test_doctor_says_that_a_journal_is_damaged_or_newer(doctor: Doctor, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.sqlite"
+    journal_with(path, 60)
+    with path.open("r+b") as file:
+        file.seek(5 * 4096)
+        file.write(os.urandom(4 * 4096))
+    assert doctor()["journal"]["level"] == "wrong"
+    other = tmp_path / "other.sqlite"
+    url = journal_with(other)
+    with sqlite3.connect(other) as desk:
+        desk.execute("UPDATE alembic_version SET version_num = '9999'")
+    desk.close()
+    assert doctor("--journal", url)["journal"]["fix"] == "update glassfleet"
+    path.write_bytes(b"not a database" * 1000)
+    assert "restore it from a backup" in doctor()["journal"]["says"]
+
+
+def test_journal_that_this_user_may_not_write_is_told() -> None:
+    # Not in pytest's folder, which only its owner may enter; root is not kept out by rights, so another user looks.
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "journal.sqlite"
+        url = journal_with(path)
+        for each in Path(name).iterdir():
+            each.chmod(0o444)
+        Path(name).chmod(0o555)
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.seteuid(65534)
+        try:
+            seen = inspect(url)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            Path(name).chmod(0o755)
+        assert seen is not None
+        assert (seen.writable, seen.records) == (False, 3)
+        assert "Permission denied" in seen.why
+
+
+@pytest.mark.postgresql
+def test_doctor_looks_at_a_journal_on_postgresql(doctor: Doctor, postgres: PostgresServer) -> None:
+    database = postgres.database()
+    url = postgres.url(database)
+    assert "none yet" in doctor("--journal", url)["journal"]["says"]
+    journal = SqlJournal(url)
+    journal.append([Entry("r", "answer", 1.0, 0.0, b"x")])
+    found = doctor("--journal", url)["journal"]
+    assert (found["level"], "1 records, 1 unfinished runs" in found["says"]) == ("ok", True)
+    assert "in use by a running coordinator" in found["says"]
+    journal.close()
+    assert "not in use" in doctor("--journal", url)["journal"]["says"]
+    with postgres.connect("postgres") as desk:
+        desk.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    found = doctor("--journal", url)["journal"]
+    assert (found["level"], "the database is read-only" in found["says"]) == ("wrong", True)
+    assert "refuses this user" in doctor("--journal", postgres.url(database, password="no"))["journal"]["says"]

@@ -1,0 +1,271 @@
+"""The fleet's authority: who gets a certificate, for what, and who does not get one."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from broker.hardened import crl_number
+from coordinator.authority.certificates import host_name
+from coordinator.authority.store import Authority
+from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
+from schemas.identity import Token, fingerprint, load_key, make_request, new_key, prove_renewal, read_request
+from schemas.signing import Owner, Role, Signer, Verifier
+
+V1 = Owner("agent", "v1")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+    def __call__(self) -> dt.datetime:
+        return self.now
+
+    def seconds(self) -> float:
+        return self.now.timestamp()
+
+    def skip(self, **time: float) -> None:
+        self.now += dt.timedelta(**time)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def authority(tmp_path: Path, clock: Clock) -> Authority:
+    return Authority.create(tmp_path / "ca", "test CA", clock=clock)
+
+
+def enrolled(authority: Authority, name: str = "v1") -> tuple[bytes, bytes]:
+    key = new_key()
+    token = authority.token(name)
+    return key, authority.enrol(make_request(key, Owner("agent", name)), token.secret)
+
+
+def test_certificate_names_its_owner_for_tls_and_for_signatures(authority, clock):
+    key, made = enrolled(authority)
+    certificate = x509.load_pem_x509_certificate(made)
+    assert certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "v1"
+    assert Signer(key, made).owner == V1
+    verifier = Verifier(authority.ca_pem, clock.seconds)
+    assert verifier.owner(Signer(key, made).certificate) == V1
+
+
+@pytest.mark.parametrize(
+    ("role", "hosts", "uses"),
+    [
+        ("agent", [], {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        ("operator", [], {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        ("coordinator", [], {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        ("coordinator", ["localhost"], {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}),
+        ("broker", ["localhost", "::1"], {ExtendedKeyUsageOID.SERVER_AUTH}),
+    ],
+)
+def test_certificate_is_good_for_its_role_alone(authority, role, hosts, uses):
+    made = authority.issue(Owner(role, "x"), load_key(new_key()).public_key(), hosts=hosts)
+    certificate = x509.load_pem_x509_certificate(made)
+    assert set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == uses
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize(("role", "hosts"), [("agent", ["localhost"]), ("operator", ["h"]), ("broker", [])])
+def test_hosts_that_do_not_fit_the_role_are_misuse(authority, role, hosts):
+    with pytest.raises(UsageError, match="--host"):
+        authority.issue(Owner(role, "x"), load_key(new_key()).public_key(), hosts=hosts)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "http://x", "1.2.3.400", "x/y", "-", "a" * 64 + ".org"])
+def test_host_that_is_none_is_misuse(host):
+    with pytest.raises(UsageError, match="neither a host name nor an address"):
+        host_name(host)
+
+
+def test_token_is_good_for_one_key_and_its_lost_answer(authority):
+    token = authority.token("v1")
+    request = make_request(new_key(), V1)
+    first = authority.enrol(request, token.secret)
+    assert authority.enrol(request, token.secret) == first, "the answer was lost: the same again"
+    with pytest.raises(WireError, match="was used"):
+        authority.enrol(make_request(new_key(), V1), token.secret)
+    assert len(authority.issued()) == 1
+
+
+def test_token_for_another_vehicle_or_role_is_refused(authority):
+    token = authority.token("v1")
+    for owner in (Owner("agent", "v2"), Owner("coordinator", "v1")):
+        with pytest.raises(WireError, match="the token is for agent v1"):
+            authority.enrol(make_request(new_key(), owner), token.secret)
+    with pytest.raises(WireError, match="unknown"):
+        authority.enrol(make_request(new_key(), V1), "x" * 43)
+    assert authority.issued() == []
+
+
+def test_token_expires(authority, clock):
+    token = authority.token("v1", hours=1)
+    clock.skip(hours=1)
+    with pytest.raises(WireError, match="expired"):
+        authority.enrol(make_request(new_key(), V1), token.secret)
+
+
+def test_token_is_kept_as_a_hash_alone(authority):
+    token = authority.token("v1")
+    kept = (authority.folder / "register.json").read_text()
+    assert token.secret not in kept
+    assert token.digest in kept
+    assert token.secret not in repr(token)
+
+
+def test_token_is_read_back_and_names_its_ca(authority, tmp_path):
+    token = authority.token("v-1.a_b")
+    assert Token.parse(f" {token}\n") == token
+    assert token.trusts(authority.ca_pem)
+    assert not token.trusts(Authority.create(tmp_path / "other", "test CA").ca_pem)
+    for wrong in ("", "gft1.v1.x.y", str(token)[:-1], str(token) + "x", "gft2" + str(token)[4:]):
+        with pytest.raises(UsageError, match="no enrolment token"):
+            Token.parse(wrong)
+
+
+@pytest.mark.parametrize("first", ["agent", "coordinator", "operator"])
+def test_id_belongs_to_one_role_for_ever(authority, clock, first):
+    other: Role = "operator" if first != "operator" else "coordinator"
+    authority.issue(Owner(first, "x"), load_key(new_key()).public_key())
+    authority.revoke("x")
+    clock.skip(days=4000 / 2)
+    with pytest.raises(UsageError, match=f"id of a {first}"):
+        authority.issue(Owner(other, "x"), load_key(new_key()).public_key())
+    if first != "agent":
+        with pytest.raises(UsageError, match="would take one for the other"):
+            authority.token("x")
+
+
+def test_renewal_needs_the_current_key_of_a_good_certificate(authority, clock):
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    clock.skip(days=300)
+    renewed = authority.renew(request, made, prove_renewal(key, request))
+    assert x509.load_pem_x509_certificate(renewed).not_valid_after_utc > clock.now + dt.timedelta(days=364)
+    with pytest.raises(WireError, match="not signed by the certificate's key"):
+        authority.renew(request, made, prove_renewal(new_key(), request))
+    other = make_request(key, Owner("agent", "v2"))
+    with pytest.raises(WireError, match="not agent v2's"):
+        authority.renew(other, made, prove_renewal(key, other))
+    clock.skip(days=100)
+    with pytest.raises(WireError, match="expired: enrol again"):
+        authority.renew(request, made, prove_renewal(key, request))
+    authority.revoke("v1", "stolen")
+    with pytest.raises(WireError, match="revoked"):
+        authority.renew(request, renewed, prove_renewal(key, request))
+
+
+def test_renewal_of_another_authoritys_certificate_is_refused(authority, tmp_path):
+    key, made = enrolled(Authority.create(tmp_path / "other", "test CA"))
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="not from this authority"):
+        authority.renew(request, made, prove_renewal(key, request))
+
+
+def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clock):
+    _, first = enrolled(authority)
+    clock.skip(days=1)
+    key, second = enrolled(authority)
+    before = crl_number(x509.load_pem_x509_crl(authority.crl_pem))
+    waiting = authority.token("v1")
+    gone = authority.revoke("v1", "stolen")
+    crl = x509.load_pem_x509_crl(authority.crl_pem)
+    serials = {x509.load_pem_x509_certificate(pem).serial_number for pem in (first, second)}
+    assert {entry.serial_number for entry in crl} == serials == {int(one.serial, 16) for one in gone}
+    assert crl_number(crl) == before + 1
+    assert authority.fallen() == ["v1"]
+    verifier = Verifier(authority.ca_pem, clock.seconds)
+    verifier.take_crl(authority.crl_pem)
+    with pytest.raises(WireError, match="revoked"):
+        verifier.owner(Signer(key, second).certificate)
+    with pytest.raises(WireError, match="unknown"):
+        authority.enrol(make_request(new_key(), V1), waiting.secret)
+    with pytest.raises(NotFoundError):
+        authority.revoke("v1")
+
+
+def test_id_that_enrolled_again_is_not_denied(authority):
+    enrolled(authority)
+    authority.revoke("v1", "stolen")
+    enrolled(authority)
+    assert authority.fallen() == []
+
+
+@pytest.mark.parametrize(
+    "request_pem",
+    [b"", b"x" * 100_000, b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"],
+)
+def test_request_that_is_none_is_refused(authority, request_pem):
+    with pytest.raises(WireError, match="bad-request"):
+        authority.enrol(request_pem, "x")
+    with pytest.raises(WireError, match="bad-request"):
+        read_request(request_pem)
+
+
+def test_request_with_anothers_key_is_refused():
+    request = x509.load_pem_x509_csr(make_request(new_key(), V1)).public_bytes(Encoding.DER)
+    forged = bytearray(request)
+    forged[-1] ^= 1
+    body = base64.encodebytes(bytes(forged)).decode()
+    pem = f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n".encode()
+    with pytest.raises(WireError, match="not signed by its own key"):
+        read_request(pem)
+
+
+def test_key_is_private_and_encrypted_with_a_password(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLASSFLEET_CA_PASSWORD", "long enough")
+    made = Authority.create(tmp_path / "ca", "x")
+    path = made.folder / "ca-key.pem"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert b"ENCRYPTED" in path.read_bytes()
+    assert Authority(made.folder).ca_pem == made.ca_pem
+    monkeypatch.setenv("GLASSFLEET_CA_PASSWORD", "another")
+    with pytest.raises(UsageError, match="GLASSFLEET_CA_PASSWORD"):
+        Authority(made.folder)
+    monkeypatch.delenv("GLASSFLEET_CA_PASSWORD")
+    with pytest.raises(UsageError, match="GLASSFLEET_CA_PASSWORD"):
+        Authority(made.folder)
+
+
+def test_second_authority_in_a_folder_is_misuse(authority):
+    with pytest.raises(UsageError, match="already"):
+        Authority.create(authority.folder, "x")
+    with pytest.raises(NotFoundError, match="ca init"):
+        Authority(authority.folder / "absent")
+
+
+@pytest.mark.parametrize("damage", ["gone", "nonsense", "[]"])
+def test_lost_register_is_told_and_nothing_is_issued_without_it(authority, damage):
+    enrolled(authority)
+    path = authority.folder / "register.json"
+    path.unlink()
+    if damage != "gone":
+        path.write_text(damage)
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        authority.token("v2")
+
+
+def test_authority_that_ends_gives_no_certificate_that_outlives_it(authority, clock):
+    clock.skip(days=3600)
+    _, made = enrolled(authority)
+    certificate = x509.load_pem_x509_certificate(made)
+    assert certificate.not_valid_after_utc == authority.certificate.not_valid_after_utc
+    clock.skip(days=100)
+    with pytest.raises(GlassfleetError, match="CA itself expired"):
+        enrolled(authority, "v2")
+
+
+def test_fingerprint_is_of_the_certificate_and_not_of_its_text(authority):
+    assert fingerprint(authority.ca_pem) == fingerprint(b"comment\n" + authority.ca_pem)

@@ -1,0 +1,137 @@
+"""Exported C and Python answer as the model, to the last bit, and need nothing."""
+
+from __future__ import annotations
+
+import ast
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassfleet.domain import Domain, Variable
+from glassfleet.export.c_header import to_c
+from glassfleet.export.python_file import to_python
+from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
+from schemas.errors import UsageError
+from tests.zoo import KINDS, model, population, rows, wide_rows
+
+MAIN = """
+#include "model.h"
+#include <stdio.h>
+int main(void)
+{
+    double x[4];
+    int rule;
+    while (scanf("%lf,%lf,%lf,%lf", x, x + 1, x + 2, x + 3) == 4) {
+        KIND y = qoe_predict(x, &rule);
+        printf("FORMAT,%d\\n", y, rule);
+    }
+    return 0;
+}
+"""
+
+
+def _compiled(folder: Path, header: str, *, classes: bool) -> Path:
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("no C compiler here: apt install gcc")
+    (folder / "model.h").write_text(header, encoding="utf-8")
+    main = MAIN.replace("KIND", "int" if classes else "double").replace("FORMAT", "%d" if classes else "%a")
+    (folder / "main.c").write_text(main, encoding="utf-8")
+    program = folder / "program"
+    flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic"]
+    subprocess.run([gcc, *flags, "-o", program, folder / "main.c", "-lm"], check=True, capture_output=True, text=True)
+    return program
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_c_answers_as_the_model_to_the_bit_when_compiled_without_warnings(kind: str, tmp_path: Path) -> None:
+    learned = model(kind)
+    classes = learned.domain.classes
+    program = _compiled(tmp_path, to_c(learned, "qoe", "qoe v1"), classes=bool(classes))
+    X = wide_rows(4000)
+    lines = "\n".join(",".join(map(repr, row)) for row in X.tolist())
+    told = subprocess.run([program], input=lines, capture_output=True, text=True, check=True).stdout.split()
+    found = [line.split(",") for line in told]
+    if classes:
+        assert [classes[int(answer)] for answer, _ in found] == learned.predict(X).tolist()
+    else:
+        assert [float.fromhex(answer) for answer, _ in found] == learned.predict(X).tolist()
+    assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_python_answers_as_the_model_to_the_bit_when_run_without_packages(kind: str, tmp_path: Path) -> None:
+    learned = model(kind)
+    file = tmp_path / "model.py"
+    file.write_text(to_python(learned, "qoe v1"), encoding="utf-8")
+    X = wide_rows(2000)
+    lines = "\n".join(",".join(map(repr, row)) for row in X.tolist())
+    # -I -S: no site packages, no environment, no working directory.
+    command = [sys.executable, "-I", "-S", str(file)]
+    told = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout.split()
+    found = [line.split(",") for line in told]
+    answers = learned.predict(X).tolist()
+    assert [answer if learned.domain.classes else float(answer) for answer, _ in found] == answers
+    assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_python_file_imports_the_standard_library_alone_when_written(kind: str) -> None:
+    tree = ast.parse(to_python(model(kind)), feature_version=(3, 9))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert imported <= {"math", "sys"}
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+
+
+def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> None:
+    space: dict[str, object] = {"__name__": "exported"}
+    exec(to_python(model("frt")), space)
+    predict = space["predict"]
+    assert callable(predict)
+    row = rows()[0]
+    named = dict(zip(model("frt").domain.names, row.tolist(), strict=True))
+    assert predict(named) == predict(row.tolist()) == model("frt").predict(row[None, :])[0]
+    for bad in ([1.0], [math.nan] * 4, [math.inf, 0.0, 0.0, 0.0]):
+        with pytest.raises(ValueError, match="4 finite numbers"):
+            predict(bad)
+    with pytest.raises(KeyError):
+        predict({"snr": 1.0})
+
+
+@pytest.mark.parametrize("kind", ["frt", "frbc"])
+def test_c_answers_nothing_when_an_input_is_not_finite(kind: str, tmp_path: Path) -> None:
+    program = _compiled(tmp_path, to_c(model(kind), "qoe"), classes=kind == "frbc")
+    told = subprocess.run([program], input="nan,1,1,1\n1,inf,1,1\n", capture_output=True, text=True, check=True)
+    answers = [line.split(",") for line in told.stdout.split()]
+    assert all(rule == "-1" for _, rule in answers)
+    assert all(answer == "-1" if kind == "frbc" else "nan" in answer for answer, _ in answers)
+
+
+def test_hostile_names_stay_texts_when_code_is_written(tmp_path: Path) -> None:
+    names = ['a"b\\', "*/ int x; /*", '"""', "ö\nü??/"]
+    features = tuple(Variable(name=name, low=0, high=1, unit="*/") for name in names)
+    domain = Domain(features=features, label='la"bel"""', classes=('"', "*/", "ö??/"))
+    document = {**model("dp_tree").to_document(), "domain": domain.to_document()}
+    learned = DP_TREE.from_document(document)
+    space: dict[str, object] = {"__name__": "exported"}
+    exec(to_python(learned, '"""\nimport os'), space)
+    assert space["CLASSES"] == list(domain.classes)
+    assert space["INPUTS"] == names
+    header = to_c(learned, "qoe", "*/ int x;\n#define main")
+    program = _compiled(tmp_path, header + "\n/* c */\n", classes=True)
+    told = subprocess.run([program], input="1,1,0.5,1\n", capture_output=True, text=True, check=True).stdout
+    assert domain.classes[int(told.split(",")[0])] == learned.predict(np.array([[1, 1, 0.5, 1.0]]))[0]
+
+
+def test_code_is_refused_when_the_model_is_none_yet_or_the_prefix_is_no_name() -> None:
+    for write in (to_c, to_python):
+        with pytest.raises(UsageError, match="only a vehicle can make a tree"):
+            write(population())
+    for prefix in ("", "1a", "a-b", "a b", "ä"):
+        with pytest.raises(UsageError, match="no C identifier"):
+            to_c(model("frt"), prefix)

@@ -1,0 +1,181 @@
+"""Pages and pictures: complete, escaped, self-contained, the same every time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from glassfleet.explain import counterfactual, explain_row
+from glassfleet.export import FORMATS, export, to_html, to_markdown
+from glassfleet.export.figures import PICTURES, main_picture, picture
+from glassfleet.export.page import forecast_page, html_of, markdown_of, run_page
+from schemas.documents import document_digest
+from schemas.errors import UsageError
+from tests.zoo import KINDS, NAMES, model, population, rows
+
+FEW = ("frt", "fmt", "frbc", "dp_tree", "fedavg_mlp-numbers")
+"""Drawing takes a second or so; these are all kinds of pictures."""
+
+STATUS: dict[str, Any] = {
+    "run": "run-1",
+    "scheme": "frt",
+    "participation": "cohort",
+    "outcome": "finished",
+    "reason": "",
+    "started": "2026-01-01T12:00:00+00:00",
+    "ended": "2026-01-01T12:00:02+00:00",
+    "cohort": ["va", "vb"],
+    "domain_contributors": ["va"],
+    "nullified": 7,
+    "restarts": 1,
+    "rounds": [
+        {"number": 1, "phase": "statistics", "kind": "level", "attempt": 1, "asked": 3, "accepted": 2, "late": 1}
+        | {"rejected": 0, "dropped": 1, "seconds": 0.5, "bytes": 12345, "dropped_agents": {"vc": "<b>offline</b>"}}
+        | {"late_agents": ["vd"]}
+    ],
+    "agents": {"va": {"status": "member", "reason": ""}, "vc": {"status": "lost", "reason": "offline"}},
+    "model": {"name": "qoe", "version": 1},
+}
+SCORES = [
+    {"vehicle": "va", "metric": "rmse", "rows": 10, "local": 0.5, "federated": 0.25, "central": None},
+    {"vehicle": "vb", "metric": "rmse", "rows": 12, "local": 0.7, "federated": 0.35, "central": None},
+]
+
+
+class _Links(HTMLParser):
+    """Gathers what a page would load, and its open elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [value or "" for key, value in attrs if key in ("src", "href", "srcset", "action", "poster")]
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_html_holds_everything_and_loads_nothing_when_a_model_is_a_page(kind: str) -> None:
+    learned = model(kind)
+    text = to_html(learned, "qoe v1 <script>alert(1)</script>")
+    page = _Links()
+    page.feed(text)
+    assert page.loads
+    assert all(link.startswith("data:image/png;base64,") for link in page.loads)
+    assert "script" not in page.tags
+    for link in page.loads:
+        assert base64.b64decode(link.partition(",")[2])[:8] == b"\x89PNG\r\n\x1a\n"
+    assert document_digest(learned.to_document()) in text
+    assert text.count("<li>") == min(len(learned.rules()), 200)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_markdown_states_rules_and_uses_when_a_model_is_a_page(kind: str) -> None:
+    text = to_markdown(model(kind), "qoe v1")
+    assert text.startswith("# qoe v1\n")
+    assert text.count("- **rule ") == min(len(model(kind).rules()), 200)
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if re.match(r"\| (---|--:)", line):  # a table's lines have as many cells as its head
+            cells = re.split(r"(?<!\\)\|", line)
+            assert len(re.split(r"(?<!\\)\|", lines[number - 1])) == len(cells)
+            assert len(re.split(r"(?<!\\)\|", lines[number + 1])) == len(cells)
+
+
+def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page() -> None:
+    page = run_page(STATUS, model("frt"), {"training": {"rows": 500}}, SCORES)
+    html, text = html_of(page), markdown_of(page)
+    for told in (html, text):
+        for word in ("run-1", "va, vb", "12,345", "0.2500", "0.3000", "too late", "CL is empty", "500"):
+            assert word in told.replace("\\", ""), word
+    assert "&lt;b&gt;offline" in html
+    assert "<b>" not in html
+    assert "vc: \\<b\\>offline" in text
+    assert html.count("<img") == 2
+
+
+def test_report_tells_the_end_when_a_run_made_no_model() -> None:
+    page = run_page({"run": "r", "outcome": "failed", "reason": "quorum-missed", "rounds": []}, None)
+    assert "failed: quorum-missed" in html_of(page)
+    assert "No round was closed." in markdown_of(page)
+
+
+def test_forecast_page_tells_rule_rivals_and_other_outcome_when_made() -> None:
+    learned = model("frbc")
+    row = rows()[0]
+    told, other = explain_row(learned, None, row), counterfactual(learned, None, row)
+    html = html_of(forecast_page(learned, told, other))
+    assert html.count("<img") == 2
+    assert html.count("<li>") == 1 + len(told.runners_up)
+    assert "Another outcome" in html
+
+
+@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("what", PICTURES)
+def test_pictures_are_the_same_bytes_when_drawn_twice_or_refused_by_name(kind: str, what: str) -> None:
+    learned = model(kind)
+    try:
+        svg = picture(learned, what, "svg", row=rows()[0], title="A title")
+    except UsageError as fault:
+        network = kind.startswith("fedavg_mlp")
+        assert (network and what != "rules") or (what == "tree" and kind.startswith(("tsk", "frbc"))), fault  # noqa: PT017
+        return
+    assert svg == picture(learned, what, "svg", row=rows()[0], title="A title")
+    root = ET.fromstring(svg)
+    texts = {text.strip() for element in root.iter() for text in element.itertext()}
+    assert "A title" in texts
+    assert what != "shares" or "base" in texts
+    assert what != "partitions" or any(name in text for name in NAMES for text in texts)
+
+
+def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
+    for kind in ("frt", "fedga-numbers"):
+        learned = model(kind)
+        texts = list(ET.fromstring(picture(learned, "tree")).itertext())
+        leaves = [text for text in texts if re.search(r"\([\d.e-]+ %\)$", text.strip())]
+        folded = sum(int(match[1]) - 1 for text in leaves if (match := re.search(r": (\d+) rules", text)))
+        assert len(leaves) + folded == len(learned.rules())
+        assert len(leaves) <= 40
+
+
+def test_main_picture_is_the_tree_where_there_is_one() -> None:
+    drawn = {kind: main_picture(model(kind)) for kind in KINDS}
+    assert {kind for kind, what in drawn.items() if what == "tree"} == {
+        *("frt", "frt-other", "fmt", "fmt-other", "fedga-numbers", "fedga-classes", "dp_tree")
+    }
+    assert main_picture(population()) == "rules"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_bytes_or_a_clear_refusal_when_exported(kind: str) -> None:
+    held = 0
+    for learned in (*(model(name) for name in ("frt", "tsk", "fedavg_mlp-classes")), population()):
+        try:
+            data = export(learned, kind, title="qoe v1")
+        except UsageError as fault:
+            assert re.search(r"population|network", str(fault))  # noqa: PT017
+            continue
+        held += 1
+        assert len(data) > 500
+        assert kind != "png" or data[:4] == b"\x89PNG"
+    assert held >= 2
+
+
+def test_json_holds_document_digest_and_summary_when_exported() -> None:
+    told = json.loads(export(model("tsk"), "json"))
+    assert document_digest(told["document"]) == told["digest"] == told["summary"]["digest"]
+
+
+def test_export_is_refused_when_format_or_picture_is_unknown() -> None:
+    for kind, what in (("pdf", None), ("c", "tree"), ("svg", "shares")):
+        with pytest.raises(UsageError):
+            export(model("frt"), kind, what=what)
+    with pytest.raises(UsageError, match="no picture 'x'"):
+        picture(model("frt"), "x")

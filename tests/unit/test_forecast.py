@@ -1,0 +1,415 @@
+"""Live features, the model that is followed, sources, and a forecaster that must not fall over what it is fed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.launch import launch
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link
+from edge_agent import logs
+from edge_agent.forecast.config import load_config
+from edge_agent.forecast.features import LiveFeatures, vector
+from edge_agent.forecast.log import ForecastLog
+from edge_agent.forecast.model import ModelWatch
+from edge_agent.forecast.serve import Forecaster, is_alert
+from edge_agent.forecast.source import MAX_SAMPLE_BYTES, Samples, parse
+from edge_agent.forecast.verify import at_time, verify
+from glassfleet import catalogue, local
+from glassfleet.data import Dataset
+from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.memory import Memory, Recall, remember
+from glassfleet.windows import SlidingWindow, WindowPlan
+from schemas.documents import document_digest
+from schemas.errors import DataError, UsageError
+from schemas.messages import Forecast
+from schemas.record import ModelRecord
+
+MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
+SAY = logs.get_logger("test")
+
+
+def rows(seed: int = 0, count: int = 60) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.repeat([1.0, 2.0], count // 2), np.tile(np.arange(count // 2), 2), rng.random((count, 2))])
+    return Dataset(("trip", "at", "a", "b"), "y", X, X[:, 2] + 0.3 * X[:, 3])
+
+
+def record(version: int = 1, memory: Memory | None = MEMORY, **parameters: Any) -> ModelRecord:
+    scheme = catalogue.load("frt")
+    data = rows()
+    names = MEMORY.extended(data.features) if memory is not None else ("a", "b")
+    domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
+    settings = scheme.exact(scheme.Parameters.model_validate({"max_depth": 2, **parameters}))
+    used = data if memory is not None else data.select(names)
+    document = local.central(scheme, settings, domain, used).model.to_document()
+    return ModelRecord(
+        name="m",
+        version=version,
+        digest=document_digest(document),
+        document=document,
+        fleet="f",
+        run="r",
+        scheme="frt",
+        cohort=["v"],
+        created="2026-01-01T00:00:00+00:00",
+    )
+
+
+FIRST, SECOND, PLAIN = record(), record(2, max_depth=1), record(3, memory=None)
+
+
+def samples(data: Dataset) -> list[dict[str, float]]:
+    return [dict(zip(data.features, row, strict=True)) for row in data.X.tolist()]
+
+
+class Bench:
+    """A forecaster with a model folder, a log and a clock that is moved by hand."""
+
+    def __init__(self, folder: Path, *, alert: str | None = None, every: float = 1.0) -> None:
+        self.models = folder / "models"
+        self.models.mkdir(exist_ok=True)
+        self.folder = folder / "forecasts"
+        self.log = ForecastLog(self.folder)
+        self.now = 100.0
+        self.published: list[Forecast] = []
+        self.forecaster = Forecaster(
+            LiveFeatures(),
+            ModelWatch(self.models, None, SAY),
+            self.log,
+            every=every,
+            alert=alert,
+            publish=self.published.append,
+            say=SAY,
+            clock=lambda: self.now,
+            wall=lambda: self.now,
+        )
+
+    def keep(self, kept: ModelRecord) -> None:
+        draft = self.models / ".m.json.tmp"
+        draft.write_bytes(kept.to_bytes())
+        draft.replace(self.models / "m.json")
+
+    def take(self, sample: Any, seconds: float = 1.0) -> Forecast | None:
+        self.now += seconds
+        return self.forecaster.take(sample)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(bench):
+    bench.keep(FIRST)
+    model = catalogue.load("frt").from_document(FIRST.document)
+    data = rows()
+    served = [bench.take(sample) for sample in samples(data)]
+    learned = remember(data, MEMORY).select(model.domain.names)
+    assert [forecast.prediction for forecast in served] == model.predict(learned.X).tolist()
+    assert all(
+        sum(forecast.shares.values()) + forecast.base == pytest.approx(forecast.prediction) for forecast in served
+    )
+    assert verify(bench.folder).last == data.rows
+    assert at_time(bench.folder, 103.0, within=0.1)["inputs"] == dict(
+        zip(model.domain.names, learned.X[2].tolist(), strict=True)
+    )
+
+
+def test_forecaster_imports_nothing_that_an_agent_does_not():
+    program = (
+        "import sys, edge_agent.runner; before = {name.partition('.')[0] for name in sys.modules}; "
+        "import edge_agent.forecast.serve, edge_agent.forecast.verify; "
+        "print(*({name.partition('.')[0] for name in sys.modules} - before - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(bench):
+    data = samples(rows())
+    assert [bench.take(sample) for sample in data[:5]] == [None] * 5
+    bench.keep(FIRST)
+    forecast = bench.take(data[5])
+    assert forecast.version == 1
+    inputs = at_time(bench.folder, bench.now, within=0.1)["inputs"]
+    assert inputs["a_change_1"] == data[5]["a"] - data[4]["a"]
+    assert inputs["b_before_2"] == data[3]["b"]
+
+
+def test_forecaster_takes_over_a_new_model_between_two_forecasts_with_its_memory(bench):
+    data = samples(rows())
+    bench.keep(FIRST)
+    assert [bench.take(sample).version for sample in data[:4]] == [1] * 4
+    bench.keep(SECOND)
+    assert bench.take(data[4]).version == 2
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[4]["a"] - data[3]["a"]
+    bench.keep(PLAIN)
+    assert bench.take(data[5]).version == 3
+    bench.keep(FIRST)
+    assert bench.take(data[6]).version == 1
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[6]["a"] - data[5]["a"]
+    assert verify(bench.folder).models == (FIRST.digest, SECOND.digest, PLAIN.digest)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", FIRST.to_bytes().replace(b'"max_depth":2', b'"max_depth":3')])
+def test_forecaster_stays_with_the_last_good_model_when_the_file_is_damaged(bench, content):
+    bench.keep(FIRST)
+    data = samples(rows())
+    assert bench.take(data[0]).version == 1
+    (bench.models / "m.json").write_bytes(content)
+    assert bench.take(data[1]).version == 1
+    (bench.models / "m.json").unlink()
+    assert bench.take(data[2]).version == 1
+
+
+def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
+    bench.keep(FIRST)
+    good = samples(rows())
+    bench.take(good[0])
+    bad = [
+        "not JSON",
+        {},
+        {**good[1], "a": "red"},
+        {**good[1], "a": float("nan")},
+        {**good[1], "at": None},
+        {**good[1], "at": -7.0},
+    ]
+    assert [bench.take(sample) for sample in bad] == [None] * len(bad)
+    assert bench.take(good[1]).prediction is not None
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == good[1]["a"] - good[0]["a"]
+    counts = bench.forecaster.counts
+    assert (counts["no-sample"], counts["missing-field"], counts["unusable-sample"]) == (1, 1, 4)
+
+
+def test_forecaster_makes_one_forecast_a_second_from_faster_and_from_jittering_samples(tmp_path):
+    bench = Bench(tmp_path)
+    bench.keep(PLAIN)
+    fast = [bench.take({"a": 0.5, "b": 0.5}, 0.1) for _ in range(100)]
+    assert 10 <= sum(forecast is not None for forecast in fast) <= 11
+    bench.now += 10
+    jitter = [bench.take({"a": 0.5, "b": 0.5}, seconds) for seconds in (1.0, 1.3, 0.7, 1.0, 0.8, 1.2, 1.0)]
+    assert None not in jitter
+
+
+def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
+    bench = Bench(tmp_path, alert="0.5")
+    bench.keep(PLAIN)
+    made = [bench.take({"a": a, "b": 0.2}) for a in (0.9, 0.1, 0.2, 0.9, 0.1)]
+    alerts = [forecast.alert for forecast in made if forecast is not None]
+    assert alerts == [False, True, True, False, True]
+    assert bench.forecaster.counts["alerts"] == 2
+    assert [forecast.alert for forecast in bench.published] == alerts
+
+
+@pytest.mark.parametrize(
+    ("prediction", "threshold", "expected"),
+    [
+        (0.4, "0.5", True),
+        (0.5, "0.5", False),
+        (0.4, None, False),
+        (0.4, "Poor", False),
+        ("Poor", "Poor", True),
+        ("Good", "Poor", False),
+    ],
+)
+def test_alert_is_below_a_number_or_of_a_class(prediction, threshold, expected):
+    assert is_alert(prediction, threshold) is expected
+
+
+def test_forecaster_notes_in_the_chain_what_was_missing_when_it_started(tmp_path):
+    first = Bench(tmp_path)
+    first.keep(PLAIN)
+    for _ in range(3):
+        first.take({"a": 0.5, "b": 0.5})
+    first.log.close()
+    with (first.folder / "00000001.jsonl").open("ab") as file:
+        file.write(b'{"torn')
+    second = Bench(tmp_path)
+    second.take({"a": 0.5, "b": 0.5})
+    found = verify(second.folder)
+    assert found.last == 5
+    assert found.notes == ("record 4: a record that was being written when the process ended was dropped",)
+
+
+def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
+    plan = WindowPlan.from_document(
+        {
+            "samples": 2,
+            "inputs": {"m": {"metric": "a", "statistic": "mean"}, "s": {"metric": "a", "statistic": "slope"}},
+        }
+        | {"drive": "trip", "time": "at", "step": 1}
+    )
+    window = SlidingWindow(plan)
+    got = [
+        window.push({"trip": trip, "at": at, "a": a})
+        for trip, at, a in [(1, 0, 1), (1, 1, 3), (1, 4, 9), (1, 5, 9), (2, 6, 1)]
+    ]
+    assert got[0] is got[2] is got[4] is None
+    assert got[1] == {"trip": 1, "at": 1, "m": 2, "s": 2}
+    with pytest.raises(ValueError, match="not in order"):
+        window.push({"trip": 2, "at": 6, "a": 1})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"samples": 1, "inputs": {"s": {"metric": "a", "statistic": "slope"}}},
+        {"samples": 0, "inputs": {"s": {"metric": "a", "statistic": "mean"}}},
+        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "median"}}},
+        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "mean"}}, "drive": "a"},
+        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "mean"}}, "step": 1},
+    ],
+)
+def test_window_is_refused_in_words_when_it_cannot_be_meant(document):
+    with pytest.raises(UsageError, match="windows: "):
+        WindowPlan.from_document(document)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[1]",
+        b"{",
+        b'{"a": true}',
+        b'{"a": null}',
+        b'{"a": NaN}',
+        b"\xff",
+        b"[" * 5000,
+        b" " * MAX_SAMPLE_BYTES + b"{}",
+    ],
+)
+def test_line_that_is_no_sample_is_told_as_what_it_is(line):
+    assert isinstance(parse(line), str)
+
+
+def test_pipe_brings_samples_as_they_are_written_until_it_ends(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as file:
+            for part in (b'{"a": 1}\n{"a"', b': 2, "c": "red"}\n\n', b"x" * (2 * MAX_SAMPLE_BYTES), b'\n{"a": 3}'):
+                file.write(part)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    got = list(Samples(str(pipe)))
+    writer.join()
+    assert [item for item in got if isinstance(item, dict)] == [{"a": 1}, {"a": 2, "c": "red"}, {"a": 3}]
+    assert any(isinstance(item, str) for item in got)
+
+
+def test_replay_brings_a_files_rows_without_their_split(tmp_path):
+    (tmp_path / "drive.csv").write_text("split,a,b\ntrain,1,2\ntest,3,4\n")
+    replay = Samples(str(tmp_path / "drive.csv"), speed=0)
+    assert replay.is_replay
+    assert list(replay) == [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}]
+
+
+@pytest.mark.parametrize("source", ["nosuch.csv", "nosuch.jsonl"])
+def test_source_that_is_not_there_is_told_in_words(tmp_path, source):
+    with pytest.raises(DataError):
+        Samples(str(tmp_path / source))
+
+
+def test_topic_of_a_local_broker_brings_samples_as_they_are_published(tmp_path):
+    broker = launch(prefer="embedded", state_dir=tmp_path)
+    sender = PahoTransport(Link(broker.url, "sensors"))
+    source = Samples(f"{broker.url}/vehicle/samples")
+    try:
+        sender.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
+        got: list[Any] = []
+        for sample in _published(sender, source):
+            got.append(sample)
+            if len(got) == 3:
+                source.stop()
+        assert got == [{"a": 1.0}] * 3
+    finally:
+        source.close()
+        sender.stop()
+        broker.stop()
+
+
+def _published(sender: PahoTransport, source: Samples) -> Iterator[Any]:
+    """Publish samples until they come: a subscription takes a moment."""
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.wait(0.05):
+            sender.publish("vehicle/samples", b'{"a": 1.0}')
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield from source
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_topic_must_be_named_in_the_url():
+    with pytest.raises(UsageError, match="name the topic"):
+        Samples("mqtt://127.0.0.1:1883")
+
+
+def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_path, monkeypatch):
+    file = tmp_path / "glassfleet.toml"
+    file.write_text('fleet = "fleet-1"\n[forecast]\nid = "v1"\nsource = "-"\nevery = 2.0\nspeed = 3.0\n')
+    monkeypatch.setenv("GLASSFLEET_FORECAST_EVERY", "4")
+    monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(tmp_path))
+    config = load_config(file, speed=5.0)
+    assert (config.id, config.fleet, config.every, config.speed) == ("v1", "fleet-1", 4.0, 5.0)
+    assert config.log_directory == tmp_path / "agents" / "fleet-1" / "v1" / "forecasts"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"source": None}, "--source"),
+        ({"publish": "all"}, "a broker is needed"),
+        ({"every": -1.0}, "--every"),
+        ({"id": "/"}, "--id"),
+    ],
+)
+def test_configuration_is_refused_in_words(tmp_path, flags, words):
+    given = {"id": "v1", "source": "-", "state_dir": tmp_path, **flags}
+    with pytest.raises(UsageError) as told:
+        load_config(None, **given)
+    assert words in str(told.value)
+
+
+def test_features_of_a_model_with_categories_take_text(tmp_path):
+    data = rows().select(("a",))
+    domain = discover(DiscoveryParameters(features=("a",), target="y"), [data])
+    colours = domain.features[0].model_copy(update={"low": 0.0, "high": 1.0, "categories": ("blue", "red")})
+    features = LiveFeatures()
+    features.serve(domain.model_copy(update={"features": (colours,)}))
+    assert features.push({"a": "red"}) == {"a": 1.0}
+    assert vector({"a": 1.0}).tolist() == [1.0]
+    with pytest.raises(ValueError, match="no category"):
+        features.push({"a": "green"})
+
+
+def test_target_known_meanwhile_is_remembered_from_its_field() -> None:
+    memory = Memory(inputs=(Recall(input="target", lag=2),), horizon=2, start="drop")
+    data = rows().select(("a",))
+    names = memory.extended(data.features)
+    domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
+    features = LiveFeatures(observed="shown")
+    features.serve(domain)
+    push: Callable[[float], Any] = lambda shown: features.push({"a": 0.5, "shown": shown})
+    assert [push(shown) for shown in (0.1, 0.2)] == [None, None]
+    assert push(0.3) == {"a": 0.5, "target_before_2": 0.3}, "what shows now is the target of two rows ago"
+    assert json.loads(json.dumps(push(0.4)))["target_before_2"] == 0.4

@@ -1,0 +1,260 @@
+"""The hash-chained log: what a crash leaves, what a full disk keeps, and that every kind of tampering is found."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge_agent.forecast.chain import ORIGIN, seal
+from edge_agent.forecast.log import ForecastLog, segments
+from edge_agent.forecast.verify import at_time, verify
+from schemas.errors import IdentityError, NotFoundError, StorageError, VerificationError
+
+SMALL = 1 << 16
+
+
+def note(number: int, size: int = 10) -> dict[str, Any]:
+    return {"kind": "note", "time": 1000.0 + number, "text": f"{number} " + "x" * size}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "forecasts"
+
+
+def write(folder: Path, count: int, *, start: int = 0, max_bytes: int = SMALL, size: int = 1000) -> None:
+    log = ForecastLog(folder, max_bytes=max_bytes)
+    for number in range(start, start + count):
+        log.append(note(number, size))
+    log.close()
+
+
+def lines(folder: Path) -> list[bytes]:
+    return [line for path in segments(folder) for line in path.read_bytes().splitlines(keepends=True)]
+
+
+def test_log_goes_on_where_it_was_when_opened_again(folder):
+    write(folder, 3)
+    write(folder, 2, start=3)
+    found = verify(folder)
+    assert (found.first, found.last, found.keyed) == (1, 5, True)
+    assert (found.since, found.until) == (1000.0, 1004.0)
+    assert json.loads(lines(folder)[0])["previous"] == ORIGIN
+
+
+def test_log_is_empty_but_whole_when_nothing_was_written(folder):
+    ForecastLog(folder).close()
+    assert (verify(folder).first, verify(folder).last) == (1, 0)
+    with pytest.raises(NotFoundError):
+        verify(folder / "elsewhere")
+
+
+def test_log_drops_a_torn_last_record_and_says_so(folder):
+    write(folder, 3)
+    with segments(folder)[-1].open("ab") as file:
+        file.write(b'{"kind":"forecast","n":4,"ti')
+    assert verify(folder).last == 3, "an auditor reads past it"
+    log = ForecastLog(folder)
+    assert ["dropped" in text for text in log.notes] == [True]
+    log.append(note(9))
+    log.close()
+    assert verify(folder).last == 4
+
+
+def test_log_goes_on_when_the_process_ended_before_the_head_was_written(folder):
+    write(folder, 2)
+    head = (folder / "head.json").read_bytes()
+    write(folder, 1, start=2)
+    (folder / "head.json").write_bytes(head)
+    assert verify(folder).last == 3
+    write(folder, 1, start=3)
+    assert verify(folder).last == 4
+
+
+def test_log_stays_within_its_bytes_and_its_chain_begins_later(folder):
+    write(folder, 300)
+    assert sum(path.stat().st_size for path in segments(folder)) <= SMALL
+    found = verify(folder)
+    assert found.last == 300
+    assert 200 < found.first < 270
+    assert len(lines(folder)) == 300 - found.first + 1
+    assert len(segments(folder)) > 5
+
+
+def test_log_goes_on_when_the_process_ended_while_old_segments_were_deleted(folder, monkeypatch):
+    log = ForecastLog(folder, max_bytes=SMALL)
+
+    class PowerCutError(Exception):
+        pass
+
+    def cut(self, missing_ok=False):
+        raise PowerCutError
+
+    monkeypatch.setattr(Path, "unlink", cut)
+    written = 0
+    try:
+        while written < 300:
+            log.append(note(written, 1000))
+            written += 1
+    except PowerCutError:
+        monkeypatch.undo()
+    assert written < 300
+    log.close()
+    before = verify(folder)
+    assert before.first > 1
+    assert json.loads(lines(folder)[0])["n"] == 1, "the oldest segment is still there"
+    write(folder, 1, start=written)
+    assert json.loads(lines(folder)[0])["n"] == before.first
+    assert verify(folder).last == written + 1
+
+
+def change(folder: Path) -> None:
+    path = segments(folder)[1]
+    path.write_bytes(path.read_bytes().replace(b"x", b"y", 1))
+
+
+def change_and_seal_again(folder: Path) -> None:
+    path = segments(folder)[1]
+    rows = path.read_bytes().splitlines(keepends=True)
+    record = json.loads(rows[1])
+    body = {name: value for name, value in record.items() if name not in ("n", "previous", "hash")}
+    rows[1] = seal({**body, "text": "all was well"}, record["n"], record["previous"])[0]
+    path.write_bytes(b"".join(rows))
+
+
+def remove_one(folder: Path) -> None:
+    path = segments(folder)[1]
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[:1] + rows[2:]))
+
+
+def remove_a_segment(folder: Path) -> None:
+    segments(folder)[1].unlink()
+
+
+def reorder(folder: Path) -> None:
+    path = segments(folder)[1]
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([rows[1], rows[0], *rows[2:]]))
+
+
+def repeat(folder: Path) -> None:
+    path = segments(folder)[1]
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([rows[0], *rows]))
+
+
+def cut_the_beginning(folder: Path) -> None:
+    segments(folder)[0].unlink()
+
+
+def cut_the_end(folder: Path) -> None:
+    path = segments(folder)[-1]
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def cut_the_end_as_if_torn(folder: Path) -> None:
+    path = segments(folder)[-1]
+    os.truncate(path, path.stat().st_size - 7)
+
+
+def remove_the_head(folder: Path) -> None:
+    (folder / "head.json").unlink()
+
+
+def write_another_head(folder: Path) -> None:
+    cut_the_end(folder)
+    head = json.loads((folder / "head.json").read_bytes())
+    last = json.loads(lines(folder)[-1])
+    (folder / "head.json").write_text(json.dumps({**head, "n": last["n"], "hash": last["hash"]}))
+
+
+def write_all_anew(folder: Path) -> None:
+    previous = ORIGIN
+    for path in segments(folder):
+        rows = []
+        for line in path.read_bytes().splitlines():
+            record = json.loads(line)
+            body = {name: value for name, value in record.items() if name not in ("n", "previous", "hash")}
+            row, previous = seal({**body, "text": "all was well"}, record["n"], previous)
+            rows.append(row)
+        path.write_bytes(b"".join(rows))
+
+
+TAMPERING = [
+    (change, "was changed"),
+    (change_and_seal_again, "does not continue"),
+    (remove_one, "were removed"),
+    (remove_a_segment, "were removed"),
+    (reorder, "were removed"),
+    (repeat, "added or their order"),
+    (cut_the_beginning, "were removed"),
+    (cut_the_end, "end was cut off"),
+    (cut_the_end_as_if_torn, "end was cut off"),
+    (remove_the_head, "head is missing"),
+    (write_another_head, "not written by this vehicle"),
+    (write_all_anew, "not the one that the log's head names"),
+]
+
+
+@pytest.mark.parametrize(("tamper", "words"), TAMPERING)
+def test_tampering_is_found_and_named(folder: Path, tamper: Callable[[Path], None], words: str) -> None:
+    write(folder, 20)
+    assert len(segments(folder)) > 3
+    verify(folder)
+    tamper(folder)
+    with pytest.raises(VerificationError) as told:
+        verify(folder)
+    assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "tamper", [case[0] for case in TAMPERING if case[0] not in (remove_the_head, write_another_head)]
+)
+def test_tampering_is_still_found_when_the_forecaster_went_on_after_it(folder, tamper):
+    write(folder, 20)
+    tamper(folder)
+    write(folder, 3, start=20)
+    with pytest.raises(VerificationError):
+        verify(folder)
+
+
+@pytest.mark.parametrize("tamper", [remove_the_head, write_another_head])
+def test_forecaster_finds_a_wrong_head_when_it_starts_and_says_it(folder, tamper):
+    write(folder, 20)
+    tamper(folder)
+    log = ForecastLog(folder)
+    assert any("head" in text for text in log.notes)
+    log.close()
+
+
+def test_second_writer_is_refused(folder):
+    log = ForecastLog(folder)
+    with pytest.raises(IdentityError):
+        ForecastLog(folder)
+    log.close()
+    ForecastLog(folder).close()
+
+
+def test_log_is_as_it_was_when_the_disk_is_full(folder):
+    write(folder, 2)
+    log = ForecastLog(folder)
+    log.append(note(2))
+    file, log._file = log._file, open("/dev/full", "ab", buffering=0)  # noqa: PTH123, SIM115 - a disk that is full
+    with pytest.raises(StorageError, match="disk is full"):
+        log.append(note(3))
+    file.close()
+    log.append(note(3))
+    log.close()
+    assert verify(folder).last == 4
+
+
+def test_time_that_has_no_forecast_is_not_found(folder):
+    write(folder, 3)
+    with pytest.raises(NotFoundError, match="holds none"):
+        at_time(folder, 1001.0, within=5.0)
