@@ -58,7 +58,8 @@ class ForecastConfig(BaseModel):
     broker : str or None
         Broker's URL, when forecasts are published.
     identity : Path or None
-        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``.
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``: of an agent id of the forecaster's own,
+        since brokers give each certificate one connection. Forecasts are signed with it, and published under its id.
     ca_file : Path or None
         Certificate authority for ``mqtts``, in place of the identity's.
     insecure_plaintext : bool

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
-from broker.tls import tls_of
+from broker.signed import signed
+from broker.tls import check_owner, tls_of
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
@@ -21,6 +23,7 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.source import Sample, Samples
 from schemas.envelope import Envelope
+from schemas.errors import UsageError
 from schemas.messages import Forecast
 from schemas.topics import Topics
 
@@ -245,16 +248,29 @@ def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
 def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast], None]:
     if config.publish == "none" or config.broker is None:
         return lambda _forecast: None
-    transport = PahoTransport(
-        Link(
-            url=config.broker,
-            client_id=f"gf-{config.fleet}-forecast-{config.id}",
-            session_expiry=0,
-            tls=tls_of(config.identity, config.ca_file),
-            insecure_plaintext=config.insecure_plaintext,
-        )
+    speaker, credentials = config.id, None
+    if config.identity is not None:
+        identity = check_owner(config.identity, "agent")
+        assert identity is not None
+        speaker = identity.owner.id
+        if speaker == config.id:
+            raise UsageError(
+                f"--identity {config.identity} is agent {config.id}'s own: a broker gives one connection to each "
+                "certificate, so publishing would throw the agent out. Enrol a second one, such as "
+                f"{config.id}-forecast"
+            )
+        credentials = FolderCredentials(config.identity)
+    topics = Topics(config.fleet)
+    link = Link(
+        url=config.broker,
+        client_id=f"gf-{config.fleet}-forecast-{config.id}",
+        session_expiry=0,
+        tls=tls_of(config.identity, config.ca_file),
+        insecure_plaintext=config.insecure_plaintext,
     )
-    topic = Topics(config.fleet).forecast(config.id)
+    # It subscribes to nothing but, perhaps, the revocation list: there is nothing else to refuse.
+    transport = signed(link, topics, credentials, lambda _message, _fault: None, PahoTransport)
+    topic = topics.forecast(speaker)
     transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
     stack.callback(transport.stop)
     stack.callback(transport.flush, 1.0)
@@ -262,7 +278,7 @@ def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast],
     def publish(forecast: Forecast) -> None:
         # What nobody could hear at its time is not news later: nothing is queued while the broker is away.
         if transport.is_connected and (config.publish == "all" or forecast.alert):
-            envelope = Envelope(fleet=config.fleet, body=forecast, agent=config.id, time=forecast.at)
+            envelope = Envelope(fleet=config.fleet, body=forecast, agent=speaker, time=forecast.at)
             transport.publish(topic, envelope.to_bytes())
 
     return publish

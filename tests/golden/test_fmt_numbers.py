@@ -25,11 +25,11 @@ from schemas.documents import document_digest
 
 STATED = {
     # dataset: (fmt, FRT as published, gradient boosting): test RMSE, averaged over folds and clients
-    "weather_izmir": (1.1912, 1.27, 1.2726),
-    "mortgage": (0.10636, 0.121, 0.14568),
-    "kinematics": (0.12709, 0.196, 0.17607),
-    "compactiv": (2.4573, 2.51, 2.4004),
-    "california": (56585.0, 58700.0, 54563.0),
+    "weather_izmir": (1.1893, 1.27, 1.2726),
+    "mortgage": (0.10189, 0.121, 0.14568),
+    "kinematics": (0.12901, 0.196, 0.17607),
+    "compactiv": (2.5298, 2.51, 2.4004),
+    "california": (57161.0, 58700.0, 54563.0),
 }
 BETTER_THAN_BOOSTING = {"weather_izmir", "mortgage", "kinematics"}
 SLOW = {"kinematics", "compactiv", "california"}
@@ -41,10 +41,34 @@ FRT = load("frt")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in STATED]
 )
-def test_model_tree_is_more_accurate_than_the_published_tree_with_at_most_forty_rules(name, glassfleet_data: Path):
+def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name, glassfleet_data: Path):
     stated, published, boosting = STATED[name]
     data = read_source(glassfleet_data / f"{name}.csv.gz").train
     found = summarise([paper_fold(FMT, FMT.Parameters(), data, fold, settings=("FL",)) for fold in range(5)])
+
+    assert found.average("FL") == pytest.approx(stated, rel=1e-4)
+    assert (found.average("FL") < published) == (name != "compactiv")  # short rules cost 0.8 % there
+    assert (found.average("FL") < boosting) == (name in BETTER_THAN_BOOSTING)
+    assert found.complexity["FL"]["leaves"] <= 40
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("weather_izmir", 1.18846),
+        ("mortgage", 0.092654),
+        ("kinematics", 0.125478),
+        ("compactiv", 2.45074),
+        ("california", 56658.9),
+    ],
+)
+def test_model_tree_with_all_slopes_beats_the_published_tree_on_all_five_sets(name, stated, glassfleet_data: Path):
+    _, published, boosting = STATED[name]
+    data = read_source(glassfleet_data / f"{name}.csv.gz").train
+    accurate = FMT.Parameters(max_slopes=64, size_tolerance=0.01)
+    found = summarise([paper_fold(FMT, accurate, data, fold, settings=("FL",)) for fold in range(5)])
 
     assert found.average("FL") == pytest.approx(stated, rel=1e-4)
     assert found.average("FL") < published
