@@ -257,22 +257,27 @@ class Verifier:
 
     def _check(self, der: bytes) -> _Checked:
         try:
-            certificate = x509.load_der_x509_certificate(der)
-            key = certificate.public_key()
-        except ValueError as fault:
+            return self._read(der)
+        except WireError:
+            raise
+        except Exception as fault:  # hostile bytes make the parser raise errors of many kinds
             raise WireError("bad-certificate", "the certificate cannot be read") from fault
+
+    def _read(self, der: bytes) -> _Checked:
+        certificate = x509.load_der_x509_certificate(der)
+        key = certificate.public_key()
         if not isinstance(key, Ed25519PublicKey):
             raise WireError("bad-certificate", "messages are signed with Ed25519 keys")
         if not any(_is_issued(certificate, ca) for ca in self._cas):
             raise WireError("foreign-certificate", "the certificate was not issued by this fleet's CA")
+        if not der.endswith(b"\x00" + certificate.signature):
+            # The count of unused bits stands outside what the CA signed; DER knows one way to write it.
+            raise WireError("bad-certificate", "the certificate is not in DER")
         try:
-            constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-            if constraints.ca:
+            if certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
                 raise WireError("bad-certificate", "a CA does not sign messages")
         except x509.ExtensionNotFound:
             pass
-        except ValueError as fault:
-            raise WireError("bad-certificate", "the certificate's extensions cannot be read") from fault
         return _Checked(
             owner_of(certificate),
             key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -206,3 +207,23 @@ def test_record_without_a_coordinators_signature_is_refused():
         RECORD.signed_by(SIGNER).verified_by(CA.verifier())
     with pytest.raises(WireError, match="foreign-certificate"):
         RECORD.signed_by(TestCa().coordinator().signer()).verified_by(CA.verifier())
+
+
+def test_verifier_refuses_a_certificate_that_is_not_written_in_the_one_way_of_der():
+    while True:  # until the last bit of the CA's signature is one that could be called unused
+        certificate = CA.agent("v1").certificate.public_bytes(Encoding.DER)
+        if certificate[-1] & 1 == 0:
+            break
+    assert CA.verifier().owner(certificate) == Owner("agent", "v1")
+    with pytest.raises(WireError, match="bad-certificate"):
+        CA.verifier().owner(certificate[:-65] + b"\x01" + certificate[-64:])
+
+
+@settings(max_examples=300)
+@given(position=st.integers(0, 200), value=st.integers(0, 255))
+def test_verifier_raises_nothing_but_wire_errors_when_a_certificate_is_garbage(position, value):
+    certificate = bytearray(SIGNER.certificate)
+    certificate[position] = value
+    with contextlib.suppress(WireError):
+        assert CA.verifier().owner(bytes(certificate)) == Owner("agent", "v1")
+        assert bytes(certificate) == SIGNER.certificate
