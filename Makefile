@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Test processes at a time.
 JOBS   ?= 2
 
-.PHONY: help setup demo test test-fast test-slow fuzz check format lock bench clean
+.PHONY: help setup demo test test-fast test-slow fuzz check docs format lock bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -39,6 +39,9 @@ check: $(READY)  ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)  ## Build the documentation's site into site/ (strict, works offline)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 format: $(READY)  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -50,4 +53,4 @@ lock: $(READY)  ## Renew requirements.lock from pyproject.toml
 	$(BIN)/python deploy/lock.py
 
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -100,7 +100,8 @@ class Connection:
         if self._address.username is not None:
             client.username_pw_set(self._address.username, self._address.password)
         if link.will is not None:
-            client.will_set(link.will.topic, link.will.payload, qos=1, retain=link.will.retained)
+            will = link.will if link.seal is None else link.seal(link.will)
+            client.will_set(will.topic, will.payload, qos=1, retain=will.retained)
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_message = self._arrived

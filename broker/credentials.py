@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from broker.tls import CA, CERT, CRL, KEY, load_identity
-from schemas.errors import UsageError, WireError
-from schemas.signing import Signer, Verifier
+import structlog
+
+from broker.tls import CA, CERT, CRL, KEY, Identity, load_identity, save_identity
+from schemas.errors import StorageError, UsageError, WireError
+from schemas.signing import Signer, Verifier, list_number
+
+_log = structlog.get_logger("glassfleet.broker")
 
 
 class Credentials(Protocol):
@@ -29,7 +33,11 @@ class Credentials(Protocol):
 
     @property
     def crl(self) -> bytes:
-        """The fleet's revocation list, PEM; empty: there is none."""
+        """The newest revocation list of the fleet that is known here, PEM; empty: there is none."""
+        ...
+
+    def take_crl(self, crl: bytes) -> bool:
+        """Take over a list that was heard; whether it is newer than `crl`. Raises WireError when it is not the CA's."""
         ...
 
     def refresh(self) -> bool:
@@ -44,6 +52,11 @@ class FixedCredentials:
     signer: Signer
     verifier: Verifier
     crl: bytes = b""
+
+    def take_crl(self, crl: bytes) -> bool:
+        """Revoke what it lists; it is not kept."""
+        self.verifier.take_crl(crl)
+        return False
 
     def refresh(self) -> bool:
         """Nothing changes."""
@@ -85,18 +98,20 @@ class FolderCredentials:
         self._clock = clock
         self._pause = pause
         self._stamps: tuple[tuple[int, int], ...] = ()
+        self._complained: tuple[tuple[int, int], ...] = ()
         self._looked = clock()
         identity = load_identity(folder)
         self.signer = Signer(identity.key, identity.certificate)
         self.verifier = Verifier(identity.ca, wall, leeway=leeway)
-        self.crl = identity.crl
-        self._take_crl()
+        self.crl = b""
+        self._from_folder(identity)
         self._stamps = self._stamp()
 
     def refresh(self) -> bool:
-        """Look, unless that was done a moment ago; whether certificate or revocation list changed.
+        """Look, unless that was done a moment ago; whether a file of the identity changed.
 
-        What cannot be read is not taken over: the former stays in use, and the next look may find it whole.
+        What cannot be read is not taken over: the former stays in use, and the next look may find it whole. An older
+        revocation list than the one that is known is not taken over either.
         """
         now = self._clock()
         if now - self._looked < self._pause:
@@ -108,17 +123,39 @@ class FolderCredentials:
         try:
             identity = load_identity(self._folder)
             signer = Signer(identity.key, identity.certificate)
-        except UsageError:
+            self.verifier.trust(identity.ca)
+        except UsageError as fault:
+            if stamps != self._complained:
+                self._complained = stamps
+                _log.warning("identity-unusable", folder=str(self._folder), reason=str(fault), hint="the former stays")
             return False
-        self._stamps, self.signer, self.crl = stamps, signer, identity.crl
-        self._take_crl()
+        self._stamps, self.signer = stamps, signer
+        self._from_folder(identity)
         return True
 
-    def _take_crl(self) -> None:
-        if self.crl:
-            # A list that is not the CA's revokes nobody; the broker's own check tells the operator of it.
-            with contextlib.suppress(WireError):
-                self.verifier.take_crl(self.crl)
+    def take_crl(self, crl: bytes) -> bool:
+        """Take over a list that was heard; keep a newer one in the folder, so that a restart does not forget it."""
+        if not self._is_newer(crl):
+            return False
+        # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
+        with contextlib.suppress(StorageError):
+            save_identity(self._folder, crl=crl)
+        self._stamps = self._stamp()
+        return True
+
+    def _is_newer(self, crl: bytes) -> bool:
+        self.verifier.take_crl(crl)
+        if self.crl and list_number(crl) <= list_number(self.crl):
+            return False
+        self.crl = crl
+        return True
+
+    def _from_folder(self, identity: Identity) -> None:
+        if identity.crl:
+            try:
+                self._is_newer(identity.crl)
+            except WireError as fault:
+                _log.warning("revocation-list-unusable", folder=str(self._folder), reason=str(fault))
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:
         found = []

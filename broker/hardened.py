@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography import x509
-
 from broker.passwords import write_private
-from broker.tls import replace_private
-from schemas.errors import StorageError, UsageError
+from broker.tls import CA, CRL, replace_private
+from schemas.errors import StorageError, UsageError, WireError
+from schemas.signing import Verifier, list_number
 from schemas.topics import check_id
 
 _DENIED = re.compile(r"^user ([^\n]+)\ntopic deny #\n\n?", re.MULTILINE)
@@ -49,23 +49,45 @@ def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> int:
     UsageError
         It is no list, another authority made it, or it is older than the former one.
     """
+    number = list_number(crl_pem)
+    if number < 0:
+        raise UsageError("the revocation list cannot be read as PEM; `glassfleet ca crl` makes one")
     try:
-        crl, ca = x509.load_pem_x509_crl(crl_pem), x509.load_pem_x509_certificate(ca_pem)
-    except ValueError as fault:
-        raise UsageError("the revocation list cannot be read as PEM; `glassfleet ca crl` makes one") from fault
-    if crl.issuer != ca.subject or not crl.is_signature_valid(ca.public_key()):  # type: ignore[arg-type]  # any key
-        raise UsageError("the revocation list is from another authority than the broker's: a broker would refuse all")
-    if former is not None and crl_number(crl) < crl_number(x509.load_pem_x509_crl(former)):
-        raise UsageError("the revocation list is older than the broker's: it would let revoked ones in again")
-    return len(list(crl))
+        count = Verifier(ca_pem, time.time).take_crl(crl_pem)
+    except WireError as fault:
+        raise UsageError(
+            "the revocation list is from another authority than ours: a broker would refuse all"
+        ) from fault
+    if former is not None and number < list_number(former):
+        raise UsageError("the revocation list is older than the one that is there: it would let revoked ones in again")
+    return count
 
 
-def crl_number(crl: x509.CertificateRevocationList) -> int:
-    """Return a list's number (RFC 5280, 5.2.3); 0 when it has none."""
+def take_list(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
+    """Hand a revocation list to whoever lives in `folder`: a process's identity, or a Mosquitto's files.
+
+    Returns
+    -------
+    str
+        What was done, in words.
+
+    Raises
+    ------
+    UsageError
+        It is neither, or as `check_crl`.
+    StorageError
+        A file cannot be read or written.
+    """
+    if not (folder / CA).is_file():
+        return reload(folder, crl_pem, deny=deny, allow=allow)
     try:
-        return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    except x509.ExtensionNotFound:
-        return 0
+        former = (folder / CRL).read_bytes() if (folder / CRL).exists() else None
+        count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
+        # Readable by whoever runs the process, though root put it there; there is no secret in it.
+        replace_private(folder / CRL, crl_pem, 0o644)
+    except OSError as fault:
+        raise StorageError(f"cannot hand the list to {folder}: {fault.strerror}") from fault
+    return f"the list revokes {count}; a running process takes it over within seconds"
 
 
 def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:

@@ -269,16 +269,20 @@ class MosquittoProcess:
                 preexec_fn=die_with_parent() if self._dies_with_parent else None,  # noqa: PLW1509 - see die_with_parent
                 start_new_session=True,
             )
+
+        def is_alive() -> bool:
+            return self.is_running
+
         try:
             if self.config.ca is not None:
                 # A probe of ours has no certificate for a client; that it shows its own is enough.
                 trust = Tls(str(self.config.ca))
-                wait_for_server("localhost", self.config.port, trust, timeout, is_alive=lambda: self.is_running)
+                wait_for_server("localhost", self.config.port, trust, timeout, is_alive=is_alive)
             else:
-                wait_until_ready(Link(self.url, "probe"), timeout, is_alive=lambda: self.is_running)
+                wait_until_ready(Link(self.url, "probe"), timeout, is_alive=is_alive)
         except BrokerError as fault:
             # One that runs and shows a wrong certificate has nothing to say about it.
-            words = "" if self.config.is_mutual and self.is_running else self._last_words()
+            words = "" if self.config.is_mutual and is_alive() else self._last_words()
             self.kill()
             raise BrokerError(f"mosquitto did not start: {words or fault}") from fault
 

@@ -69,6 +69,8 @@ class Link:
         Stable over restarts, so that the broker keeps the session.
     will : Message or None
         Published by the broker when this process vanishes.
+    seal : callable or None
+        Turns the will into the message that is given to the broker; called for each connection.
     keepalive : int
         Seconds.
     session_expiry : int
@@ -97,6 +99,7 @@ class Link:
     url: str
     client_id: str
     will: Message | None = None
+    seal: Callable[[Message], Message] | None = None
     keepalive: int = 30
     session_expiry: int = 3600
     max_message_bytes: int = MAX_MESSAGE_BYTES

@@ -7,7 +7,8 @@ seal:
 - An empty one ends something. Whoever controls the broker can as well withhold what was there.
 - A blob is named by its digest, which a sealed manifest carries.
 - A model record is JSON with the coordinator's signature inside; who uses it verifies it.
-- A revocation list is signed by the CA. It is taken over here, and published here where the coordinator runs.
+- A revocation list is signed by the CA. It is taken over here, kept when it is newer than the one that is known, and
+  published here where the coordinator runs.
 
 What is refused goes to a callback, is counted there, and is not answered: an answer to a forged message would let the
 forger end an honest agent's send.
@@ -16,6 +17,7 @@ forger end an honest agent's send.
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,6 +26,11 @@ from broker.port import Handlers, Link, Message, Transport
 from schemas.errors import WireError
 from schemas.signing import Owner, Signer
 from schemas.topics import Address, Topics
+
+_RENEWED = 16
+
+_REMEMBERED = 4096
+"""Agents whose bad messages are counted."""
 
 Refused = Callable[[Message, WireError], None]
 
@@ -41,10 +48,13 @@ def writers(address: Address) -> tuple[Owner, ...]:
 def signed(
     link: Link, topics: Topics, credentials: Credentials | None, refused: Refused, make: Callable[[Link], Transport]
 ) -> Transport:
-    """Make a transport, signed if there are credentials; `make` gets the link, whose last will is sealed then."""
+    """Make a transport, signed if there are credentials.
+
+    `make` gets the link, whose last will is sealed anew for each connection: a renewed certificate counts for it too.
+    """
     if credentials is None:
         return make(link)
-    sealed = link if link.will is None else replace(link, will=seal_will(credentials.signer, link.will))
+    sealed = link if link.will is None else replace(link, seal=lambda will: seal_will(credentials.signer, will))
     return SignedTransport(make(sealed), topics, credentials, refused)
 
 
@@ -54,7 +64,7 @@ class SignedTransport:
     Parameters
     ----------
     inner : Transport
-        Its link's last will must have been sealed, see `seal_will`.
+        Its link seals the last will, see `signed`.
     topics : Topics
     credentials : Credentials
     refused : callable
@@ -66,6 +76,7 @@ class SignedTransport:
         self._topics = topics
         self._credentials = credentials
         self._refused = refused
+        self._patience = Patience()
         self._handlers: Handlers | None = None
         self._has_news = False
 
@@ -103,8 +114,11 @@ class SignedTransport:
 
     @property
     def max_message_bytes(self) -> int:
-        """Largest payload that ``publish`` accepts now; the seal's bytes are taken off already."""
-        return self._inner.max_message_bytes - self._credentials.signer.overhead
+        """Largest payload that ``publish`` accepts now; the seal's bytes are taken off already.
+
+        What is cut to this size may be sealed with a renewed certificate, whose numbers may need some bytes more.
+        """
+        return self._inner.max_message_bytes - self._credentials.signer.overhead - _RENEWED
 
     def _refresh(self) -> None:
         # Said on the transport's own thread only, with the next message: handlers are called one at a time.
@@ -113,6 +127,10 @@ class SignedTransport:
     def _connected(self) -> None:
         assert self._handlers is not None
         self._has_news = False
+        self._publish_crl()
+        self._handlers.connected()
+
+    def _publish_crl(self) -> None:
         credentials = self._credentials
         if credentials.crl and credentials.signer.owner.role == "coordinator":
             if len(credentials.crl) <= self._inner.max_message_bytes:
@@ -120,7 +138,6 @@ class SignedTransport:
             else:
                 fault = WireError("oversize", "the revocation list does not fit a message: agents must fetch it")
                 self._refused(Message(self._topics.revoked(), credentials.crl), fault)
-        self._handlers.connected()
 
     def _arrived(self, message: Message) -> None:
         assert self._handlers is not None
@@ -142,12 +159,62 @@ class SignedTransport:
             return True
         address = self._topics.parse(message.topic)
         if address.kind == "revoked":
-            self._credentials.verifier.take_crl(message.payload)
+            if self._credentials.take_crl(message.payload):
+                self._publish_crl()  # what we said on connecting may have overwritten the newer one
             return False
         if address.kind == "blob" or (address.kind == "model-version" and message.payload[:1] == b"{"):
             return True
-        self._credentials.verifier.open(message.topic, message.payload, writers(address))
+        if address.writer and not self._patience.has(address.writer):
+            raise WireError("too-many", f"{address.writer} sent too many bad messages: not looked at for a while")
+        try:
+            self._credentials.verifier.open(message.topic, message.payload, writers(address))
+        except WireError:
+            if address.writer:
+                self._patience.spend(address.writer)
+            raise
         return True
+
+
+class Patience:
+    """How many bad messages are looked at, for each agent whose topics they are on: a token bucket.
+
+    A signature takes 0.1 ms to verify, on the thread that also keeps the connection alive. An agent that floods its
+    topics with bad seals gets `burst` of them verified, then `rate` a second, and its good ones are lost among them. No
+    other agent is concerned: the broker lets none write there. The coordinator's topics have no such bound, as only
+    who runs the broker can forge there, who can withhold messages anyway.
+
+    Parameters
+    ----------
+    burst : float
+        Bad messages that are verified at once.
+    rate : float
+        Per second, afterwards.
+    clock : callable
+        Seconds that only go forward.
+    """
+
+    def __init__(
+        self, burst: float = 1000.0, rate: float = 200.0, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._burst = burst
+        self._rate = rate
+        self._clock = clock
+        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def has(self, agent: str) -> bool:
+        """Whether another one would be looked at now."""
+        return agent not in self._spent or self._now(agent) < self._burst
+
+    def spend(self, agent: str) -> None:
+        """Take note of a bad message."""
+        self._spent[agent] = (self._now(agent) + 1.0, self._clock())
+        self._spent.move_to_end(agent)
+        if len(self._spent) > _REMEMBERED:
+            self._spent.popitem(last=False)
+
+    def _now(self, agent: str) -> float:
+        spent, when = self._spent.get(agent, (0.0, 0.0))
+        return max(0.0, spent - (self._clock() - when) * self._rate)
 
 
 class RefusalLog:
@@ -185,4 +252,7 @@ class RefusalLog:
         now = self._clock()
         if now - self._told.get(fault.code, float("-inf")) >= self._pause:
             self._told[fault.code] = now
-            self._tell(message.topic[:200], fault.code, fault.detail, self._since.pop(fault.code))
+            # A forged topic's control characters are not for the terminal that shows the log.
+            topic = message.topic[:200]
+            shown = topic if topic.isprintable() else ascii(topic)
+            self._tell(shown, fault.code, fault.detail, self._since.pop(fault.code))

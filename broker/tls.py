@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import secrets
 import socket
 import ssl
 import time
@@ -333,10 +334,14 @@ def save_identity(folder: Path, *, key: bytes | None = None, **files: bytes) -> 
 
 
 def replace_private(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put a file in place whole and on disk, or not at all; for its owner alone. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Put a file in place whole and on disk, or not at all; for its owner alone. Raises OSError.
+
+    The draft's name cannot be guessed and is never opened when it exists already: in a folder that others can write to,
+    they could else have laid a link there, or a file that they can read.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
@@ -346,3 +351,9 @@ def replace_private(path: Path, content: bytes, mode: int = 0o600) -> None:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
+    # The name is on disk only when the folder is: a certificate that was handed out must not be forgotten.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from console.common import state_dir_option
+from console.common import json_option, print_json, state_dir_option
 from console.settings import fill_in, settings_options
 from edge_agent.config import AgentConfig, load_config
 from schemas.errors import UsageError
@@ -23,10 +23,16 @@ def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> 
     SIGTERM and Ctrl-C end it cleanly; killed and started again, it goes on where it was. With a broker at mqtts:// and
     no --identity, it uses the one that `glassfleet agent enrol` stored.
 
-    Example: glassfleet agent --id vehicle-07 --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
-    """
+    \b
+    Examples:
+      glassfleet agent --id vehicle-07 --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     if context.invoked_subcommand is not None:
         return
+    if "://" in str(flags.get("data")):
+        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - numpy comes with it
+
+        refuse_password(str(flags["data"]), "--data")
     fill_in(flags, config_file, "agent")
     config = load_config(config_file, **flags)
     enrolled = config.directory / "identity"
@@ -77,6 +83,7 @@ def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Pa
     "--bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="By hand: store what `glassfleet ca sign-csr` made.",
 )  # fmt: skip
+@json_option
 def enrol(  # noqa: PLR0917 - click passes options by name
     name: str,
     fleet: str,
@@ -86,15 +93,18 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     authority: str | None,
     csr_out: Path | None,
     bundle: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Get this vehicle's certificate, once. The key is made here and never leaves.
 
     The token names the authority by its fingerprint, so nobody can stand between.
 
     \b
-    Example: glassfleet agent enrol --id vehicle-07 --token gft1... --authority https://ca.example.org:8443
-             glassfleet agent enrol --id vehicle-07 --csr-out vehicle-07.csr
-             glassfleet agent enrol --id vehicle-07 --bundle vehicle-07.pem
+    Examples:
+      glassfleet agent enrol --id vehicle-07 --token gft1... --authority https://ca.example.org:8443
+      glassfleet agent enrol --id vehicle-07 --csr-out vehicle-07.csr
+      glassfleet agent enrol --id vehicle-07 --bundle vehicle-07.pem
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from edge_agent import enrol as way  # noqa: PLC0415 - loaded when used
     from schemas.identity import Token  # noqa: PLC0415
@@ -102,6 +112,9 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     folder = _folder(identity, state_dir, fleet, name)
     if csr_out is not None:
         way.write_request(folder, name, csr_out)
+        if as_json:
+            print_json({"agent": name, "request": str(csr_out), "identity": str(folder)})
+            return
         click.echo(f"request in {csr_out}: carry it to the authority, and its answer back here (--bundle)")
         return
     if bundle is not None:
@@ -113,6 +126,9 @@ def enrol(  # noqa: PLR0917 - click passes options by name
         if parsed.agent != name:
             raise UsageError(f"the token is for {parsed.agent}, not for {name}")
         ends = way.enrol(folder, parsed, authority)
+    if as_json:
+        print_json({"agent": name, "until": ends.isoformat(), "identity": str(folder)})
+        return
     click.echo(f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}")
 
 
@@ -120,15 +136,25 @@ def enrol(  # noqa: PLR0917 - click passes options by name
 @_options
 @lambda function: _authority(function, required=True)
 @click.option("--within", type=click.FloatRange(0), metavar="DAYS", help="Only if it ends within so many days.")
+@json_option
 def renew(  # noqa: PLR0917 - click passes options by name
-    name: str, fleet: str, state_dir: Path, identity: Path | None, authority: str, within: float | None
+    name: str,
+    fleet: str,
+    state_dir: Path,
+    identity: Path | None,
+    authority: str,
+    within: float | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Renew this vehicle's certificate with its current key, and fetch the revocation list. For a daily timer.
 
     A running agent uses it from its next connection on.
 
-    Example: glassfleet agent renew --id vehicle-07 --authority https://ca.example.org:8443 --within 30
-    """
+    \b
+    Examples:
+      glassfleet agent renew --id vehicle-07 --authority https://ca.example.org:8443 --within 30
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     import datetime as dt  # noqa: PLC0415 - next to its only use
 
     from broker.tls import load_identity  # noqa: PLC0415 - loaded when used
@@ -136,7 +162,10 @@ def renew(  # noqa: PLR0917 - click passes options by name
 
     folder = _folder(identity, state_dir, fleet, name)
     ends = load_identity(folder).ends
-    if within is not None and ends - dt.datetime.now(dt.UTC) > dt.timedelta(days=within):
-        click.echo(f"good until {ends:%Y-%m-%d}: nothing to do")
-        return
-    click.echo(f"renewed until {way(folder, authority):%Y-%m-%d}")
+    due = within is None or ends - dt.datetime.now(dt.UTC) <= dt.timedelta(days=within)
+    if due:
+        ends = way(folder, authority)
+    if as_json:
+        print_json({"agent": name, "until": ends.isoformat(), "renewed": due})
+    else:
+        click.echo(f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do")

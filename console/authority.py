@@ -42,16 +42,25 @@ def days_option(function: F) -> F:
     )(function)
 
 
+def into_option(function: F) -> F:
+    """Add ``--into DIR``."""
+    return click.option(
+        "--into", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+        help="Hand the list to a coordinator's identity folder, or a broker's (`broker config --out`); repeatable.",
+    )(function)  # fmt: skip
+
+
 @click.group()
 def ca() -> None:
     """Decide who may speak in the fleet: certificates, one-time tokens for vehicles, revocation.
 
     \b
-    Example: glassfleet ca init
-             glassfleet ca issue --broker broker --host broker.example.org --out broker-identity
-             glassfleet ca issue --coordinator coordinator --host ca.example.org --out coordinator-identity
-             glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
-             glassfleet ca token --agent vehicle-07
+    Examples:
+      glassfleet ca init
+      glassfleet ca issue --broker broker --host broker.example.org --out broker-identity
+      glassfleet ca issue --coordinator coordinator --host ca.example.org --out coordinator-identity
+      glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
+      glassfleet ca token --agent vehicle-07
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
@@ -66,8 +75,10 @@ def init(folder: Path | None, name: str, days: int) -> None:
     Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
     has the key can be anybody in the fleet: keep the folder off the broker's machine, and a copy of it in a safe.
 
-    Example: glassfleet ca init /srv/fleet-ca --name "north fleet"
-    """
+    \b
+    Examples:
+      glassfleet ca init /srv/fleet-ca --name "north fleet"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
 
     made = Authority.create(folder or _folder(), name, days=days)
@@ -88,8 +99,10 @@ def init(folder: Path | None, name: str, days: int) -> None:
 def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
     """Print a one-time token with which one vehicle enrols. Only its hash is kept.
 
-    Example: glassfleet ca token --agent vehicle-07
-    """
+    \b
+    Examples:
+      glassfleet ca token --agent vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     made = _open(ca_dir).token(agent, hours)
     if as_json:
         print_json({"agent": agent, "token": str(made), "hours": hours})
@@ -117,8 +130,10 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
 def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], **owners: str | None) -> None:
     """Make a key and a certificate: an identity folder, for --identity.
 
-    Example: glassfleet ca issue --broker broker --host broker.example.org --host 203.0.113.7 --out broker-identity
-    """
+    \b
+    Examples:
+      glassfleet ca issue --broker broker --host broker.example.org --host 203.0.113.7 --out broker-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.tls import CERT, save_identity  # noqa: PLC0415 - loaded when used
     from schemas.identity import load_key, new_key  # noqa: PLC0415
     from schemas.signing import Owner  # noqa: PLC0415
@@ -150,8 +165,10 @@ def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], **owners
 def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path) -> None:
     """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
 
-    Example: glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
-    """
+    \b
+    Examples:
+      glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from schemas.errors import WireError  # noqa: PLC0415 - loaded when used
     from schemas.identity import read_request  # noqa: PLC0415
     from schemas.signing import Owner  # noqa: PLC0415
@@ -178,8 +195,10 @@ def renew(identity: Path, days: float, ca_dir: Path) -> None:
 
     A broker reads it at a SIGHUP, the other processes on their next connection.
 
-    Example: glassfleet ca renew broker-identity
-    """
+    \b
+    Examples:
+      glassfleet ca renew broker-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.tls import load_identity, save_identity  # noqa: PLC0415 - loaded when used
     from schemas.errors import WireError  # noqa: PLC0415
     from schemas.identity import make_request, prove_renewal  # noqa: PLC0415
@@ -200,26 +219,38 @@ def renew(identity: Path, days: float, ca_dir: Path) -> None:
     "--reason", type=click.Choice(["unspecified", "stolen", "replaced", "retired"]), default="unspecified",
     show_default=True, help="Why; it is written into the list.",
 )  # fmt: skip
+@into_option
 @ca_dir_option
 @config_option
-def revoke(name: str, reason: str, ca_dir: Path) -> None:
+def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path) -> None:
     """Revoke every certificate of the id NAME (or the one with that serial number), and make a new revocation list.
 
-    Brokers and coordinators must hear of it: `glassfleet broker reload` and `glassfleet ca crl` hand the list over.
+    Broker and coordinator must hear of it: --into hands them the list on this machine, `glassfleet ca crl --from` on
+    another. A running coordinator takes it over within seconds, and tells the fleet.
 
-    Example: glassfleet ca revoke vehicle-07 --reason stolen
-    """
+    \b
+    Examples:
+      glassfleet ca revoke vehicle-07 --reason stolen --into fleet --into coordinator-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.hardened import take_list  # noqa: PLC0415 - loaded when used
+
     authority = _open(ca_dir)
     gone = authority.revoke(name, reason)
     for one in gone:
         click.echo(f"revoked: {one.role} {one.id}, serial {one.serial}")
     if not gone:
         click.echo(f"no certificate, but the open token of {name} was withdrawn")
-    click.echo(
-        f"the new list is {authority.folder / 'crl.pem'}; now: glassfleet broker reload BROKER_DIR --crl FILE "
-        f"--deny {name}, and the same file as crl.pem into the coordinator's identity folder",
-        err=True,
-    )
+    # An id that has another good certificate is not shut out: the list knows the one that was revoked.
+    deny = sorted({one.id for one in gone} & set(authority.fallen()))
+    for folder in into:
+        click.echo(f"{folder}: {take_list(folder, authority.crl_pem, deny=deny)}")
+    if not into:
+        click.echo(
+            f"the new list is {authority.folder / 'crl.pem'}; now, with it: `glassfleet broker reload BROKER_DIR --crl "
+            f"FILE{''.join(f' --deny {one}' for one in deny)}` where the broker runs, and `glassfleet ca crl --from "
+            "FILE --into COORDINATOR_IDENTITY` where the coordinator does",
+            err=True,
+        )
 
 
 @ca.command("list")
@@ -229,8 +260,10 @@ def revoke(name: str, reason: str, ca_dir: Path) -> None:
 def list_(ca_dir: Path, *, as_json: bool) -> None:
     """List every certificate that was issued: owner, dates, state.
 
-    Example: glassfleet ca list
-    """
+    \b
+    Examples:
+      glassfleet ca list
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     authority = _open(ca_dir)
     now = dt.datetime.now(dt.UTC)
     if as_json:
@@ -245,14 +278,28 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to. Default: print it."
 )
+@click.option(
+    "--from", "given", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Take this list in place of a fresh one; the authority is not needed for it.",
+)  # fmt: skip
+@into_option
 @ca_dir_option
 @config_option
-def crl(out: Path | None, ca_dir: Path) -> None:
+def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Path) -> None:
     """Make a fresh revocation list: lists expire, and a broker with an expired one refuses everybody.
 
-    Example: glassfleet ca crl --out /etc/mosquitto/fleet/crl.pem
-    """
-    made = _open(ca_dir).refresh_crl()
+    \b
+    Examples:
+      glassfleet ca crl --out crl.pem
+      glassfleet ca crl --from crl.pem --into coordinator-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.hardened import take_list  # noqa: PLC0415 - loaded when used
+
+    made = _open(ca_dir).refresh_crl() if given is None else given.read_bytes()
+    for folder in into:
+        click.echo(f"{folder}: {take_list(folder, made)}")
+    if out is None and into:
+        return
     if out is None:
         click.echo(made, nl=False)
     else:
@@ -281,8 +328,10 @@ def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_j
 
     It offers nothing else: no operators' actions, no tokens. It may run only while vehicles are enrolled.
 
-    Example: glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
-    """
+    \b
+    Examples:
+      glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
 
     stop = threading.Event()

@@ -36,8 +36,10 @@ def broker(context: click.Context, /, **options: Any) -> None:
     Its address, with the password, is printed and written to STATE_DIR/broker-url (for your eyes only), where the other
     commands find it.
 
-    Example: glassfleet broker --kind embedded
-    """
+    \b
+    Examples:
+      glassfleet broker --kind embedded
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     if context.invoked_subcommand is not None:
         return
     from broker.launch import launch  # noqa: PLC0415 - loaded when used
@@ -102,8 +104,9 @@ def config(program: str, **options: Any) -> None:
     alone, and reads requests, its receipts and models.
 
     \b
-    Example: glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
-             glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
+    Examples:
+      glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
+      glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     if options["identity"] is not None:
         if program != "mosquitto":
@@ -193,8 +196,10 @@ def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[s
 
     The list keeps revoked certificates from connecting; --deny takes every right from a connection that stands.
 
-    Example: glassfleet broker reload fleet --crl ca/crl.pem --deny vehicle-07
-    """
+    \b
+    Examples:
+      glassfleet broker reload fleet --crl ca/crl.pem --deny vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.hardened import reload as way  # noqa: PLC0415 - loaded when used
 
     click.echo(way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import math
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from schemas.errors import StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
@@ -37,6 +40,8 @@ EXTRAS = {
     "pyarrow": "parquet",
 }
 """Which optional part of the package brings a module."""
+
+COMMANDLINE = ParameterSource.COMMANDLINE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,12 +79,86 @@ class LazyGroup(click.Group):
         module, _, attribute = self._table[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        _add_quiet(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+
+def _add_quiet(command: click.Command) -> None:
+    """Give ``--quiet`` to a command and those below it; services, which have a log level instead, are left as they are.
+
+    Here and not at each command, so that none is forgotten.
+    """
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            _add_quiet(child)
+    elif not {"quiet", "log_level"} & {parameter.name for parameter in command.params}:
+        text = "Say nothing on stderr but errors."
+        command.params.append(
+            click.Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_hush, help=text)
+        )
+
+
+def _hush(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta["glassfleet.quiet"] = True
+        nothing = ctx.with_resource(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - the context closes it
+        ctx.with_resource(redirect_stderr(nothing))
+
+
+def is_quiet() -> bool:
+    """Whether the running command was told to be quiet."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("glassfleet.quiet"))
+
+
+def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a database's password on the command line; a click callback for what names a vehicle's rows."""
+    if value is not None and "://" in value and ctx.get_parameter_source(str(parameter.name)) is COMMANDLINE:
+        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - numpy comes with it
+
+        refuse_password(value, parameter.get_error_hint(ctx).strip("'"))
+    return value
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Show how far long work is, on stderr: a bar on a terminal, plain lines elsewhere.
+
+    Parameters
+    ----------
+    what : str
+        What is done, in a few words.
+    total : int
+        How many steps it has.
+
+    Yields
+    ------
+    callable
+        To be called after each step with a line that stays, or with an empty text.
+    """
+    lively = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if not lively or importlib.util.find_spec("rich") is None:
+        yield lambda line: click.echo(line, err=True) if line else None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only on a terminal
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(line: str) -> None:
+            if line:
+                console.print(line, markup=False, soft_wrap=True)
+            bar.advance(task)
+
+        yield advance
 
 
 def state_home() -> Path:
@@ -92,7 +171,7 @@ def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str |
     if value is None:
         return
     settings = read_toml(Path(value))
-    known = {parameter.name for parameter in ctx.command.params if parameter.name not in ("config", "help")}
+    known = {parameter.name for parameter in ctx.command.params if parameter.name not in ("config", "help", "quiet")}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise UsageError(
@@ -236,6 +315,27 @@ def count_or_share(text: str, what: str) -> int | float:
 def print_json(value: Any) -> None:
     """Write JSON to stdout, with units of text unescaped."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def table_lines(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Return rows of text as lines of a table; the first is the header, bold on a terminal.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        All of the same length.
+    left : sequence of int
+        Columns that begin at the left; the others, numbers, end at the right.
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return [click.style(lines[0], bold=True), *lines[1:]]
 
 
 @contextmanager

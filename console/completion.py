@@ -20,7 +20,9 @@ def completion(shell: str) -> None:
     zsh:   eval "$(glassfleet completion zsh)"    in ~/.zshrc, after compinit
     fish:  glassfleet completion fish > ~/.config/fish/completions/glassfleet.fish
 
-    Example: glassfleet completion bash
+    \b
+    Examples:
+      glassfleet completion bash
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     kind = get_completion_class(shell)
     if kind is None:

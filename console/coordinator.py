@@ -18,8 +18,10 @@ def coordinator(config_file: Path | None, **flags: Any) -> None:
 
     SIGTERM and Ctrl-C end it cleanly; killed and started again, it finishes its runs from the journal.
 
-    Example: glassfleet coordinator --broker mqtt://127.0.0.1
-    """
+    \b
+    Examples:
+      glassfleet coordinator --broker mqtt://127.0.0.1
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     fill_in(flags, config_file, "coordinator")
     config = load_config(config_file, **flags)
     from coordinator.runner import run_coordinator  # noqa: PLC0415 - a wrong flag is told before all that is loaded

@@ -11,7 +11,7 @@ import click
 
 from console.checkup import machine
 from console.checkup.finding import Finding, looked, wrong
-from console.common import broker_options, config_option, json_option, print_json, read_note
+from console.common import broker_options, config_option, json_option, print_json, read_note, rows_place
 from schemas.errors import UsageError
 from schemas.topics import Topics, check_id
 
@@ -42,7 +42,9 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
     "--journal", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
     help="Journal to look at. Default: STATE_DIR/journal.sqlite, if it is there.",
 )  # fmt: skip
-@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="A vehicle's data to look at.")
+@click.option(
+    "--data", callback=rows_place, metavar="SOURCE", help="A vehicle's data to look at, as --data of the agent."
+)
 @click.option("--target", metavar="COLUMN", help="Its target column. Default: the last one.")
 @json_option
 @config_option
@@ -55,8 +57,9 @@ def doctor(*, as_json: bool, **options: Any) -> int:
     broker that takes the client id from the certificate lets only one of them in. It comes back by itself.
 
     \b
-    Example: glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
-             glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
+    Examples:
+      glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
+      glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     found = list(_examine(options))
     if as_json:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from console.averages import mean_of
-from console.common import json_option, parse_parameters, print_json
+from console.common import json_option, parse_parameters, print_json, progress
 from console.folds import SETTINGS, Plan, run_folds
 from console.rows import read_rows
 from console.runs import MEMORY_HELP, memory_file
@@ -161,12 +161,13 @@ def experiment(
     )
     results: dict[int, Any] = {}
     try:
-        for unit, result in run_folds(plan, table.X, y, min(jobs or os.cpu_count() or 1, plan.units)):
-            results[unit] = result
-            scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in chosen)
-            measure = MEASURES[result[chosen[0]]["measure"]]
-            number = f"fold {unit % folds + 1}" + (f" of seed {seed + unit // folds}" if repeat > 1 else "")
-            click.echo(f"{number}: test {measure} {scores}  ({len(results)} of {plan.units} done)", err=True)
+        with progress(f"{scheme}, {plan.units} folds", plan.units) as done:
+            for unit, result in run_folds(plan, table.X, y, min(jobs or os.cpu_count() or 1, plan.units)):
+                results[unit] = result
+                scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in chosen)
+                measure = MEASURES[result[chosen[0]]["measure"]]
+                number = f"fold {unit % folds + 1}" + (f" of seed {seed + unit // folds}" if repeat > 1 else "")
+                done(f"{number}: test {measure} {scores}  ({len(results)} of {plan.units} done)")
     except ValueError as fault:
         raise RunFailedError(f"{scheme}: {fault}") from fault
     summary: dict[str, Any] = {

@@ -135,8 +135,10 @@ def report(run_id: str, **options: Any) -> None:
 
     Scores are what the vehicles measured on their own test rows and sent.
 
-    Example: glassfleet report run-1f2e3d4c5b6a -o report.html
-    """
+    \b
+    Examples:
+      glassfleet report run-1f2e3d4c5b6a -o report.html
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
     from glassfleet.export.page import html_of, markdown_of, run_page  # noqa: PLC0415
 

@@ -39,8 +39,10 @@ def log_options(function: F) -> F:
 def forecast() -> None:
     """Forecast live on a vehicle, each forecast explained and logged.
 
-    Example: glassfleet forecast run --id vehicle-07 --source mqtt://127.0.0.1/vehicle/samples
-    """
+    \b
+    Examples:
+      glassfleet forecast run --id vehicle-07 --source mqtt://127.0.0.1/vehicle/samples
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
 @forecast.command()
@@ -51,8 +53,10 @@ def run(config_file: Path | None, **flags: Any) -> None:
     It works beside `glassfleet agent` and needs neither agent nor broker to be there: the last good model on disk is
     enough. SIGTERM and Ctrl-C end it cleanly; killed and started again, its log goes on where it was.
 
-    Example: glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
-    """
+    \b
+    Examples:
+      glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     fill_in(flags, config_file, "forecast")
     config = load_config(config_file, **flags)
     from edge_agent.forecast.serve import run as serve  # noqa: PLC0415 - a wrong flag is told without loading numpy
@@ -74,8 +78,10 @@ def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, 
 
     Exit code 8: something was changed, and where. 9: there is no log.
 
-    Example: glassfleet forecast verify --id vehicle-07
-    """
+    \b
+    Examples:
+      glassfleet forecast verify --id vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
 
     directory = _directory(log, agent, fleet, state_dir)
@@ -129,8 +135,10 @@ def explain(  # noqa: PLR0917 - its options
     The chain is verified first, and the model of that time, kept beside the log, must give the same forecast again.
     Times without an offset are this machine's.
 
-    Example: glassfleet explain --at 2026-03-01T14:05:09 --id vehicle-07
-    """
+    \b
+    Examples:
+      glassfleet explain --at 2026-03-01T14:05:09 --id vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.words import explanation_json, explanation_lines  # noqa: PLC0415
     from edge_agent.forecast.features import vector  # noqa: PLC0415
     from edge_agent.forecast.verify import at_time, model_of  # noqa: PLC0415

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # Many processes share a machine in demonstrations and on small vehicles; one BLAS thread each is also what the measured
 # speed rests on. It has to be said before numpy is imported for the first time.
@@ -26,9 +26,14 @@ COMMANDS = {
     "broker": ("console.broker:broker", "Start a broker for one machine: Mosquitto when found, else the embedded one."),
     "coordinator": ("console.coordinator:coordinator", "Start the cloud service that opens and closes rounds."),
     "ca": ("console.authority:ca", "Decide who may speak: certificates, tokens for vehicles, revocation."),
+    "data": ("console.data:data", "Check a vehicle's rows, and keep a window over a live stream to learn from."),
     "agent": ("console.agent:agent", "Start the process on a vehicle; its rows stay with it."),
     "run": ("console.runs:run", "Start, list, show and cancel federated trainings."),
     "model": ("console.models:model", "List, read and use published models: rules, forecasts, explanations."),
+    "rollout": (
+        "console.model_registry:rollout",
+        "Try a model on a part of the fleet first; promoted by what it reports.",
+    ),
     "forecast": ("console.forecast:forecast", "Forecast live on a vehicle, explain and log each; verify the log."),
     "explain": ("console.forecast:explain", "Say why a vehicle forecast what it did at a time, from its log."),
     "report": ("console.export:report", "Write the report of a run: one file, pictures inside."),
@@ -53,9 +58,14 @@ COMMANDS = {
 def cli() -> None:
     """Glassfleet: a fleet of vehicles learns one explainable model over MQTT.
 
+    Every command has examples in its --help. Data is printed on stdout, all else on stderr; colours and progress bars
+    come on a terminal only, and no colours with NO_COLOR in the environment.
+
     \b
-    Try it:          glassfleet demo
-    The same apart:  glassfleet broker, coordinator, agent, run start, model rules
+    Examples:
+      glassfleet demo
+      glassfleet data check vehicle-07.csv.gz
+      glassfleet run start --scheme frt --model qoe --wait
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
@@ -67,13 +77,15 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:  # noqa: C901 - a table of faults
     """Run one command; return its exit code. Faults of users and peers are one line on stderr, never a traceback."""
     try:
-        code = cli.main(args=arguments, prog_name="glassfleet", standalone_mode=False)
+        code = _invoke(arguments)
     except click.exceptions.NoArgsIsHelpError as fault:
         print(fault.format_message(), file=sys.stderr)  # noqa: T201
         return 2
     except click.UsageError as fault:
         where = f" (see: {fault.ctx.command_path} --help)" if fault.ctx is not None else ""
-        return _tell(f"{fault.format_message()}{where}", 2)
+        # Click calls a bounded number an "integer range", which no user gave.
+        said = fault.format_message().replace("a valid integer range", "a whole number")
+        return _tell(f"{said.replace('a valid float range', 'a number')}{where}", 2)
     except click.ClickException as fault:
         return _tell(fault.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
@@ -95,6 +107,17 @@ def run(arguments: list[str]) -> int:  # noqa: C901 - a table of faults
         name = f" ({fault.filename})" if fault.filename else ""
         return _tell(f"{fault.strerror}{name}: free or choose another place", 5)
     return code if isinstance(code, int) else 0
+
+
+def _invoke(arguments: list[str]) -> Any:
+    stderr = sys.stderr
+    # An empty NO_COLOR counts as none (no-color.org); None leaves it to whether the stream is a terminal.
+    color = False if os.environ.get("NO_COLOR") else None
+    try:
+        return cli.main(args=arguments, prog_name="glassfleet", standalone_mode=False, color=color)
+    finally:
+        # --quiet is undone by its context, but for a command line that is refused while it is read.
+        sys.stderr = stderr
 
 
 def _tell(text: str, code: int) -> int:

@@ -10,6 +10,7 @@ import click
 
 from console.common import broker_options, broker_url, config_option, json_option, print_json, security_options
 from console.export import FORMATS, PICTURES, read_model_file, run_export
+from console.model_registry import diff, history, promote, rollback
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +53,14 @@ def words_option(function: F) -> F:
 def model() -> None:
     """List, read and use published models.
 
-    Example: glassfleet model rules qoe --top 5
-    """
+    \b
+    Examples:
+      glassfleet model rules qoe --top 5
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+for _command in (history, diff, promote, rollback):
+    model.add_command(_command)
 
 
 @model.command("list")
@@ -64,8 +71,10 @@ def model() -> None:
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """List the published models and their versions.
 
-    Example: glassfleet model list --json
-    """
+    \b
+    Examples:
+      glassfleet model list --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.registry import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
@@ -104,8 +113,10 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
 def show(**options: Any) -> None:
     """Show where a model comes from and how large it is; with --json, the whole record (save it as a file).
 
-    Example: glassfleet model show qoe --json > qoe.json
-    """
+    \b
+    Examples:
+      glassfleet model show qoe --json > qoe.json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     record, learned = _load(options)
     if record is None:
         raise UsageError("this file holds a model without a record; `model rules` and `model export` can read it")
@@ -142,8 +153,10 @@ def show(**options: Any) -> None:
 def rules(**options: Any) -> None:
     """Print a model's rules in words, the most used first.
 
-    Example: glassfleet model rules qoe --top 5
-    """
+    \b
+    Examples:
+      glassfleet model rules qoe --top 5
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.words import by_support, rule_json, rule_lines  # noqa: PLC0415
 
     learned = _spoken(_load(options)[1], options["words"])
@@ -165,8 +178,10 @@ def predict(**options: Any) -> None:
 
     The file has the model's inputs as columns; others are ignored.
 
-    Example: glassfleet model predict qoe --data drive.csv
-    """
+    \b
+    Examples:
+      glassfleet model predict qoe --data drive.csv
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     _, learned = _load(options)
     X = _inputs(options["data"], learned)
     predictions = learned.predict(X).tolist()
@@ -199,8 +214,10 @@ def explain(**options: Any) -> None:
     Prints the rule in words, the degree to which each condition holds, each input's share (they add up to the
     forecast), the runner-up rules, and the smallest change of the inputs found that gives another outcome.
 
-    Example: glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
-    """
+    \b
+    Examples:
+      glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.words import counterfactual_lines, explanation_lines  # noqa: PLC0415
     from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
 
@@ -245,8 +262,10 @@ def export_model(**options: Any) -> None:
     NAME is a published model; an existing file with a dot or slash in its name is read as one (record, document, json
     or fml export).
 
-    Example: glassfleet model export qoe --format c --prefix qoe -o qoe.h
-    """
+    \b
+    Examples:
+      glassfleet model export qoe --format c --prefix qoe -o qoe.h
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     name = options["name"]
     if name is not None and options["file"] is None and ("/" in name or "." in name) and Path(name).is_file():
         options = {**options, "file": Path(name), "name": None}

@@ -13,6 +13,7 @@ import click
 from console.common import (
     config_option,
     count_or_share,
+    is_quiet,
     json_option,
     parse_parameters,
     print_json,
@@ -55,8 +56,10 @@ def coordinator_options(function: F) -> F:
 def run() -> None:
     """Start, list, show and cancel federated trainings.
 
-    Example: glassfleet run start --scheme frt --model qoe --wait
-    """
+    \b
+    Examples:
+      glassfleet run start --scheme frt --model qoe --wait
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
 @run.command()
@@ -104,6 +107,11 @@ def run() -> None:
 @click.option("--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=BOUNDS_HELP)
 @click.option("--memory", "memory_file", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
 @click.option("--seed", type=int, default=0, show_default=True, help="For what is random at the coordinator.")
+@click.option(
+    "--rollout",
+    metavar="SHARE|FILE",
+    help="Let this share of the fleet (or the stages of a JSON or TOML file) try the model before it becomes current.",
+)
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
 @json_option
 @config_option
@@ -112,8 +120,10 @@ def start(**options: Any) -> None:
 
     Without --domain the fleet finds the variables' limits first, federatedly, within --bounds where they are given.
 
-    Example: glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
-    """
+    \b
+    Examples:
+      glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
 
     spec = _spec(options)
@@ -126,7 +136,7 @@ def start(**options: Any) -> None:
         else:
             click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
         return
-    _finish(follow(api, run_id, click.echo if not options["as_json"] else _to_stderr), as_json=options["as_json"])
+    _finish(follow(api, run_id, _sayer(as_json=options["as_json"])), as_json=options["as_json"])
 
 
 @run.command("list")
@@ -136,8 +146,10 @@ def start(**options: Any) -> None:
 def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
     """List all runs, oldest first.
 
-    Example: glassfleet run list --json
-    """
+    \b
+    Examples:
+      glassfleet run list --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415
 
     runs = _items(Coordinator(coordinator, token, state_dir).get("/api/runs"), "runs")
@@ -161,13 +173,15 @@ def show(
 ) -> None:
     """Show one run: its rounds, who was in, who dropped and why.
 
-    Example: glassfleet run show run-1f2e3d4c5b6a
-    """
+    \b
+    Examples:
+      glassfleet run show run-1f2e3d4c5b6a
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415
 
     api = Coordinator(coordinator, token, state_dir)
     if wait:
-        _finish(follow(api, run_id, click.echo if not as_json else _to_stderr), as_json=as_json)
+        _finish(follow(api, run_id, _sayer(as_json=as_json)), as_json=as_json)
         return
     status = api.run(run_id)
     if as_json:
@@ -189,8 +203,10 @@ def show(
 def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
     """Cancel a run; its vehicles are told at once.
 
-    Example: glassfleet run cancel run-1f2e3d4c5b6a
-    """
+    \b
+    Examples:
+      glassfleet run cancel run-1f2e3d4c5b6a
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415
 
     answer = Coordinator(coordinator, token, state_dir).post(f"/api/runs/{run_id}/cancel")
@@ -260,6 +276,11 @@ def _items(answer: Any, key: str) -> list[dict[str, Any]]:
     return list(found) if isinstance(found, list) else []
 
 
+def _sayer(*, as_json: bool) -> Callable[[str], Any]:
+    """Return where rounds are told: on stdout, unless that is for JSON or the user wants the result only."""
+    return _to_stderr if as_json or is_quiet() else click.echo
+
+
 def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
 
@@ -289,6 +310,10 @@ def _spec(options: dict[str, Any]) -> dict[str, Any]:
         "target": options["target"],
         "seed": options["seed"],
     }
+    if options["rollout"] is not None:
+        from console.model_registry import plan_of  # noqa: PLC0415 - it imports this module
+
+        spec["rollout"] = plan_of(options["rollout"])
     if options["features"]:
         spec["features"] = [name.strip() for name in options["features"].split(",") if name.strip()]
     for key in ("domain", "bounds"):

@@ -34,14 +34,18 @@ def tap(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Print the fleet's messages as they pass, decoded; arrays as their type and shape.
 
-    Retained messages come first, marked with an R. Ctrl-C ends it.
+    Retained messages come first, marked with an R. Each says who sealed it; with --identity the seal is verified, and
+    what the fleet would refuse is marked REFUSED. Ctrl-C ends it.
 
-    Example: glassfleet tap --kind receipt --kind contribution
-    """
+    \b
+    Examples:
+      glassfleet tap --kind receipt --kind contribution
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.registry import Listener  # noqa: PLC0415 - numpy and the MQTT library come with it
     from schemas.topics import Topics  # noqa: PLC0415
 
     topics = Topics(fleet)
+    verifier = _verifier()
     end = None if seconds is None else time.monotonic() + seconds
     seen = 0
     with Listener(broker_url(broker, state_dir), f"{topics.prefix}#") as listener:
@@ -54,6 +58,8 @@ def tap(  # noqa: PLR0917 - click passes options by name
                 continue
             seen += 1
             line["retained"] = message.retained
+            if message.payload:
+                line["seal"] = seal(message.topic, message.payload, topics, verifier)
             click.echo(json.dumps(line, ensure_ascii=False) if as_json else _text(line))
 
 
@@ -73,7 +79,7 @@ def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:
         line["kind"] = address.kind
         if not payload:
             return line | {"kind": f"{address.kind} cleared"}
-        if address.kind == "blob":
+        if address.kind in ("blob", "revoked"):
             return line
         if address.kind == "model-version" and payload[:1] == b"{":
             return line | {"kind": "model-record"} | _record_summary(payload)
@@ -86,6 +92,45 @@ def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:
             line[name] = value
     line["body"] = summary(envelope.body.model_dump())
     return line
+
+
+def seal(topic: str, payload: bytes, topics: Any, verifier: Any) -> str:
+    """Say who sealed a message, in words; what the fleet would not take begins with ``REFUSED``.
+
+    Parameters
+    ----------
+    topics : schemas.topics.Topics
+    verifier : schemas.signing.Verifier or None
+        None: nothing is verified, and the words say so.
+    """
+    from broker.signed import writers  # noqa: PLC0415 - loaded when used, as all below
+    from schemas.errors import WireError  # noqa: PLC0415
+    from schemas.record import ModelRecord  # noqa: PLC0415
+    from schemas.signing import split  # noqa: PLC0415
+
+    try:
+        address = topics.parse(topic)
+        if address.kind == "blob":
+            return "by its digest"
+        if address.kind == "revoked":
+            return "by the CA" if verifier is None else f"by the CA: {verifier.take_crl(payload)} revoked"
+        is_record = address.kind == "model-version" and payload[:1] == b"{"
+        if verifier is None:
+            is_sealed = bool(ModelRecord.from_bytes(payload).signatures if is_record else split(payload)[1])
+            return "sealed, not verified" if is_sealed else "unsigned"
+        if is_record:
+            return str(ModelRecord.from_bytes(payload).verified_by(verifier))
+        return str(verifier.open(topic, payload, writers(address)))
+    except WireError as fault:
+        return f"REFUSED {fault}"
+
+
+def _verifier() -> Any:
+    """Return what the identity of the running command can verify; None when there is none."""
+    from broker.credentials import FolderCredentials  # noqa: PLC0415 - loaded when used
+
+    folder = click.get_current_context().meta.get("glassfleet.identity")
+    return None if folder is None else FolderCredentials(folder).verifier
 
 
 def summary(value: Any, depth: int = 0) -> Any:
@@ -124,4 +169,7 @@ def _text(line: dict[str, Any]) -> str:
     about = " ".join(f"{name}={line[name]}" for name in ("run", "agent", "round", "attempt") if name in line)
     fault = f" FAULT {line['fault']}" if "fault" in line else ""
     mark = "R" if line["retained"] else " "
-    return f"{mark} {line['kind']:<18} {line['topic']}  {line['bytes']} B  {about}  {shown}{fault}"
+    sealed = f"  [{line['seal']}]" if "seal" in line else ""
+    text = f"{mark} {line['kind']:<18} {line['topic']}  {line['bytes']} B  {about}  {shown}{fault}{sealed}"
+    # A topic or a text of a hostile vehicle must not move the cursor of whoever looks.
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

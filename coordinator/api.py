@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException as HttpFault
 
 from coordinator.dashboard import Dashboard, Hub
 from coordinator.metrics import CONTENT_TYPE_LATEST
+from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec
 from schemas.errors import DataError, DocumentError, GlassfleetError, NotFoundError, StorageError, UsageError
 
@@ -134,6 +135,8 @@ def make_app(  # noqa: C901  one short function per address
     def _cancel(run: str) -> dict[str, str]:
         service.call(lambda core: core.cancel(run))
         return {"run": run}
+
+    add_rollouts(app, service, authorized)
 
     @app.get("/api/models")
     def _models() -> list[dict[str, Any]]:

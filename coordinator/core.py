@@ -15,7 +15,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -46,6 +46,7 @@ from coordinator.engine.books import Books, is_counted_only
 from coordinator.fleet import FleetLimits
 from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, PartLimits, Peer, Scores
 from coordinator.journal.port import Entry, Journal
+from coordinator.models import Models
 from coordinator.observer import Nobody, Observer, canonical
 from coordinator.publisher import Publisher, birth
 from coordinator.reception import Reception
@@ -54,11 +55,14 @@ from coordinator.registry import Registry
 from coordinator.rival import Rivalry, Rivals
 from coordinator.spec import RunSpec
 from coordinator.view import run_document, suspended_document
-from schemas.errors import BrokerError, GlassfleetError, IdentityError, NotFoundError, StorageError, UsageError
+from schemas.errors import GlassfleetError, IdentityError, NotFoundError, StorageError, UsageError
 from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.messages import Outcome
 from schemas.parts import Retained
 from schemas.topics import Topics
+
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+    from schemas.signing import Signer
 
 _log = structlog.get_logger("coordinator")
 
@@ -101,6 +105,8 @@ class Coordinator:
         does not give what is retained to subscriptions with wildcards.
     observer : Observer or None
         Told of every performed effect and journal transaction: metrics, traces.
+    signer : callable or None
+        Returns who signs model records now; None: they are not signed.
 
     Raises
     ------
@@ -129,6 +135,7 @@ class Coordinator:
         rivalry: Rivalry = Rivalry(),  # noqa: B008 - frozen
         newcomer_pause: float = 1.0,
         observer: Observer | None = None,
+        signer: Callable[[], Signer] | None = None,
     ) -> None:
         self.topics = Topics(fleet)
         self.incarnation = incarnation or secrets.token_hex(8)
@@ -138,7 +145,7 @@ class Coordinator:
         self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
         self.fleet = self._reception.fleet
         self._rivals = Rivals(self.incarnation, wall() if term is None else term, rivalry)
-        self.registry = Registry(journal, fleet, software, wall)
+        self.registry = Registry(journal, fleet, software, wall, now=self.now, signer=signer)
         self._journal = journal
         self._observer = observer or Nobody()
         self._clock = clock
@@ -161,7 +168,7 @@ class Coordinator:
         self._runs: dict[str, RunState] = {}
         self._suspended: dict[str, dict[str, Any]] = {}
         self._started: dict[str, float] = {}
-        self._models: dict[str, dict[str, Any]] = {}
+        self.models = Models(self.registry, self._publisher, self.fleet.offers, self.metrics, self.now)
         self._past: dict[str, None] = dict.fromkeys(journal.ended())
         last = journal.last_time()
         # The time line continues where the journal ends: while no coordinator runs, no deadline comes nearer. A new
@@ -171,6 +178,7 @@ class Coordinator:
             _log.warning("journal-mended", detail=text)
             self.metrics["journal.mended"] += 1
         begun = clock()
+        self.models.resume(journal.decisions())
         self._resume()
         self._observer.resumed(clock() - begun, len(self._runs))
         transport.subscribe(f"{self.topics.prefix}agent/+/state")
@@ -195,7 +203,7 @@ class Coordinator:
         self.metrics["connected"] += 1
         self._reception.newcomers.connected()
         self._announce()
-        self._publisher.models(self._tell_unpublishable)
+        self.models.connected()
         for state in list(self._runs.values()):
             self._stand(state)
 
@@ -240,6 +248,7 @@ class Coordinator:
             self._announce()
         for event in self._reception.released(at):
             self._apply(self._for_all(event))
+        self.models.rollouts.tick(at)
         if self._reception.newcomers.is_due(clock):
             self._repeat(self._reception.newcomers.take())
 
@@ -247,7 +256,7 @@ class Coordinator:
         """Return when the next `tick` will matter, in the coordinator's own time; None: only a message can."""
         wakes = [wake for state in self._runs.values() if (wake := wakes_at(state)) is not None]
         clocks = self._reception.dues() if self._rivals.due is None else [*self._reception.dues(), self._rivals.due]
-        return min([*wakes, *(self.at(due) for due in clocks)], default=None)
+        return min([*wakes, *self.models.rollouts.wakes(), *(self.at(due) for due in clocks)], default=None)
 
     def start_run(self, spec: RunSpec) -> str:
         """Begin a run; returns its id.
@@ -322,7 +331,7 @@ class Coordinator:
         state = self._runs.get(run)
         if state is not None:
             return run_document(
-                self.engine, state, started=self._started.get(run, 0.0), ended=None, model=self._models.get(run)
+                self.engine, state, started=self._started.get(run, 0.0), ended=None, model=self.models.of_runs.get(run)
             )
         document = self._suspended.get(run) or self._journal.document(run)
         if document is None:
@@ -376,6 +385,7 @@ class Coordinator:
             case Scores(agent, scores):
                 self.fleet.heard(agent)
                 self.fleet.evaluated(agent, scores)
+                self.models.rollouts.report(agent, scores)
             case Leftover(run, blobs):
                 self._leftover(run, blobs)
             case Gone(run) if run in self._runs:
@@ -540,7 +550,7 @@ class Coordinator:
                     self.metrics["runs.restarts"] += 1
                     log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
                 case Publish():
-                    self._register(effect, log)
+                    self.models.register(effect, self._runs[effect.run], log)
                 case Ended():
                     self._finish(effect, log)
             self._observer.performed(effect, state, self.now())
@@ -567,21 +577,6 @@ class Coordinator:
         self.metrics["rounds.closed"] += 1
         log.info("round-closed", **canonical(effect.summary, state))
 
-    def _register(self, effect: Publish, log: Any) -> None:
-        model = self.registry.add(effect, self._runs[effect.run])
-        try:
-            self._publisher.model(model)
-        except (BrokerError, UsageError) as fault:
-            # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
-            self._tell_unpublishable(effect.name, fault)
-        self._models[effect.run] = {"name": model.name, "version": model.version, "digest": model.digest}
-        self.metrics["models.published"] += 1
-        log.info("model-published", name=model.name, version=model.version, digest=model.digest)
-
-    def _tell_unpublishable(self, name: str, fault: Exception) -> None:
-        self.metrics["models.unpublishable"] += 1
-        _log.error("model-unpublishable", name=name, detail=str(fault))
-
     def _finish(self, effect: Ended, log: Any) -> None:
         state = self._runs[effect.run]
         document = run_document(
@@ -589,15 +584,17 @@ class Coordinator:
             state,
             started=self._started.get(effect.run, self._wall()),
             ended=self._wall(),
-            model=self._models.get(effect.run),
+            model=self.models.of_runs.get(effect.run),
         )
         self._journal.close_run(effect.run, document, state.at, keep_records=self._keep_records)
         self._past[effect.run] = None
         if len(self._past) > self._kept_runs:
-            for run in self._journal.compact(self._kept_runs, self._retained_versions):
+            for run in self._journal.compact(
+                self._kept_runs, self._retained_versions, self.registry.aliases.pinned()
+            ):
                 self._past.pop(run, None)
         del self._runs[effect.run]
-        for memory in (self._started, self._models, self._books):
+        for memory in (self._started, self.models.of_runs, self._books):
             memory.pop(effect.run, None)
         self.metrics[f"runs.{effect.outcome}"] += 1
         log.info("run-ended", outcome=effect.outcome, reason=effect.reason)

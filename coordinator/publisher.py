@@ -8,7 +8,7 @@ that nobody saw.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from broker.port import Message, Transport
 from coordinator.engine import OpenRound, Publish, RunState, SendReceipt
@@ -182,7 +182,7 @@ class Publisher:
         self._registry.rehearse(effect, state, self._topics, self.limit)
 
     def model(self, model: StoredModel) -> None:
-        """Publish a new version: its blobs, the version, then the pointer; and clear the one that falls out.
+        """Publish a new version: its blobs, the version, then the pointers; and clear the one that falls out.
 
         Raises
         ------
@@ -190,6 +190,12 @@ class Publisher:
             This broker cannot carry it.
         """
         for frame in self._registry.frames_of_newest(self._topics, self.limit, self._retained_versions, model.name):
+            self.publish(*frame, retain=True)
+
+    def moved(self, name: str, before: Collection[int]) -> None:
+        """Publish what a name stands for, after it stood for other versions; raises as `model`."""
+        keep = self._retained_versions
+        for frame in self._registry.frames_of_move(self._topics, self.limit, keep, name, before):
             self.publish(*frame, retain=True)
 
     def models(self, tell: Callable[[str, Exception], None]) -> None:
@@ -204,16 +210,14 @@ class Publisher:
                 self.publish(*frame, retain=True)
 
     def pointers(self) -> None:
-        """Publish all pointers to current versions again; versions and blobs can be had by their names."""
+        """Publish all pointers again; versions and blobs can be had by their names."""
         for name in self._registry.names():
-            topic = self._topics.model_current(name)
             try:
-                frames = self._registry.frames_of_newest(self._topics, self.limit, self._retained_versions, name)
+                self._registry.frames(self._topics, self.limit, self._retained_versions, name)
             except (BrokerError, UsageError):
                 continue  # told when the connection was made
-            for frame in frames:
-                if frame.topic == topic:
-                    self.publish(*frame, retain=True)
+            for frame in self._registry.pointers(self._topics, name):
+                self.publish(*frame, retain=True)
 
     def _send(self, retained: Retained) -> None:
         for frame in retained.frames:

@@ -1,12 +1,17 @@
-"""The model registry: one version per run, kept in the journal's database, shown on retained topics."""
+"""The model registry: one version per run, kept in the journal's database, shown on retained topics.
+
+Which version a name stands for is decided apart from its registration: see `coordinator.aliases`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from coordinator.aliases import CURRENT, Aliases
 from coordinator.engine import Publish, RunState
-from coordinator.journal.port import Journal, StoredModel
+from coordinator.journal.port import Decision, Journal, StoredModel
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
@@ -14,6 +19,9 @@ from schemas.messages import ModelPointer
 from schemas.parts import Frame, clearing, frames_for_model
 from schemas.record import ModelRecord, Training
 from schemas.topics import Topics
+
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+    from schemas.signing import Signer
 
 
 class Registry:
@@ -27,20 +35,71 @@ class Registry:
         Written into records.
     wall : callable
         Wall clock, seconds since the epoch.
+    now : callable or None
+        The coordinator's own time, seconds; None: `wall`.
+    signer : callable or None
+        Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
+
+    Attributes
+    ----------
+    aliases : Aliases
     """
 
-    def __init__(self, journal: Journal, fleet: str, software: str, wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        fleet: str,
+        software: str,
+        wall: Callable[[], float],
+        *,
+        now: Callable[[], float] | None = None,
+        signer: Callable[[], Signer] | None = None,
+    ) -> None:
         self._journal = journal
         self._fleet = fleet
         self._software = software
         self._wall = wall
+        self._signer = signer
+        self.aliases = Aliases(now or wall, wall)
+        self.aliases.take(journal.decisions())
+
+    def adopt(self) -> None:
+        """Make the newest version of each name current that was registered before there were decisions."""
+        missing = [name for name in self.names() if name not in self.aliases.current]
+        newest = [self.versions(name)[-1] for name in missing]
+        self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
+
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
+        if decisions:
+            self._journal.decide(decisions)
+            self.aliases.take(decisions)
+
+    def history(self, name: str) -> list[Decision]:
+        """Return all decisions about a model, oldest first; raises NotFoundError when there is no such model."""
+        self.versions(name)
+        return self._journal.decisions(name)
+
+    def before(self, name: str) -> int:
+        """Return the version below the current one that was current last; raises NotFoundError when there is none."""
+        self.versions(name)
+        current = self.aliases.current[name].version
+        known = {model.version for model in self.versions(name)}
+        for each in reversed(self._journal.decisions(name)):
+            if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:
+                return int(each.body["version"])
+        raise NotFoundError(f"model {name!r}: no version before {current} was ever current; name one with --to")
 
     def add(self, effect: Publish, state: RunState) -> StoredModel:
         """Register the model of a finished run; the same run gets the same version again, however often."""
 
         def make(version: int) -> tuple[str, bytes]:
-            record = self._record(effect, state, version)
+            record = self._record(effect, state, version, parents)
             return record.digest, record.to_bytes()
+
+        # Before the transaction: it holds the database.
+        earlier = [model for model in self._journal.models(effect.name) if model.run != effect.run]
+        parents = [earlier[-1].digest] if earlier else []
 
         return self._journal.add_model(effect.name, effect.run, make)
 
@@ -51,11 +110,13 @@ class Registry:
     def rehearse(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
         """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
         longest = 2**31 - 1
-        frames_for_model(self._record(effect, state, longest).to_bytes(), topics, effect.name, longest, limit)
+        frames_for_model(
+            self._record(effect, state, longest, ["0" * 64]).to_bytes(), topics, effect.name, longest, limit
+        )
 
-    def _record(self, effect: Publish, state: RunState, version: int) -> ModelRecord:
+    def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
         document = effect.model.to_document()
-        return ModelRecord(
+        record = ModelRecord(
             name=effect.name,
             version=version,
             digest=document_digest(document),
@@ -65,6 +126,7 @@ class Registry:
             scheme=state.spec.scheme,
             cohort=list(effect.cohort),
             domain_contributors=list(effect.domain_contributors),
+            parents=parents,
             parameters={
                 "participation": state.spec.participation,
                 "seed": state.spec.seed,
@@ -74,6 +136,7 @@ class Registry:
             created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
             software=self._software,
         )
+        return record if self._signer is None else record.signed_by(self._signer())
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
@@ -99,7 +162,8 @@ class Registry:
     def frames(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
         """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointer.
 
-        The newest `keep` versions are retained; older ones are cleared (the HTTP API still has them).
+        The newest `keep` versions are retained, and those that the name stands for; older ones are cleared (the HTTP
+        API still has them).
 
         Raises
         ------
@@ -108,24 +172,67 @@ class Registry:
         BrokerError, UsageError
             A version cannot be sent with messages of `limit` bytes.
         """
-        return self._frames(self.versions(name)[-keep - 1 :], topics, limit, keep, keep)
+        models = self.versions(name)
+        kept = self._kept(models, keep)
+        cleared = self._clearing([each for each in models[-keep - 1 :] if each not in kept], topics, limit)
+        return [*cleared, *self._writing(kept, topics, limit), *self.pointers(topics, name)]
 
     def frames_of_newest(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
         """Return the messages that a new version adds to those retained before; raises as `frames`."""
-        return self._frames(self.versions(name)[-keep - 1 :], topics, limit, keep, 1)
+        models = self.versions(name)
+        kept = self._kept(models, keep)
+        cleared = self._clearing([each for each in models[-keep - 1 :] if each not in kept], topics, limit)
+        return [*cleared, *self._writing(models[-1:], topics, limit), *self.pointers(topics, name)]
 
-    def _frames(self, models: list[StoredModel], topics: Topics, limit: int, keep: int, newest: int) -> list[Frame]:
-        frames: list[Frame] = []
-        for gone in models[:-keep]:
-            retained = frames_for_model(gone.record, topics, gone.name, gone.version, limit)
-            frames += clearing([frame.topic for frame in retained.frames])
-        for model in models[-newest:]:
-            frames += frames_for_model(model.record, topics, model.name, model.version, limit).frames
-        last = models[-1]
-        pointer = ModelPointer(name=last.name, version=last.version, digest=last.digest)
-        envelope = Envelope(fleet=self._fleet, body=pointer, run=last.run, time=self._wall())
-        frames.append(Frame(topics.model_current(last.name), envelope.to_bytes()))
+    def frames_of_move(self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int]) -> list[Frame]:
+        """Return the messages that change what a name stands for; raises as `frames`.
+
+        Parameters
+        ----------
+        topics, limit, keep, name
+            As in `frames`.
+        before : collection of int
+            Versions that it stood for before: they are cleared if they are not among the newest.
+        """
+        models = self.versions(name)
+        kept = self._kept(models, keep)
+        stands_for = {number for known, number in self.aliases.pinned() if known == name}
+        # What is among the newest stands on the broker already.
+        older = [each for each in kept if each.version in stands_for and each not in models[-keep:]]
+        gone = [each for each in models if each.version in before and each not in kept]
+        frames = [*self._writing(older, topics, limit), *self.pointers(topics, name)]
+        return [*frames, *self._clearing(gone, topics, limit)]
+
+    def pointers(self, topics: Topics, name: str) -> list[Frame]:
+        """Return the messages that say what a name stands for."""
+        frames = []
+        candidate = self.aliases.candidate.get(name)
+        if candidate is not None:
+            frames.append(Frame(topics.model_candidate(name), self._envelope(candidate)))
+        elif name in self.aliases.had_candidate:
+            frames += clearing([topics.model_candidate(name)])
+        current = self.aliases.current.get(name)
+        if current is not None:
+            frames.append(Frame(topics.model_current(name), self._envelope(current)))
         return frames
+
+    def _envelope(self, pointer: ModelPointer) -> bytes:
+        run = self.get(pointer.name, pointer.version).run
+        return Envelope(fleet=self._fleet, body=pointer, run=run, time=self._wall()).to_bytes()
+
+    def _kept(self, models: list[StoredModel], keep: int) -> list[StoredModel]:
+        pinned = self.aliases.pinned()
+        return [each for each in models if each in models[-keep:] or (each.name, each.version) in pinned]
+
+    def _writing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
+        return [
+            frame
+            for model in models
+            for frame in frames_for_model(model.record, topics, model.name, model.version, limit).frames
+        ]
+
+    def _clearing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
+        return clearing([frame.topic for frame in self._writing(models, topics, limit)])
 
 
 def _training(state: RunState) -> Training:

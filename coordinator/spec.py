@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from coordinator.rollout.plan import RolloutPlan
 from glassfleet.domain import Domain
 from glassfleet.memory import Memory
 from schemas.errors import UsageError
@@ -163,6 +164,9 @@ class RunSpec(BaseModel):
     nonce : str
         Stands in each task of the run, see ``glassfleet.scheme.Task``. The coordinator draws it; what is given is
         replaced.
+    rollout : RolloutPlan or None
+        The model is tried by a part of the fleet first; None: it becomes current at once. The first model of a name
+        always does.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -180,6 +184,7 @@ class RunSpec(BaseModel):
     memory: Memory | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    rollout: RolloutPlan | None = None
 
     @field_validator("run")
     @classmethod

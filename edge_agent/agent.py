@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.port import Handlers, Message, Transport
 from edge_agent import inbound, logs
@@ -49,7 +49,7 @@ from glassfleet import catalogue
 from glassfleet.scheme import Task, TaskError
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, UsageError, WireError
+from schemas.errors import BrokerError, DataError, StorageError, UsageError, WireError
 from schemas.messages import (
     AgentState,
     Body,
@@ -63,6 +63,9 @@ from schemas.messages import (
 from schemas.parts import frames_for_contribution, open_request
 from schemas.record import ModelRecord
 from schemas.topics import Address, Topics
+
+if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
+    from schemas.signing import Verifier
 
 __all__ = ["DOMAIN", "Agent", "client_of", "refuse_text", "software_version"]
 
@@ -83,6 +86,8 @@ class Agent:
         Seconds since the epoch, for the envelopes; nothing is decided by it.
     incarnation : str or None
         Name of this process's life; None: drawn at random.
+    verifier : Verifier or None
+        Verifies the signatures of model records; None: unsigned ones are taken.
 
     Raises
     ------
@@ -103,6 +108,7 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         incarnation: str | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self.config = config
         self.id = config.id
@@ -144,6 +150,9 @@ class Agent:
             else None,
             publish=self._publish_scores,
             log=self.log,
+            agent=config.id,
+            counts=self.counts,
+            verifier=verifier,
             max_names=config.followed_models,
         )
         self._jobs: dict[tuple[str, str], Compute] = {}
@@ -248,6 +257,7 @@ class Agent:
             topics.coordinator_state(),
             topics.request("+"),
             topics.model_current("+"),
+            topics.model_candidate("+"),
         )
 
     def _dispatch(self, message: Message, address: Address) -> None:
@@ -263,6 +273,8 @@ class Agent:
                 self._on_coordinator(payload, known=message.retained)
             case "model-current":
                 self._on_pointer(payload, address.name)
+            case "model-candidate":
+                self._on_candidate(payload, address.name)
             case "model-version":
                 self._models.version(address.name, address.number, payload, self._clock())
             case "blob":
@@ -313,6 +325,15 @@ class Agent:
             if pointer.name != name:
                 raise WireError("malformed", "the pointer names another model than its topic")
             self._models.pointer(pointer)
+
+    def _on_candidate(self, payload: bytes, name: str) -> None:
+        if not payload:
+            self._models.withdraw(name)
+            return
+        pointer = self._open(payload, ModelPointer)
+        if pointer.name != name or pointer.trial is None:
+            raise WireError("malformed", "the pointer of a candidate names its model and who tries it")
+        self._models.candidate(pointer, pointer.trial)
 
     def _on_own_state(self, payload: bytes) -> None:
         if not payload:
@@ -369,7 +390,12 @@ class Agent:
             self._outbox.unpark(run, digest)
             self._step(Computed(run, digest))
             return
-        frozen = self._answerer.freeze(run, self.source.train)
+        try:
+            rows = self.source.current().train
+        except (DataError, StorageError) as fault:
+            self._step(ComputeFailed(run, digest, str(fault)))
+            return
+        frozen = self._answerer.freeze(run, rows)
         task = Task.from_value(job.request.task)
         began = self._clock()
         try:
@@ -442,6 +468,7 @@ class Agent:
             metric=scores.metric,
             federated=round(scores.federated, 6),
             local=round(scores.local, 6),
+            champion=None if scores.champion is None else round(scores.champion, 6),
             rows=scores.rows,
         )
         body = Evaluation(
@@ -452,5 +479,7 @@ class Agent:
             federated=scores.federated,
             local=scores.local,
             rows=scores.rows,
+            champion=scores.champion,
+            champion_digest=scores.champion_digest,
         )
         self._publish(self._topics.evaluation(self.id), body, run=record.run)

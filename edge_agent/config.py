@@ -77,8 +77,9 @@ class AgentConfig(BaseModel):
         Certificate authority for ``mqtts``, in place of the identity's.
     insecure_plaintext : bool
         Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said.
-    data : Path
-        The vehicle's rows: ``.csv``, ``.csv.gz`` or ``.parquet``.
+    data : Path or str
+        The vehicle's rows: ``.csv``, ``.csv.gz``, ``.parquet``, a ``.window`` of a live stream, or a query:
+        ``sqlite:///FILE?query=SELECT ...``, ``postgresql://USER@HOST/DATABASE?query=SELECT ...``.
     target : str or None
         Target column; None: the last one.
     labels : bool
@@ -188,7 +189,7 @@ class AgentConfig(BaseModel):
     identity: Path | None = None
     ca_file: Path | None = None
     insecure_plaintext: bool = False
-    data: Path
+    data: Path | str
     target: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     labels: bool = False
     categories: bool = False
@@ -244,6 +245,12 @@ class AgentConfig(BaseModel):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part for part in value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _place(cls, value: Any) -> Any:
+        # A URL stays text: a Path would make one slash of two.
+        return Path(value) if isinstance(value, str) and "://" not in value else value
 
     @model_validator(mode="after")
     def _consistent(self) -> AgentConfig:

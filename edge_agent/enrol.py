@@ -11,6 +11,7 @@ import datetime as dt
 import http.client
 import json
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +19,11 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.tls import CA, KEY, client_context, load_identity, save_identity, tls_of, tls_words
+from broker.hardened import check_crl
+from broker.tls import CA, CRL, KEY, client_context, load_identity, save_identity, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
 from schemas.identity import Token, load_key, make_request, new_key, prove_renewal
-from schemas.signing import Owner, owner_of
+from schemas.signing import Owner, Verifier, owner_of
 
 TIMEOUT = 15.0
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -77,13 +79,14 @@ def enrol(folder: Path, token: Token, url: str, *, timeout: float = TIMEOUT) -> 
     body = {"token": token.secret, "request": request}
     context = client_context(tls_of(None, folder / CA))
     answer = _json(_call(host, port, context, "POST", "/v1/enrol", body, timeout=timeout), url)
-    return _store(folder, key, owner, answer)
+    return _store(folder, key, owner, answer | {"ca": ca.decode()})
 
 
 def renew(folder: Path, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
     """Renew the certificate, proving that we hold the current key; returns when the new one ends.
 
-    The revocation list comes with it. A running agent uses the new certificate from its next connection on.
+    The revocation list comes with it. A running agent uses the new certificate from its next connection on. Whom to
+    trust is not renewed: the CA's certificate stays the one that is in the folder.
 
     Raises
     ------
@@ -100,7 +103,7 @@ def renew(folder: Path, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
     }
     context = client_context(tls_of(None, folder / CA))
     answer = _json(_call(host, port, context, "POST", "/v1/renew", body, timeout=timeout), url)
-    return _store(folder, identity.key, identity.owner, answer)
+    return _store(folder, identity.key, identity.owner, answer | {"ca": identity.ca.decode()})
 
 
 def write_request(folder: Path, agent: str, out: Path) -> None:
@@ -160,7 +163,7 @@ def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt
     try:
         certificate, ca, crl = (str(answer[name]).encode() for name in ("certificate", "ca", "crl"))
         made = x509.load_pem_x509_certificate(certificate)
-        made.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+        Verifier(ca, time.time).owner(made.public_bytes(Encoding.DER))
         named = owner_of(made)
     except Exception as fault:
         raise UsageError(f"the answer holds no certificate of its own CA ({fault}): nothing was stored") from fault
@@ -168,6 +171,11 @@ def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt
         raise UsageError(f"the certificate is for {named}, not for {owner}: nothing was stored")
     if made.public_key() != load_key(key).public_key():
         raise UsageError(f"the certificate is for another key than {folder / KEY}: nothing was stored")
+    if crl:
+        try:
+            check_crl(crl, ca, (folder / CRL).read_bytes() if (folder / CRL).exists() else None)
+        except (UsageError, OSError, ValueError) as fault:
+            raise UsageError(f"the answer's revocation list is not taken ({fault}): nothing was stored") from fault
     save_identity(folder, ca=ca, crl=crl, certificate=certificate)
     return made.not_valid_after_utc
 
@@ -198,6 +206,9 @@ def _call(  # noqa: PLR0917 - one request, spelled out
     place = f"{host}:{port}"
     connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
     try:
+        connection.connect()
+        if context.verify_mode is not ssl.CERT_NONE:
+            _check_office(connection.sock, place)
         headers = {"Content-Type": "application/json"} if body else {}
         connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
         answer = connection.getresponse()
@@ -217,6 +228,19 @@ def _call(  # noqa: PLR0917 - one request, spelled out
     if answer.status != http.HTTPStatus.OK:
         raise EnrolmentError(f"the authority at {place} refuses ({answer.status}): {_detail(content)}")
     return content
+
+
+def _check_office(sock: Any, place: str) -> None:
+    """Say nothing secret to a server that is no coordinator: a broker on the same host has a good certificate too."""
+    try:
+        owner = owner_of(x509.load_der_x509_certificate(sock.getpeercert(binary_form=True)))
+    except (WireError, ValueError, TypeError) as fault:
+        raise EnrolmentError(f"{place} shows a certificate that is not an authority's: is the URL right?") from fault
+    if owner.role != "coordinator":
+        raise EnrolmentError(
+            f"{place} is {owner}, not the authority's server, which shows a coordinator's certificate: is the port "
+            "right? Nothing was sent"
+        )
 
 
 def _detail(content: bytes) -> str:

@@ -7,7 +7,7 @@ at a time: the agent does a round when it has nothing else to do, so that learni
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -37,12 +37,18 @@ class Scores:
     federated, local : float
     rows : int
         Test rows.
+    champion : float or None
+        Score of the current model on the same rows, for a candidate.
+    champion_digest : str
+        Which model that was.
     """
 
     metric: Literal["rmse", "f1"]
     federated: float
     local: float
     rows: int
+    champion: float | None = None
+    champion_digest: str = ""
 
 
 class Evaluator:
@@ -61,8 +67,14 @@ class Evaluator:
         self._test = test
         self._local: dict[str, Any] = {}
 
-    def steps(self, record: ModelRecord) -> Iterator[Scores | None]:
+    def steps(self, record: ModelRecord, champion: ModelRecord | None = None) -> Iterator[Scores | None]:
         """Yield None after each piece of work, and the scores at last.
+
+        Parameters
+        ----------
+        record : ModelRecord
+        champion : ModelRecord or None
+            The current model, when `record` is a candidate.
 
         Raises
         ------
@@ -91,9 +103,26 @@ class Evaluator:
                 yield None
         own = predict_in_blocks(self._local[key], encode_inputs(test, domain))
         score = root_mean_square if domain.target is not None else macro_f1
-        yield Scores(
+        scores = Scores(
             "rmse" if domain.target is not None else "f1", score(test.y, predicted), score(test.y, own), test.rows
         )
+        if champion is None:
+            yield scores
+            return
+        yield None
+        former = score(test.y, self._predictions(champion))
+        yield replace(scores, champion=former, champion_digest=champion.digest)
+
+    def _predictions(self, record: ModelRecord) -> NDArray[Any]:
+        """Predict the test rows as this vehicle would with a model."""
+        scheme = catalogue.load(record.scheme)
+        model = scheme.from_document(record.document)
+        domain = model.domain
+        if domain.target_name != self._test.target:
+            raise ValueError(f"the current model's target is {domain.target_name!r}, not {self._test.target!r}")
+        train = remember(self._train, domain.memory)
+        test = remember(self._test, domain.memory).select(domain.names)
+        return predict_in_blocks(personal_model(scheme, model, train), encode_inputs(test, domain))
 
 
 def learn_in_steps(scheme: Scheme, parameters: Any, domain: Domain, train: Dataset) -> Iterator[Any]:

@@ -34,7 +34,7 @@ class FuzzyModelTree(SchemeRegressor):
         Most rules.
     inference : {"averaged", "one_rule"}, default "averaged"
         All rules that fire are averaged, or one answers.
-    max_slopes : int, default 6
+    max_slopes : int, default 12
         Most inputs in a rule's polynomial; held-out rows decide whether fewer are enough.
     max_regressors : int, default 32
         Inputs that polynomials may use.
@@ -46,7 +46,7 @@ class FuzzyModelTree(SchemeRegressor):
         Pull of a side's coefficients towards its parent's, in rows.
     holdout : float, default 0.2
         Share of the rows that chooses the number of rules and slopes; 0: all `max_rules` are kept.
-    size_tolerance : float, default 0.02
+    size_tolerance : float, default 0.03
         The simplest tree within this fraction of the best held-out squared error is taken.
     min_rows : int, default 3
         Only for ``fit_federated``: parties never split groups smaller than this from their other rows.
@@ -70,13 +70,13 @@ class FuzzyModelTree(SchemeRegressor):
         partition: Literal["uniform", "quantile", "union"] = "uniform",
         max_rules: int = 40,
         inference: Literal["averaged", "one_rule"] = "averaged",
-        max_slopes: int = 6,
+        max_slopes: int = 12,
         max_regressors: int = 32,
         max_split_features: int = 8,
         min_weight_fraction: float = 0.01,
         ridge: float = 0.3,
         holdout: float = 0.2,
-        size_tolerance: float = 0.02,
+        size_tolerance: float = 0.03,
         min_rows: int = 3,
         input_quantiles: tuple[float, float] = (0.025, 0.975),
         domain: Domain | None = None,

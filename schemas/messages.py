@@ -159,13 +159,46 @@ class Receipt(Body):
     reason: Text = ""
 
 
+class Trial(Body):
+    """Who tries a candidate, and against what; part of a candidate's pointer.
+
+    Attributes
+    ----------
+    salt : str
+        Of the rollout: who is first differs from rollout to rollout.
+    below : int
+        An agent takes part when its place (`schemas.trial.place`) is below this, 0 to 2^32.
+    champion : str
+        Digest of the model that the candidate is compared with.
+    """
+
+    kind: ClassVar[str] = "trial"
+    salt: Name
+    below: Annotated[int, Field(ge=0, le=2**32)]
+    champion: Digest
+
+
 class ModelPointer(Body):
-    """Which version of a named model is current. Published last: blobs, then version, then this."""
+    """Which version of a named model is current, or is tried. Published last: blobs, then version, then this.
+
+    Attributes
+    ----------
+    sequence : int
+        Rises with every change of what a name stands for. A current pointer with a lower one than the agent has seen
+        is refused: whoever runs the broker cannot bring an old model back. 0: published before there were sequences.
+    reason : str
+        Why, when a person or a rollout changed it: a rollback to a lower version says so here.
+    trial : Trial or None
+        Of a candidate's pointer only.
+    """
 
     kind: ClassVar[str] = "model-pointer"
     name: Id
     version: Annotated[int, Field(ge=1, lt=2**31)]
     digest: Digest
+    sequence: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    reason: Text = ""
+    trial: Trial | None = None
 
 
 class Evaluation(Body):
@@ -178,6 +211,10 @@ class Evaluation(Body):
         Score of the model named here, and of a model learned from the agent's own rows alone.
     rows : int
         Test rows.
+    champion : float or None
+        Score of the current model on the same rows, when the model named here is a candidate.
+    champion_digest : str
+        Which model that was; empty: none.
     """
 
     kind: ClassVar[str] = "evaluation"
@@ -188,6 +225,8 @@ class Evaluation(Body):
     federated: float
     local: float
     rows: Count
+    champion: float | None = None
+    champion_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
 
 
 class Forecast(Body):

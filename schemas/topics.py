@@ -38,7 +38,7 @@ class Address:
     ----------
     kind : str
         ``coordinator-state``, ``agent-state``, ``request``, ``contribution``, ``receipt``, ``blob``,
-        ``model-current``, ``model-version``, ``evaluation``, ``forecast`` or ``revoked``.
+        ``model-current``, ``model-candidate``, ``model-version``, ``evaluation``, ``forecast`` or ``revoked``.
     agent, run, name, digest : str
         Parts of the topic; empty where the kind has none.
     number : int
@@ -110,6 +110,10 @@ class Topics:
         """Retained by the coordinator: which version is current."""
         return f"{self.prefix}model/{name}/current"
 
+    def model_candidate(self, name: str) -> str:
+        """Retained by the coordinator: which version is tried by a part of the fleet; empty: none."""
+        return f"{self.prefix}model/{name}/candidate"
+
     def model_version(self, name: str, version: int) -> str:
         """Retained by the coordinator: the model record."""
         return f"{self.prefix}model/{name}/v/{version}"
@@ -147,8 +151,8 @@ class Topics:
                 return Address(kind, agent=agent)
             case ["blob", digest, index] if _DIGEST.fullmatch(digest) and _is_number(index):
                 return Address("blob", digest=digest, number=int(index))
-            case ["model", name, "current"] if _is_id(name):
-                return Address("model-current", name=name)
+            case ["model", name, ("current" | "candidate") as alias] if _is_id(name):
+                return Address(f"model-{alias}", name=name)
             case ["model", name, "v", version] if _is_id(name) and _is_number(version):
                 return Address("model-version", name=name, number=int(version))
         raise WireError("unknown-topic", "no such topic in this protocol")

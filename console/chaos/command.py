@@ -48,8 +48,10 @@ def chaos(**options: Any) -> int:
 
     Exit codes: 0 all held; 8 something did not.
 
-    Example: glassfleet chaos --faults 50 --seed 3 --json
-    """
+    \b
+    Examples:
+      glassfleet chaos --faults 50 --seed 3 --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.chaos import report as reports  # noqa: PLC0415 - what chaos needs is loaded when it is called
     from console.chaos.audit import examine, gather  # noqa: PLC0415
     from console.chaos.conduct import Settings, play, write_data  # noqa: PLC0415

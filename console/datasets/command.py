@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from console.common import json_option, print_json
+from console.common import json_option, print_json, progress
 from console.datasets.fetch import fetch as fetch_one
 from console.datasets.fetch import put, verify
 from console.datasets.formats import as_csv_gz
@@ -32,7 +32,7 @@ def datasets() -> None:
     """List, fetch and verify the papers' datasets.
 
     \b
-    Example:
+    Examples:
       glassfleet datasets fetch mortgage weather_izmir --data-dir data
       glassfleet datasets verify --data-dir data
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
@@ -43,8 +43,10 @@ def datasets() -> None:
 def list_(*, as_json: bool) -> None:
     """List what is known: shape, target, home, licence, and which papers use it.
 
-    Example: glassfleet datasets list --json
-    """
+    \b
+    Examples:
+      glassfleet datasets list --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     if as_json:
         print_json([_facts(known) for known in DATASETS.values()])
         return
@@ -86,23 +88,33 @@ def _facts(known: Known) -> dict[str, Any]:
     help="Fetch from here instead; repeatable where files belong together.",
 )
 @click.option("--force", is_flag=True, help="Fetch it although the file is there.")
-def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], force: bool) -> None:
+@json_option
+def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Fetch datasets into DIR, as csv.gz with the target last.
 
     What is fetched is compared with the known shape and digest of the values, and written only when it is the same.
     Mind the licences: see `glassfleet datasets list`.
 
-    Example: glassfleet datasets fetch mortgage california --data-dir data
-    """
+    \b
+    Examples:
+      glassfleet datasets fetch mortgage california --data-dir data
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     chosen = [_known(name) for name in names]
     if urls and len(chosen) > 1:
         raise UsageError("--url goes with one NAME")
-    for known in chosen:
-        if not force and verify(known, data_dir).state == "same":
-            click.echo(f"{known.name}: is there, and is the known one")
-            continue
-        path = fetch_one(known, data_dir, urls)
-        click.echo(f"{known.name}: fetched, verified, written to {path}")
+    told = []
+    with progress("fetching", len(chosen)) as done:
+        for known in chosen:
+            there = not force and verify(known, data_dir).state == "same"
+            path = data_dir / known.file if there else fetch_one(known, data_dir, urls)
+            told.append({"name": known.name, "fetched": not there, "path": str(path)})
+            done("")
+    if as_json:
+        print_json(told)
+        return
+    for item in told:
+        how = f"fetched, verified, written to {item['path']}" if item["fetched"] else "is there, and is the known one"
+        click.echo(f"{item['name']}: {how}")
 
 
 @datasets.command("verify")
@@ -114,8 +126,10 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
 
     Leaves with code 8 when one differs or cannot be read, or when one that was named is not there.
 
-    Example: glassfleet datasets verify --data-dir data
-    """
+    \b
+    Examples:
+      glassfleet datasets verify --data-dir data
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     chosen = [_known(name) for name in names] or list(DATASETS.values())
     checks = [verify(known, data_dir) for known in chosen]
     if as_json:
@@ -140,6 +154,7 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
 )
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS", help="A column's name in the export.")
 @click.option("--metric", "metrics", multiple=True, metavar="THEIRS=OURS", help="A metric's name in the export.")
+@json_option
 def qoe(
     *,
     exports: tuple[Path, ...],
@@ -149,6 +164,7 @@ def qoe(
     test_runs: int,
     columns: tuple[str, ...],
     metrics: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Prepare the quality-of-experience set: windows of 10 s, forecast 3 s ahead, one file per vehicle.
 
@@ -157,18 +173,23 @@ def qoe(
     whenever they were measured, and displayed_share.
 
     \b
-    Example:
+    Examples:
       glassfleet datasets qoe export.csv --out data/qoe --form 30 --metric rcvdSinr=sinr_db --column run=repetition
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     layout = _layout(columns, metrics)
     texts = [(str(path), _text(path)) for path in exports]
     tables, lost = prepare(read_export(texts, layout), form, test_runs=test_runs, labels=labels)
+    told = []
     for vehicle, table in tables.items():
         safe = re.sub(r"[^A-Za-z0-9._-]", "-", vehicle)
         path = out / f"vehicle_{safe}.csv.gz"
         put(path, as_csv_gz(table))
-        click.echo(f"{path}: {len(table.rows)} rows, {table.features - 1} inputs")
-    if lost:
+        told.append({"vehicle": vehicle, "path": str(path), "rows": len(table.rows), "inputs": table.features - 1})
+        if not as_json:
+            click.echo(f"{path}: {len(table.rows)} rows, {table.features - 1} inputs")
+    if as_json:
+        print_json({"files": told, "seconds_left_out": lost})
+    elif lost:
         click.echo(f"{lost} seconds were left out: not everything was measured around them", err=True)
 
 

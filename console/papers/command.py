@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from console.common import json_option, print_json
 from console.papers.jobs import Chapter
 from console.papers.page import Report
 from console.papers.write import write_report
@@ -38,8 +39,17 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes")
 @click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
 @click.option("--fresh", is_flag=True, help="Compute everything again, whatever results/ has.")
 @click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")
+@json_option
 def papers(
-    *, tables: tuple[str, ...], data_dir: Path | None, out: Path, jobs: int | None, full: bool, fresh: bool, list_: bool
+    *,
+    tables: tuple[str, ...],
+    data_dir: Path | None,
+    out: Path,
+    jobs: int | None,
+    full: bool,
+    fresh: bool,
+    list_: bool,
+    as_json: bool,
 ) -> None:
     """Make the papers' tables and figures, printed value beside ours.
 
@@ -55,7 +65,7 @@ def papers(
     _need("sklearn", "matplotlib")
     chosen = choose(all_chapters(), tables)
     if list_:
-        _list(chosen, data_dir)
+        _list(chosen, data_dir, as_json=as_json)
         return
     if data_dir is None:
         raise UsageError("no --data-dir (or GLASSFLEET_DATA): name the folder of the datasets")
@@ -68,7 +78,7 @@ def papers(
     if not todo:
         raise DataError(f"{data_dir} has no data for what was asked; see: glassfleet datasets list")
     report = _compute(todo, missing, data_dir, out, jobs=jobs or os.cpu_count() or 1, full=full, fresh=fresh)
-    _tell(report, out)
+    _tell(report, out, as_json=as_json)
 
 
 def _need(*packages: str) -> None:
@@ -78,7 +88,21 @@ def _need(*packages: str) -> None:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 
-def _list(chosen: Sequence[Chapter], folder: Path | None) -> None:
+def _list(chosen: Sequence[Chapter], folder: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "key": chapter.key,
+                    "paper": chapter.paper,
+                    "title": chapter.title,
+                    "aliases": list(chapter.aliases),
+                    "data_there": None if folder is None else _there(chapter, folder),
+                }
+                for chapter in chosen
+            ]
+        )
+        return
     for chapter in chosen:
         absent = folder is not None and not _there(chapter, folder)
         others = f" ({', '.join(chapter.aliases)})" if chapter.aliases else ""
@@ -116,11 +140,15 @@ def _compute(
     )
 
 
-def _tell(report: Report, out: Path) -> None:
+def _tell(report: Report, out: Path, *, as_json: bool) -> None:
     """Write the pages; name them on stdout, and what differs from the papers on stderr."""
-    for page in write_report(report, out):
-        click.echo(str(page))
+    pages = [str(page) for page in write_report(report, out)]
     same, differing = report.verdicts()
+    if as_json:
+        print_json({"pages": pages, "same": same, "differing": differing})
+        return
+    for page in pages:
+        click.echo(page)
     if same or differing:
         click.echo(f"{same} of {same + len(differing)} printed values come out to the digit", err=True)
     for line in differing:

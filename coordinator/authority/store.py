@@ -162,6 +162,7 @@ class Authority:
     def __init__(self, folder: Path, *, clock: Callable[[], dt.datetime] = _utc) -> None:
         self.folder = folder
         self._clock = clock
+        self._last: tuple[tuple[int, int, int], _Register] | None = None
         try:
             self.ca_pem = (folder / CA_FILE).read_bytes()
             self._ca = x509.load_pem_x509_certificate(self.ca_pem)
@@ -227,7 +228,7 @@ class Authority:
 
     def issued(self) -> list[Issued]:
         """Return every certificate, in the order of issue."""
-        return self._read().issued
+        return list(self._read().issued)
 
     def fallen(self) -> list[str]:
         """Return the ids that have no good certificate any more but a revoked one: what a broker shall shut out."""
@@ -275,6 +276,11 @@ class Authority:
                 if found.key != key_digest(key):
                     raise WireError("bad-token", "the token was used: ask for a new one, and whether you were the one")
                 return self._kept(found.serial)
+            try:
+                # The id may have become another role's since the token was made.
+                self._check_free(register, owner)
+            except UsageError as fault:
+                raise WireError("bad-token", f"{fault}, and ask for a new token") from fault
             certificate, entry = self._make(owner, key, days)
             used = replace(found, key=entry.key, serial=entry.serial)
             tokens = [used if one is found else one for one in register.tokens]
@@ -337,7 +343,8 @@ class Authority:
     def revoke(self, name: str, reason: str = "unspecified") -> list[Issued]:
         """Revoke every good certificate of an id, or the one with this serial number; a new list is made.
 
-        Tokens that wait for that id are withdrawn too.
+        A coordinator's is revoked even when it has expired: models that it signed are verified as of their own date,
+        and who has the key can write any date. Tokens that wait for that id are withdrawn too.
 
         Raises
         ------
@@ -350,7 +357,13 @@ class Authority:
             raise UsageError(f"--reason {reason!r}: choose {', '.join(REASONS)}")
         now = self._clock()
         with self._changing() as register:
-            chosen = [one for one in register.issued if name in (one.id, one.serial) and one.is_good(now)]
+            chosen = [
+                one
+                for one in register.issued
+                if name in (one.id, one.serial)
+                and one.revoked is None
+                and (one.role == "coordinator" or one.is_good(now))
+            ]
             tokens = [one for one in register.tokens if one.agent != name]
             if not chosen and len(tokens) == len(register.tokens):
                 raise NotFoundError(f"{name} has no valid certificate here (`glassfleet ca list` shows all)")
@@ -395,7 +408,8 @@ class Authority:
         for one in register.issued:
             if one.id == owner.id and one.role != owner.role:
                 raise UsageError(
-                    f"{owner.id} is the id of a {one.role}; a broker would take one for the other: choose another"
+                    f"the id {owner.id} belongs to role {one.role}, and a broker would take one for the other: choose "
+                    "another"
                 )
 
     def _fresh(self, register: _Register) -> list[OpenToken]:
@@ -415,12 +429,18 @@ class Authority:
     def _read(self) -> _Register:
         path = self.folder / REGISTER_FILE
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return _Register(
-                [Issued(**one) for one in content["issued"]],
-                [OpenToken(**one) for one in content["tokens"]],
-                content["crl_number"],
-            )
+            status = path.stat()
+            # Read again only when it was replaced: else each wrong token, from anybody, costs the whole fleet's list.
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if self._last is None or self._last[0] != stamp:
+                content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                register = _Register(
+                    [Issued(**one) for one in content["issued"]],
+                    [OpenToken(**one) for one in content["tokens"]],
+                    content["crl_number"],
+                )
+                self._last = (stamp, register)
+            return self._last[1]
         except FileNotFoundError:
             if (self.folder / "issued").exists():
                 raise StorageError(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator.journal.port import Entry, StoredModel
+from coordinator.journal.port import Decision, Entry, StoredModel
 from schemas.errors import StorageError
 
 
@@ -18,6 +18,7 @@ class _Content:
     entries: list[Entry] = field(default_factory=list)
     documents: dict[str, str] = field(default_factory=dict)
     models: list[StoredModel] = field(default_factory=list)
+    decisions: list[tuple[Decision, str]] = field(default_factory=list)
     latest: float | None = None
     is_open: bool = False
 
@@ -78,7 +79,7 @@ class MemoryJournal:
         if not keep_records:
             self.content.entries[:] = [entry for entry in self.content.entries if entry.run != run]
 
-    def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
+    def compact(self, keep_runs: int, keep_versions: int, keep_models: Collection[tuple[str, int]] = ()) -> list[str]:
         """Forget all but the newest closed runs."""
         self._check()
         gone = list(self.content.documents)[: max(0, len(self.content.documents) - keep_runs)]
@@ -90,7 +91,9 @@ class MemoryJournal:
             self.content.models[:] = [
                 model
                 for model in self.content.models
-                if model.run not in gone or model.version > newest[model.name] - keep_versions
+                if model.run not in gone
+                or model.version > newest[model.name] - keep_versions
+                or (model.name, model.version) in keep_models
             ]
         return gone
 
@@ -123,6 +126,17 @@ class MemoryJournal:
         chosen = [model for model in self.content.models if name in (None, model.name)]
         return sorted(chosen, key=lambda model: (model.name, model.version))
 
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Append decisions about models."""
+        self._check()
+        self.content.decisions += [(each, json.dumps(each.body)) for each in decisions]
+        self.content.latest = max([self.content.latest or 0.0, *(each.at for each in decisions)])
+
+    def decisions(self, name: str | None = None) -> list[Decision]:
+        """Return the decisions about one model, or all, in order."""
+        kept = [(each, text) for each, text in self.content.decisions if name in (None, each.name)]
+        return [replace(each, body=json.loads(text)) for each, text in kept]
+
     def size_bytes(self) -> int:
         """Return the bytes of the records' bodies, of documents and models."""
         content = self.content
@@ -132,6 +146,7 @@ class MemoryJournal:
                 *(entry.body for entry in list(content.entries)),
                 *list(content.documents.values()),
                 *(model.record for model in list(content.models)),
+                *(text for _, text in list(content.decisions)),
             )
         )
 

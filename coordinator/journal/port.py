@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,31 @@ class StoredModel:
     record: bytes
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about a model: which version is current, and each step of a rollout. Append-only.
+
+    Attributes
+    ----------
+    name : str
+        The model.
+    kind : str
+        See `coordinator.aliases` and `coordinator.rollout.machine`.
+    at : float
+        On the coordinator's time line, seconds.
+    wall : float
+        Wall clock, seconds since the epoch; for displays only.
+    body : dict
+        JSON values.
+    """
+
+    name: str
+    kind: str
+    at: float
+    wall: float
+    body: dict[str, Any]
+
+
 class Journal(Protocol):
     """Append-only events, the documents of ended runs, and the model registry, in one place with one lock."""
 
@@ -86,10 +111,11 @@ class Journal(Protocol):
         """Store the document of an ended run (idempotent); its records are no longer needed to resume."""
         ...
 
-    def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
+    def compact(self, keep_runs: int, keep_versions: int, keep_models: Collection[tuple[str, int]] = ()) -> list[str]:
         """Forget all but the newest `keep_runs` closed runs: documents, records and models; return the forgotten ids.
 
-        The newest `keep_versions` versions of each model stay, however old their runs are.
+        The newest `keep_versions` versions of each model stay, however old their runs are, and so do `keep_models`:
+        names and versions. Decisions stay.
         """
         ...
 
@@ -110,6 +136,14 @@ class Journal(Protocol):
 
     def models(self, name: str | None = None) -> list[StoredModel]:
         """Return the registered models, of one name or all, by name and version."""
+        ...
+
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Append decisions about models in one transaction; as `append`."""
+        ...
+
+    def decisions(self, name: str | None = None) -> list[Decision]:
+        """Return the decisions about one model, or all, in order."""
         ...
 
     def size_bytes(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 
 from coordinator.journal import postgres
 from coordinator.journal.lock import FileLock
-from coordinator.journal.port import Entry, StoredModel
-from coordinator.journal.tables import MODELS, RECORDS, RUNS
+from coordinator.journal.port import Decision, Entry, StoredModel
+from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import StorageError
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
@@ -118,7 +118,8 @@ class SqlJournal:
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended."""
         with self._begin() as connection:
-            times = [connection.execute(sa.select(sa.func.max(table.c.at))).scalar() for table in (RECORDS, RUNS)]
+            tables = (RECORDS, RUNS, DECISIONS)
+            times = [connection.execute(sa.select(sa.func.max(table.c.at))).scalar() for table in tables]
         return max((time for time in times if time is not None), default=None)
 
     def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
@@ -129,7 +130,7 @@ class SqlJournal:
             if not keep_records:
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
 
-    def compact(self, keep_runs: int, keep_versions: int) -> list[str]:
+    def compact(self, keep_runs: int, keep_versions: int, keep_models: Collection[tuple[str, int]] = ()) -> list[str]:
         """Forget all but the newest closed runs. The database reuses the room."""
         oldest = sa.select(RUNS.c.run).order_by(RUNS.c.number.desc()).offset(keep_runs)
         with self._write() as connection:
@@ -139,7 +140,9 @@ class SqlJournal:
                 newer = MODELS.alias()
                 newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
                 old = MODELS.c.version <= newest - keep_versions
-                connection.execute(sa.delete(MODELS).where(MODELS.c.run.in_(some), old))
+                pinned = (sa.and_(MODELS.c.name == name, MODELS.c.version == number) for name, number in keep_models)
+                free = sa.not_(sa.or_(sa.false(), *pinned))
+                connection.execute(sa.delete(MODELS).where(MODELS.c.run.in_(some), old, free))
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run.in_(some)))
                 connection.execute(sa.delete(RUNS).where(RUNS.c.run.in_(some)))
         return gone
@@ -176,6 +179,23 @@ class SqlJournal:
         with self._begin() as connection:
             return [_model(row) for row in connection.execute(query)]
 
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Append decisions about models in one transaction."""
+        if not decisions:
+            return
+        rows = [{**vars(each), "body": json.dumps(each.body)} for each in decisions]
+        with self._write() as connection:
+            connection.execute(sa.insert(DECISIONS), rows)
+
+    def decisions(self, name: str | None = None) -> list[Decision]:
+        """Return the decisions about one model, or all, in order."""
+        query = sa.select(DECISIONS).order_by(DECISIONS.c.number)
+        if name is not None:
+            query = query.where(DECISIONS.c.name == name)
+        with self._begin() as connection:
+            rows = connection.execute(query).all()
+        return [Decision(row.name, row.kind, float(row.at), float(row.wall), json.loads(row.body)) for row in rows]
+
     def size_bytes(self) -> int | None:
         """Return the room of the database's files (SQLite) or tables with their indexes (PostgreSQL)."""
         if self._path is not None:
@@ -185,7 +205,7 @@ class SqlJournal:
                 with suppress(FileNotFoundError):  # the second one comes and goes
                     size += self._path.with_name(self._path.name + end).stat().st_size
             return size
-        sizes = (sa.func.pg_total_relation_size(table.name) for table in (RECORDS, RUNS, MODELS))
+        sizes = (sa.func.pg_total_relation_size(table.name) for table in (RECORDS, RUNS, MODELS, DECISIONS))
         with self._begin() as connection:
             return sum(connection.execute(sa.select(*sizes)).one())
 

@@ -40,3 +40,16 @@ MODELS = sa.Table(
     sa.Column("record", sa.LargeBinary, nullable=False),
 )
 """The model registry: one version per run."""
+
+DECISIONS = sa.Table(
+    "decisions",
+    METADATA,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("name", sa.String(64), nullable=False, index=True),
+    sa.Column("kind", sa.String(40), nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("wall", sa.Double, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""What was decided about models, append-only."""

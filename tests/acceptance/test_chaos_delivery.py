@@ -175,6 +175,6 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     assert metrics["connected"] == 1, "the connection stood all the time"
     states = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("coordinator-state")]
     lives = [body.status for body in states if isinstance(body, CoordinatorState)]
-    assert lives.count("down") <= 1, "the last will was never published; the goodbye at the end is no will"
-    assert lives[0] == "up"
+    lived = lives[lives.index("up") :]  # before its birth a coordinator asks, with a "down", whether another one lives
+    assert lived.count("down") <= 1, "the last will was never published; the goodbye at the end is no will"
     assert counts["receipt-accepted"] + counts["receipt-duplicate"] == 6, "three agents, two rounds"

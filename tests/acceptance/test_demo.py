@@ -66,8 +66,21 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert all(item["late"] == len(item["late_agents"]) for item in summary["rounds"])
     assert f"{slow} answers domain 1 too late" in done.stderr
     assert " s, most at" in done.stderr, "units are told"
-    assert "most used of" in done.stderr
+    assert summary["scheme"] == "fmt"
+    rules = int(summary["model"]["complexity"]["leaves"])
+    assert 1 < rules <= 12
+    assert f"the {rules} most used of {rules} rules:" in done.stderr, "few enough to be shown, all of them"
+    assert done.stderr.count("    THEN displayed_in_3s_share = ") == rules + 1, "the last explains a forecast"
     assert "one forecast explained" in done.stderr
+
+
+def test_fleet_learns_the_published_tree_when_it_is_asked_for() -> None:
+    done, summary = demo("--scheme", "frt", "--drop", "0.4", "--slow", "0")
+    assert done.returncode == 0, done.stderr
+    check_summary(summary)
+    assert summary["scheme"] == "frt"
+    assert summary["verify"]["equal"] is True
+    assert "the 5 most used of" in done.stderr, "too many for one screen"
 
 
 def test_fleet_learns_a_classifier_of_good_and_poor_when_vehicles_are_killed() -> None:
@@ -99,7 +112,7 @@ def test_difference_is_reported_and_not_hidden_when_the_run_itself_nullifies() -
 
 
 def test_fleet_finishes_when_participation_is_elastic_and_vehicles_come_and_go() -> None:
-    done, summary = demo("--drop", "0.4", "--slow", "0", "--participation", "elastic")
+    done, summary = demo("--scheme", "frt", "--drop", "0.4", "--slow", "0", "--participation", "elastic")
     assert done.returncode == 0, done.stderr
     check_summary(summary)
     assert summary["participation"] == "elastic"

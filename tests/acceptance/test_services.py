@@ -218,10 +218,13 @@ def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_i
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         wrong = desk.call(
-            *("agent", "--id", "car", "--data", str(vehicles[0]), "--connect-timeout", "0.5"),
+            *("agent", "--id", "car", "--data", str(vehicles[0]), "--connect-timeout", "0.5", "--broker-wait", "1"),
             *("--broker", f"mqtt://127.0.0.1:{port}"),
         )
-    absent = desk.call("agent", "--id", "car", "--data", str(vehicles[0]), "--broker", "mqtt://127.0.0.1:9")
+    absent = desk.call(
+        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
+        *("--broker", "mqtt://127.0.0.1:9"),
+    )
     cloud = desk.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
     for done, words in ((wrong, "right port"), (absent, "nothing listens"), (cloud, "nothing listens")):
         assert done.returncode == 4, done.stderr

@@ -1,4 +1,4 @@
-"""One suite for every transport and broker: in memory, amqtt, Mosquitto (MQTT 5 and 3.1.1), RabbitMQ, NATS.
+"""One suite for every transport and broker: in memory, amqtt, Mosquitto (MQTT 5, 3.1.1, signed), RabbitMQ, NATS.
 
 What a broker does otherwise than the others is named in `DEVIATIONS`, and in docs/reference/brokers.md; nothing else
 differs.
@@ -16,7 +16,7 @@ import pytest
 
 from broker.port import Message
 from tests.conformance.transports import (
-    NAMES,
+    SUITE,
     BrokerProcess,
     MemoryBench,
     RealBench,
@@ -49,6 +49,7 @@ OVERSIZE = {
     "embedded": "carried",
     "mosquitto-5": "told",
     "mosquitto-3.1.1": "disconnected",
+    "mosquitto-signed": "told",
     "rabbitmq": "wedged",
     "nats": "carried",
 }
@@ -59,7 +60,7 @@ nothing on it any more; or it has no limit and carries it."""
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=mark_of(name)) for name in NAMES],
+    params=[pytest.param(name, marks=mark_of(name)) for name in SUITE],
 )
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

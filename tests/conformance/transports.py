@@ -8,12 +8,13 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pytest
 
+from broker.credentials import FolderCredentials
 from broker.launch import EmbeddedProcess
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
@@ -22,7 +23,13 @@ from broker.nats import NatsProcess
 from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
 from broker.rabbitmq import RabbitmqProcess
+from broker.signed import signed
+from broker.tls import tls_of
 from broker.url import parse_url
+from schemas.errors import WireError
+from schemas.signing import split
+from schemas.topics import PROTOCOL, Address, Topics
+from tests.fleet import FleetCa
 
 BrokerProcess: TypeAlias = EmbeddedProcess | MosquittoProcess | RabbitmqProcess | NatsProcess
 
@@ -177,7 +184,10 @@ class RealBench:
         return client
 
     def victim(self, client_id: str, will: Message) -> Victim:
-        link = asdict(Link(self._broker.url, client_id, protocol=self._protocol))
+        return self._victim(Link(self._broker.url, client_id, protocol=self._protocol), will)
+
+    def _victim(self, of: Link, will: Message, identity: Path | None = None) -> Victim:
+        link = {**asdict(of), "identity": str(identity or "")}
         link["will"] = {"topic": will.topic, "payload": will.payload.decode(), "retained": will.retained}
         process = subprocess.Popen([sys.executable, __file__, json.dumps(link)], stdout=subprocess.PIPE)
         self._victims.append(process)
@@ -221,12 +231,123 @@ class RealBench:
         self._victims.clear()
 
 
+class AnyTopic(Topics):
+    """Topics of which each may be written by every coordinator: the suite's topics are not the protocol's."""
+
+    def parse(self, topic: str) -> Address:
+        return Address("revoked" if topic == self.revoked() else "request")
+
+
+TAIL = b"\xa9signature\xc4\x00\xa4time\xcb" + bytes(8) + b"\xa1v" + bytes([PROTOCOL])
+"""How an envelope ends."""
+
+
+class Enveloped:
+    """A `SignedTransport` that carries any bytes: they get the end of an envelope, which is where seals go."""
+
+    def __init__(self, link: Link, folder: Path) -> None:
+        self.paho: PahoTransport | None = None
+
+        def make(sealed: Link) -> Transport:
+            self.paho = PahoTransport(sealed)
+            return self.paho
+
+        self.refused: list[WireError] = []
+        credentials = FolderCredentials(folder)
+        # What the suite calls the limit is without the seal and the end of the envelope.
+        room = len(TAIL) + credentials.signer.overhead + 16
+        will = link.will and Message(link.will.topic, link.will.payload + TAIL, link.will.retained)
+        link = replace(link, will=will, max_message_bytes=link.max_message_bytes + room, tls=tls_of(folder))
+        self._signed = signed(link, AnyTopic("suite"), credentials, lambda _, why: self.refused.append(why), make)
+
+    def start(self, handlers: Handlers) -> None:
+        def message(arrived: Message) -> None:
+            payload = split(arrived.payload)[0][: -len(TAIL)] if arrived.payload else b""
+            handlers.message(Message(arrived.topic, payload, arrived.retained))
+
+        self._signed.start(replace(handlers, message=message))
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        if len(payload) > self.max_message_bytes:
+            raise ValueError(
+                f"{len(payload)} bytes for {topic}, at most {self.max_message_bytes} can be sent: split them"
+            )
+        self._signed.publish(topic, payload and payload + TAIL, retain=retain)
+
+    def subscribe(self, pattern: str) -> None:
+        self._signed.subscribe(pattern)
+
+    def unsubscribe(self, pattern: str) -> None:
+        self._signed.unsubscribe(pattern)
+
+    def flush(self, timeout: float) -> bool:
+        return self._signed.flush(timeout)
+
+    def stop(self) -> None:
+        self._signed.stop()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._signed.is_connected
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self._signed.max_message_bytes - len(TAIL)
+
+
+class SignedBench(RealBench):
+    """Mosquitto with mutual TLS; each client with a certificate of its own, which seals all that it says."""
+
+    def client(self, client_id: str, **options: Any) -> Client:
+        client = Client(Enveloped(Link(self._broker.url, client_id, **options), self._identity(client_id)))
+        self._clients.append(client)
+        return client
+
+    def _identity(self, client_id: str) -> Path:
+        folder = self._ca.folder / client_id
+        return folder if folder.exists() else self._ca.identity("coordinator", client_id)
+
+    @property
+    def _ca(self) -> FleetCa:
+        assert isinstance(self._broker, SecureMosquitto)
+        return self._broker.authority
+
+    def victim(self, client_id: str, will: Message) -> Victim:
+        return self._victim(Link(self._broker.url, client_id), will, self._identity(client_id))
+
+    def cut(self, client: Client) -> None:
+        assert isinstance(client.transport, Enveloped)
+        assert client.transport.paho is not None
+        super().cut(replace(client, transport=client.transport.paho))
+
+    def start_broker(self) -> None:
+        self._broker.start()
+
+    def close(self) -> None:
+        transports = [client.transport for client in self._clients]
+        super().close()
+        assert [each.refused for each in transports if isinstance(each, Enveloped) and each.refused] == []
+
+
+class SecureMosquitto(MosquittoProcess):
+    """Mosquitto with mutual TLS, and the authority that its clients' certificates come from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = FleetCa(folder / "fleet")
+        identity = self.authority.identity("broker", "broker")
+        super().__init__(folder / "state", identity=identity, acl="pattern readwrite gf/1/#\n")
+
+
 NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "nats")
+
+SUITE = (*NAMES, "mosquitto-signed")
+"""What the suite runs on: the last one adds nothing for those who learn over a broker, who sign by themselves."""
 
 _PROGRAMS: dict[str, Callable[[Path], BrokerProcess]] = {
     "embedded": EmbeddedProcess,
     "mosquitto-5": MosquittoProcess,
     "mosquitto-3.1.1": MosquittoProcess,
+    "mosquitto-signed": SecureMosquitto,
     "rabbitmq": RabbitmqProcess,
     "nats": NatsProcess,
 }
@@ -253,13 +374,17 @@ def bench_on(name: str, broker: BrokerProcess | None) -> MemoryBench | RealBench
     """Make a bench of this name."""
     if broker is None:
         return MemoryBench()
+    if name == "mosquitto-signed":
+        return SignedBench(name, broker, "auto")
     return RealBench(name, broker, _PROTOCOLS.get(name, "auto"))
 
 
 def _be_a_victim(link: dict[str, Any]) -> None:
     will = link.pop("will")
     message = Message(will["topic"], will["payload"].encode(), will["retained"])
-    client = Client(PahoTransport(Link(**link, will=message))).start()
+    folder = link.pop("identity")
+    made = Link(**link, will=message)
+    client = Client(Enveloped(made, Path(folder)) if folder else PahoTransport(made)).start()
     while not client.connects:
         time.sleep(0.002)
     assert parse_url(link["url"]).port

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -24,31 +25,29 @@ from glassfleet.protocols import paper_fold, rmse, summarise
 from schemas.documents import document_digest
 
 STATED = {
-    # dataset: (fmt, FRT as published, gradient boosting): test RMSE, averaged over folds and clients
-    "weather_izmir": (1.1893, 1.27, 1.2726),
-    "mortgage": (0.10189, 0.121, 0.14568),
-    "kinematics": (0.12901, 0.196, 0.17607),
-    "compactiv": (2.5298, 2.51, 2.4004),
-    "california": (57161.0, 58700.0, 54563.0),
+    # dataset: (fmt, its rules; FRT as published; gradient boosting): test RMSE, averaged over folds and clients
+    "weather_izmir": (1.19959, 17.4, 1.268, 1.2726),
+    "mortgage": (0.0989636, 28.2, 0.1212, 0.14568),
+    "kinematics": (0.127146, 37.0, 0.1962, 0.17607),
+    "compactiv": (2.48143, 13.4, 2.514, 2.4004),
+    "california": (57263.0, 29.6, 58701.0, 54563.0),
 }
 BETTER_THAN_BOOSTING = {"weather_izmir", "mortgage", "kinematics"}
-SLOW = {"kinematics", "compactiv", "california"}
 FMT = load("fmt")
 FRT = load("frt")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in STATED]
-)
-def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name, glassfleet_data: Path):
-    stated, published, boosting = STATED[name]
+@pytest.mark.parametrize("name", STATED)
+def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name: str, glassfleet_data: Path) -> None:
+    stated, rules, published, boosting = STATED[name]
     data = read_source(glassfleet_data / f"{name}.csv.gz").train
     found = summarise([paper_fold(FMT, FMT.Parameters(), data, fold, settings=("FL",)) for fold in range(5)])
 
     assert found.average("FL") == pytest.approx(stated, rel=1e-4)
-    assert (found.average("FL") < published) == (name != "compactiv")  # short rules cost 0.8 % there
+    assert found.average("FL") < published
     assert (found.average("FL") < boosting) == (name in BETTER_THAN_BOOSTING)
+    assert found.complexity["FL"]["leaves"] == pytest.approx(rules)
     assert found.complexity["FL"]["leaves"] <= 40
 
 
@@ -58,14 +57,16 @@ def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name,
     ("name", "stated"),
     [
         ("weather_izmir", 1.18846),
-        ("mortgage", 0.092654),
+        ("mortgage", 0.093291),
         ("kinematics", 0.125478),
-        ("compactiv", 2.45074),
+        ("compactiv", 2.4498),
         ("california", 56658.9),
     ],
 )
-def test_model_tree_with_all_slopes_beats_the_published_tree_on_all_five_sets(name, stated, glassfleet_data: Path):
-    _, published, boosting = STATED[name]
+def test_model_tree_with_all_slopes_beats_the_published_tree_on_all_five_sets(
+    name: str, stated: float, glassfleet_data: Path
+) -> None:
+    _, _, published, boosting = STATED[name]
     data = read_source(glassfleet_data / f"{name}.csv.gz").train
     accurate = FMT.Parameters(max_slopes=64, size_tolerance=0.01)
     found = summarise([paper_fold(FMT, accurate, data, fold, settings=("FL",)) for fold in range(5)])
@@ -90,13 +91,15 @@ def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Doma
     ("settings", "stated"),
     [
         ({}, 0.2461),
-        ({"inference": "one_rule"}, 0.2486),
-        ({"max_rules": 12, "other_sets": ()}, 0.2474),
-        ({"max_slopes": 64, "size_tolerance": 0.0}, 0.2407),
+        ({"inference": "one_rule"}, 0.2480),
+        ({"max_rules": 12, "other_sets": ()}, 0.2502),
+        ({"max_slopes": 64, "size_tolerance": 0.01}, 0.2410),
     ],
-    ids=["defaults", "one rule answers", "short growth", "all that helps"],
+    ids=["defaults", "one rule answers", "short growth", "accuracy before brevity"],
 )
-def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehicles(settings, stated, glassfleet_data):
+def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehicles(
+    settings: dict[str, Any], stated: float, glassfleet_data: Path
+) -> None:
     train, test, domain = vehicles(glassfleet_data)
     outcome = federated(FMT, FMT.Parameters(**settings), domain, train)
     errors = [rmse(outcome.model.predict(data.X), data.y) for data in test.values()]
@@ -104,14 +107,14 @@ def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehic
     assert fmean(errors) == pytest.approx(stated, abs=6e-5)
     assert fmean(errors) < 0.2555  # FRT on the same rows, with 162 rules
     rules = outcome.model.to_document()["model"]["rules"]
-    assert len(rules) <= (40 if "max_slopes" in settings else 15 if "inference" in settings else 12)
+    assert len(rules) <= (18 if "max_slopes" in settings else 15 if "inference" in settings else 12)
     if "max_slopes" not in settings:
-        assert max(len(rule["coefficients"]) for rule in rules) <= 6
+        assert max(len(rule["coefficients"]) for rule in rules) <= 12
     else:
         assert fmean(errors) < 0.2417  # histogram gradient boosting on the pooled rows
 
 
-def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pruned(glassfleet_data):
+def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pruned(glassfleet_data: Path) -> None:
     train, test, domain = vehicles(glassfleet_data)
     model = federated(FRT, FRT.Parameters(prune=2.0), domain, train).model
 
@@ -119,7 +122,7 @@ def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pr
     assert fmean(rmse(model.predict(data.X), data.y) for data in test.values()) == pytest.approx(0.2541, abs=6e-5)
 
 
-def test_model_tree_of_three_real_vehicles_equals_the_central_one(glassfleet_data):
+def test_model_tree_of_three_real_vehicles_equals_the_central_one(glassfleet_data: Path) -> None:
     train, _, domain = vehicles(glassfleet_data)
     exact = FMT.exact(FMT.Parameters(max_rules=12))
     fleet = federated(FMT, exact, domain, train)

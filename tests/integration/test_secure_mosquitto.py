@@ -17,6 +17,7 @@ from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.tls import Tls, save_identity, tls_of
+from console.main import run as command
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics
 from tests.conformance.transports import Client
@@ -251,6 +252,38 @@ def test_revoked_vehicle_is_shut_out_at_once_and_the_others_go_on(world, clients
     assert {name: client.connects for name, client in clients.items()} == before
     stolen.transport.stop()
     assert connect_once(world.link("v3"))
+
+
+def is_refused(world: World, who: str) -> bool:
+    try:
+        connect_once(world.link(who))
+    except BrokerError as fault:
+        return "certificate was revoked" in str(fault)
+    return False
+
+
+def test_one_command_revokes_at_broker_and_coordinator(world, clients, tmp_path):
+    world.ca.identity("agent", "v5")
+    lost = world.folders | {"v5": world.ca.folder / "v5"}
+    mine = World(world.ca, world.broker, lost)
+    stolen = mine.client("v5")
+    state, cloud = world.broker.config.state_dir, world.folders["cloud"]
+    revoke = ["ca", "revoke", "v5", "--ca-dir", str(world.ca.authority.folder)]
+    assert command([*revoke, "--into", str(state), "--into", str(cloud)]) == 0
+    assert (cloud / "crl.pem").read_bytes() == world.ca.authority.crl_pem
+    eventually(lambda: is_refused(mine, "v5"), "the list is honoured")
+    # A probe that was let in just before may have taken the connection's place: then it is out altogether.
+    stolen.transport.publish(TOPICS.evaluation("v5"), b"after")
+    settled(clients, b"mark one command")
+    assert b"after" not in clients["cloud"].payloads(TOPICS.evaluation("v5"))
+    stolen.transport.stop()
+    # On another machine, the list is carried over; what is neither a process's nor a broker's is misuse.
+    crl = ["ca", "crl", "--from", str(world.ca.authority.folder / "crl.pem"), "--ca-dir", str(tmp_path / "none")]
+    assert command([*crl, "--into", str(world.folders["anna"])]) == 0
+    assert (world.folders["anna"] / "crl.pem").read_bytes() == world.ca.authority.crl_pem
+    assert command([*crl, "--into", str(tmp_path)]) == 2
+    foreign = FleetCa(tmp_path / "other").identity("coordinator", "cloud")
+    assert command([*crl, "--into", str(foreign)]) == 2
 
 
 def test_older_or_foreign_list_is_not_taken(world, tmp_path):

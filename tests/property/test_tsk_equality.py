@@ -110,6 +110,28 @@ def test_federated_antecedents_give_the_central_model_for_any_spread(fleet: Any)
 
 
 @relaxed
+@given(fleets(), st.sampled_from([0.5, 2.0, 1e6]), st.sampled_from([None, 0, 1, 2]))
+def test_simplified_model_is_the_central_one_for_any_spread_when_rules_and_slopes_are_dropped(
+    fleet: Any, prune: float, max_slopes: int | None
+) -> None:
+    domain, parts, parameters, rng = fleet
+    plain = parameters.model_copy(update={"antecedents": "federated"})
+    chosen = plain.model_copy(update={"prune": prune, "max_slopes": max_slopes})
+
+    one = federated(SCHEME, chosen, domain, parts)
+    other = central(SCHEME, chosen, domain, _shuffled(parts, rng))
+
+    assert _digest(one.model) == _digest(other.model)
+    assert one.summary["sums_digest"] == other.summary["sums_digest"]
+    rules = one.model.to_document()["model"]["rules"]
+    assert len(rules) <= len(federated(SCHEME, plain, domain, parts).model.to_document()["model"]["rules"])
+    if prune == 1e6:  # no rule saves that much: one is left, and OTHERWISE where there is one
+        assert len(rules) <= 1 + parameters.otherwise
+    if max_slopes is not None:
+        assert all(np.count_nonzero(rule["coefficients"]) <= max_slopes for rule in rules)
+
+
+@relaxed
 @given(fleets(), st.data())
 def test_survivors_model_over_the_wire_equals_central_model_when_agents_drop_and_forget(fleet: Any, data: Any) -> None:
     domain, parts, parameters, rng = fleet

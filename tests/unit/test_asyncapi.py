@@ -61,7 +61,10 @@ def expected_schemas() -> dict[str, Any]:
         },
         "additionalProperties": False,
     }
-    schemas = {kind: body.model_json_schema() for kind, body in BODIES.items()}
+    schemas = {
+        kind: body.model_json_schema(ref_template=f"#/components/schemas/{kind}/$defs/{{model}}")
+        for kind, body in BODIES.items()
+    }
     schemas["model-record"] = ModelRecord.model_json_schema(
         ref_template="#/components/schemas/model-record/$defs/{model}"
     )

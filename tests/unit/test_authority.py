@@ -12,12 +12,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from broker.hardened import crl_number
 from coordinator.authority.certificates import host_name
 from coordinator.authority.store import Authority
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
 from schemas.identity import Token, fingerprint, load_key, make_request, new_key, prove_renewal, read_request
-from schemas.signing import Owner, Role, Signer, Verifier
+from schemas.signing import Owner, Role, Signer, Verifier, list_number
 
 V1 = Owner("agent", "v1")
 
@@ -135,13 +134,25 @@ def test_token_is_read_back_and_names_its_ca(authority, tmp_path):
             Token.parse(wrong)
 
 
+def test_expired_coordinator_can_be_revoked_as_its_key_can_date_a_model_back(authority, clock):
+    key = load_key(new_key()).public_key()
+    for owner in (Owner("coordinator", "cloud"), Owner("agent", "v1")):
+        authority.issue(owner, key, days=1)
+    clock.skip(days=2)
+    assert [one.id for one in authority.revoke("cloud")] == ["cloud"]
+    with pytest.raises(NotFoundError):
+        authority.revoke("cloud")
+    with pytest.raises(NotFoundError):
+        authority.revoke("v1")
+
+
 @pytest.mark.parametrize("first", ["agent", "coordinator", "operator"])
 def test_id_belongs_to_one_role_for_ever(authority, clock, first):
     other: Role = "operator" if first != "operator" else "coordinator"
     authority.issue(Owner(first, "x"), load_key(new_key()).public_key())
     authority.revoke("x")
     clock.skip(days=4000 / 2)
-    with pytest.raises(UsageError, match=f"id of a {first}"):
+    with pytest.raises(UsageError, match=f"belongs to role {first}"):
         authority.issue(Owner(other, "x"), load_key(new_key()).public_key())
     if first != "agent":
         with pytest.raises(UsageError, match="would take one for the other"):
@@ -178,13 +189,13 @@ def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clo
     _, first = enrolled(authority)
     clock.skip(days=1)
     key, second = enrolled(authority)
-    before = crl_number(x509.load_pem_x509_crl(authority.crl_pem))
+    before = list_number(authority.crl_pem)
     waiting = authority.token("v1")
     gone = authority.revoke("v1", "stolen")
     crl = x509.load_pem_x509_crl(authority.crl_pem)
     serials = {x509.load_pem_x509_certificate(pem).serial_number for pem in (first, second)}
     assert {entry.serial_number for entry in crl} == serials == {int(one.serial, 16) for one in gone}
-    assert crl_number(crl) == before + 1
+    assert list_number(authority.crl_pem) == before + 1
     assert authority.fallen() == ["v1"]
     verifier = Verifier(authority.ca_pem, clock.seconds)
     verifier.take_crl(authority.crl_pem)

@@ -23,7 +23,7 @@ NAME = "fmt"
 Kind = Literal["scan", "grow", "sizes", "leaves"]
 KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves")
 
-MAX_VARIANTS = 16
+MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
 
 Cut = tuple[int, int]

@@ -47,7 +47,7 @@ class Parameters(BaseModel):
     inference : {"averaged", "one_rule"}
         All rules that fire are averaged by their degrees, or the one on whose side the row is at every split answers.
     max_slopes : int
-        Most inputs in a rule's polynomial; 0: constants. The held-out rows decide whether 6, 4 or 2 are enough.
+        Most inputs in a rule's polynomial; 0: constants. The held-out rows decide whether 8, 6, 4 or 2 are enough.
     max_regressors : int
         Inputs that polynomials may use: the best of a forward selection on the root's sums. All may be split on.
     max_split_features : int
@@ -72,13 +72,13 @@ class Parameters(BaseModel):
     partition: Literal["uniform", "quantile", "union"] = "uniform"
     max_rules: int = Field(default=40, ge=1, le=256)
     inference: Literal["averaged", "one_rule"] = "averaged"
-    max_slopes: int = Field(default=6, ge=0, le=MAX_REGRESSORS)
+    max_slopes: int = Field(default=12, ge=0, le=MAX_REGRESSORS)
     max_regressors: int = Field(default=32, ge=1, le=MAX_REGRESSORS)
     max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)
     min_weight_fraction: float = Field(default=0.01, ge=0.0, le=0.5)
     ridge: float = Field(default=0.3, gt=1e-3, le=1e6)
     holdout: float = Field(default=0.2, ge=0.0, le=0.5)
-    size_tolerance: float = Field(default=0.02, ge=0.0, le=1.0)
+    size_tolerance: float = Field(default=0.03, ge=0.0, le=1.0)
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
 
     @property

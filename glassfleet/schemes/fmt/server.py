@@ -27,8 +27,8 @@ from schemas.errors import RunFailedError, UsageError
 Ints = NDArray[np.int64]
 Sums = dict[str, Ints]
 
-Choice = tuple[int, int]
-"""Number of splits, and which way to fit the nodes."""
+Choice = tuple[int, int, int]
+"""Which tree of those tried, its number of splits, and which way to fit the nodes."""
 
 RIDGES = (0.1, 0.01, 0.001, 1.0)
 """Pulls towards the node above that the held-out rows choose from, in rows; the first where there are none."""
@@ -36,7 +36,7 @@ RIDGES = (0.1, 0.01, 0.001, 1.0)
 SPARSE_RIDGES = RIDGES[:3]
 """Those for sparse rules: a strong pull mostly punishes them for the slopes that they leave out."""
 
-SLOPES = (6, 4, 2)
+SLOPES = (12, 8, 6, 4, 2)
 """Numbers of slopes of a rule that the held-out rows choose from, beside `max_slopes` and below it."""
 
 RULE_COST = 2
@@ -278,8 +278,8 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     return _ask(asked, kept)
 
 
-def _simplest(tree: Tree, coefficients: NDArray[np.float64], error: NDArray[np.float64], tolerance: float) -> Choice:
-    """Return the number of splits and the variant of the simplest tree that is accurate enough.
+def _costs(tree: Tree, coefficients: NDArray[np.float64]) -> Ints:
+    """Return what the tree of each number of splits costs, shape (V, splits + 1).
 
     Parameters
     ----------
@@ -287,59 +287,79 @@ def _simplest(tree: Tree, coefficients: NDArray[np.float64], error: NDArray[np.f
         The splits, in the order of growth.
     coefficients : ndarray of float64, shape (V, nodes, R + 1)
         Of every node, by variant.
-    error : ndarray of float64, shape (V, splits + 1)
-        Held-out squared error, by variant and number of splits.
-    tolerance : float
-        Accurate enough is what is within this fraction of the least error.
 
     Notes
     -----
-    Simple: coefficients that are not zero, and :data:`RULE_COST` for each rule. Of equals, the most accurate.
+    Slopes that are not zero, and :data:`RULE_COST` for each rule after the first.
     """
     slopes = np.count_nonzero(coefficients[:, :, 1:], axis=2)
-    cost = np.empty(error.shape, dtype=np.int64)
+    cost = np.empty((len(coefficients), len(tree.splits) + 1), dtype=np.int64)
     cost[:, 0] = slopes[:, 0]
     for index, split in enumerate(tree.splits):
         more = slopes[:, 2 * index + 1] + slopes[:, 2 * index + 2] - slopes[:, split.node]
         cost[:, index + 1] = cost[:, index] + more
-    cost += RULE_COST * np.arange(error.shape[1])
-    enough = np.argwhere(error <= float(error.min()) * (1.0 + tolerance)).tolist()
-    variant, splits = min(enough, key=lambda at: (int(cost[tuple(at)]), float(error[tuple(at)]), at[1], at[0]))
-    return splits, variant
+    return cost + RULE_COST * np.arange(cost.shape[1])
+
+
+def _simplest(errors: Sequence[NDArray[np.float64]], costs: Sequence[Ints], tolerance: float) -> Choice:
+    """Return the simplest of all sizes and ways to fit, of all trees, that is accurate enough.
+
+    Parameters
+    ----------
+    errors : sequence of ndarray of float64, shape (V, splits + 1)
+        Held-out squared error by variant and number of splits, of each tree.
+    costs : sequence of ndarray of int64, shape (V, splits + 1)
+        From :func:`_costs`, of each tree.
+    tolerance : float
+        Accurate enough is what is within this fraction of the least error of all.
+
+    Notes
+    -----
+    Of those that cost the same, the most accurate; of equals, the earlier tree, the fewer splits, the earlier variant.
+    """
+    limit = min(float(error.min()) for error in errors) * (1.0 + tolerance)
+    enough = [
+        (int(cost[variant, splits]), float(error[variant, splits]), tree, splits, variant)
+        for tree, (error, cost) in enumerate(zip(errors, costs, strict=True))
+        for variant, splits in np.argwhere(error <= limit).tolist()
+    ]
+    return min(enough)[2:]
 
 
 def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Note this tree's best size; go on with the next number of sets, or to the best tree's leaves."""
+    """Note this tree's errors; go on with the next number of sets, or to the leaves of the tree that is chosen."""
     parameters = question.parameters
-    # All rows' errors of all ways to fit, this run's way of inference.
-    error = sums["errors"][:, 0 if parameters.inference == "averaged" else 1].astype(np.float64)
-    splits, variant = len(question.tree.splits), 0
-    held = int(sums["held_out"][0])
-    if held:
-        assert question.coefficients is not None
-        splits, variant = _simplest(question.tree, question.coefficients, error, parameters.size_tolerance)
+    assert question.coefficients is not None
     found = {
         "knots": [list(line) for line in question.knots],
         "split_features": list(question.split_features),
-        "splits": question.tree.first(splits).to_value()["splits"],
-        "variant": variant,
-        "errors": error[variant],
+        "splits": question.tree.to_value()["splits"],
+        # All rows' errors of all ways to fit, this run's way of inference.
+        "errors": sums["errors"][:, 0 if parameters.inference == "averaged" else 1].astype(np.float64),
+        "costs": _costs(question.tree, question.coefficients),
     }
+    held = int(sums["held_out"][0])
     memory = {**memory, "tried": [*memory["tried"], found], "held_out": held}
-    if len(memory["tried"]) <= len(parameters.other_sets):
+    tried = memory["tried"]
+    if len(tried) <= len(parameters.other_sets):
         return _plant(question, memory)
-    # The first of the lowest errors, each at its own size.
-    best = min(memory["tried"], key=lambda one: float(one["errors"][len(one["splits"])]))
-    knots = tuple(tuple(line) for line in best["knots"])
+    tree, splits, variant = 0, len(tried[0]["splits"]), 0
+    if held:
+        tree, splits, variant = _simplest(
+            [one["errors"] for one in tried], [one["costs"] for one in tried], parameters.size_tolerance
+        )
+    chosen = tried[tree]
+    knots = tuple(tuple(line) for line in chosen["knots"])
     asked = Question(
         "leaves",
         parameters,
         question.domain,
         knots,
         question.regressors,
-        tuple(best["split_features"]),
-        Tree.from_value({"splits": best["splits"]}, knots),
+        tuple(chosen["split_features"]),
+        Tree.from_value({"splits": chosen["splits"]}, knots).first(splits),
     )
+    best = {"variant": variant, "errors": chosen["errors"][variant]}
     return _ask(asked, {"sums_digest": memory["sums_digest"], "held_out": held, "best": best})
 
 

@@ -1,0 +1,378 @@
+"""``glassfleet data``: look at a vehicle's rows before an agent does, and keep a window over a live stream."""
+
+from __future__ import annotations
+
+import datetime as dt
+import queue
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.common import config_option, json_option, print_json, rows_place, table_lines
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge_agent.forecast.source import Samples
+    from edge_agent.sources.check import Fault, Findings
+    from edge_agent.sources.fit import Order
+    from edge_agent.sources.window import WindowStore
+    from glassfleet.domain import Domain
+
+BATCH = 500
+"""Most samples that one transaction of a window store takes."""
+
+DAY = 24 * 3600.0
+
+_MARKS = {"error": ("error  ", "red"), "warning": ("warning", "yellow"), "note": ("note   ", "cyan")}
+
+
+@click.group()
+def data() -> None:
+    """Look at a vehicle's rows, and collect a live stream into a window that an agent can learn from.
+
+    SOURCE is a .csv, .csv.gz or .parquet file, a .window, or a query of a database, read-only:
+    sqlite:///drives.db?query=SELECT ..., postgresql://user@host/database?table=NAME (password in ~/.pgpass or
+    PGPASSWORD).
+
+    \b
+    Examples:
+      glassfleet data check vehicle-07.csv.gz
+      glassfleet data describe "sqlite:///drives.db?query=SELECT speed, load, quality FROM rows"
+      glassfleet data collect --source mqtt://127.0.0.1/vehicle/samples --store drive.window
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+source_argument = click.argument(
+    "source", envvar="GLASSFLEET_AGENT_DATA", callback=rows_place, type=click.Path(), required=True
+)
+
+
+@data.command()
+@source_argument
+@click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
+@click.option("--labels", is_flag=True, help="The target is a class label, even when it is written as numbers.")
+@click.option("--categories", is_flag=True, help="Columns of text are inputs, too (fedga, dp_tree).")
+@click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts and classes.")
+@click.option(
+    "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Judge for this domain, or for that of this model record: columns, limits, categories, memory inputs.",
+)  # fmt: skip
+@json_option
+@config_option
+@click.pass_context
+def check(  # noqa: PLR0917 - click passes options by name
+    ctx: click.Context,
+    source: str,
+    target: str | None,
+    labels: bool,
+    categories: bool,
+    scheme: str | None,
+    domain_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Say everything that is wrong with a vehicle's rows, where, and how to mend it.
+
+    Exit code 0: an agent takes it, perhaps with warnings; 3: it does not. An agent itself stops at the first fault.
+
+    \b
+    Examples:
+      glassfleet data check vehicle-07.csv.gz --target quality
+      glassfleet data check vehicle-07.csv --scheme fedga --domain qoe.json --json
+      glassfleet data check "postgresql://car@127.0.0.1/drives?table=rows"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
+    from edge_agent.sources.fit import fit  # noqa: PLC0415
+
+    domain = None if domain_file is None else _domain(domain_file)
+    if domain is not None and target is None:
+        target = domain.target_name
+    texts, classes = _taken(scheme)
+    labels = labels or classes or (domain is not None and domain.target is None)
+    found = examine(source, target=target, labels=labels, categories=categories or texts)
+    if domain is not None and found.columns:
+        fit(found, source, domain, labels=labels, categories=categories or texts)
+    _say_flags(found, labels=labels, categories=categories or texts)
+    order = _order(source, found, domain)
+    if as_json:
+        print_json({**found.to_document(), "order": None if order is None else order.to_document()})
+    else:
+        for line in (_headline(found), *order_lines(order), *fault_lines(found)):
+            click.echo(line)
+        errors = sum(fault.level == "error" for fault in found.faults)
+        refused = f"an agent refuses this: {errors} error{'s' if errors > 1 else ''}, see above"
+        click.echo("an agent takes this" if found.usable else refused)
+    ctx.exit(0 if found.usable else 3)
+
+
+@data.command()
+@source_argument
+@click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
+@json_option
+@config_option
+@click.pass_context
+def describe(ctx: click.Context, source: str, target: str | None, as_json: bool) -> None:
+    """Say what a vehicle's rows hold: columns, ranges, missing cells, categories, drives and their order.
+
+    It judges nothing, and ends with exit code 3 only when there is nothing to read.
+
+    \b
+    Examples:
+      glassfleet data describe vehicle-07.csv.gz
+      glassfleet data describe drive.window --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
+    from edge_agent.sources.location import locate  # noqa: PLC0415
+    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
+
+    found = examine(source, target=target, labels=False, categories=True)
+    order = _order(source, found, None)
+    window: dict[str, Any] | None = None
+    if locate(source).kind == "window" and found.rows:
+        store = WindowStore.open(Path(source))
+        rows, seconds = store.limits
+        _, first, last = store.span()
+        window = {"max_rows": rows, "max_days": seconds / DAY, "oldest": first, "newest": last}
+    if as_json:
+        document = found.to_document()
+        del document["faults"], document["usable"]
+        print_json({**document, "order": None if order is None else order.to_document(), "window": window})
+    elif not found.columns:
+        for line in fault_lines(found):
+            click.echo(line, err=True)
+    else:
+        click.echo(_headline(found))
+        for line in (*column_lines(found), *order_lines(order), *_window_lines(window)):
+            click.echo(line)
+    ctx.exit(0 if found.columns else 3)
+
+
+@data.command()
+@click.option(
+    "--source", envvar="GLASSFLEET_DATA_SOURCE", required=True, metavar="URL", callback=rows_place,
+    help="mqtt://[user@]host[:port]/TOPIC, a file or pipe of one JSON object per line, or - for standard input.",
+)  # fmt: skip
+@click.option(
+    "--store", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.window",
+    help="Where the window is kept; an agent takes it as --data.",
+)  # fmt: skip
+@click.option(
+    "--max-rows", type=click.IntRange(2, 100_000_000),
+    help="Newest rows to keep. Default: as the store was made, or 50000.",
+)  # fmt: skip
+@click.option(
+    "--max-days", type=click.FloatRange(0, 36_500),
+    help="Rows that came longer ago go; 0: never. Default: as the store was made, or 0.",
+)  # fmt: skip
+@click.option(
+    "--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: those of the first sample."
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
+@json_option
+@config_option
+def collect(  # noqa: PLR0917 - click passes options by name
+    source: str,
+    store: Path,
+    max_rows: int | None,
+    max_days: float | None,
+    columns: str | None,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Keep the newest rows of a live stream on disk, for an agent to learn from.
+
+    A row is a JSON object of numbers and texts, complete with its target. What does not fit is refused and counted. It
+    may be killed at any moment; started again, it goes on. The agent takes what is in the window when a run freezes
+    its rows. Rows stay on this machine.
+
+    \b
+    Examples:
+      glassfleet data collect --source mqtt://127.0.0.1:1883/vehicle/samples --store drive.window --max-days 7
+      glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent.sources.location import WINDOW  # noqa: PLC0415 - loaded when used
+
+    if store.suffix != WINDOW:
+        raise UsageError(f"--store {store}: the name must end in {WINDOW}, by which an agent knows what it is")
+    wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
+
+    samples = _samples(source)  # first: a wrong source leaves no empty window behind
+    window = WindowStore(
+        store, max_rows=max_rows, max_seconds=None if max_days is None else max_days * DAY, columns=wanted
+    )
+    taken, refused, lost = _fill(window, samples, count)
+    rows, _, _ = window.span()
+    window.close()
+    if as_json:
+        print_json({"taken": taken, "refused": refused, "lost": lost, "rows": rows, "store": str(store)})
+    else:
+        click.echo(f"{taken} samples taken, {refused} refused, {lost} lost; {rows} rows in {store}", err=True)
+
+
+def _samples(source: str) -> Samples:
+    """Open a live source; an MQTT broker that is not there is an error now, not a silent wait."""
+    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
+    from broker.port import Link  # noqa: PLC0415
+    from edge_agent.forecast.source import Samples  # noqa: PLC0415
+
+    scheme, mark, rest = source.partition("://")
+    if mark and scheme in ("mqtt", "mqtts"):
+        connect_once(Link(f"{scheme}://{rest.partition('/')[0]}", "gf-data-collect", session_expiry=0))
+    elif mark:
+        raise UsageError(f"--source {source}: give mqtt://host/topic, a file or pipe of JSON lines, or -")
+    return Samples(source, speed=0.0)
+
+
+def _fill(window: WindowStore, samples: Samples, count: int | None) -> tuple[int, int, int]:
+    """Move samples into the window until the source ends, `count` came, or a signal; how many came, and did not."""
+    arrived: queue.Queue[Any] = queue.Queue(2 * BATCH)
+
+    def feed() -> None:
+        for sample in samples:
+            arrived.put(sample)
+        arrived.put(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: samples.stop())
+    threading.Thread(target=feed, name="collect", daemon=True).start()
+    taken = refused = 0
+    told = 0.0
+    open_ = True
+    while open_ and (count is None or taken + refused < count):
+        batch = [arrived.get()]
+        most = BATCH if count is None else min(BATCH, count - taken - refused)
+        while batch[-1] is not None and len(batch) < most and not arrived.empty():
+            batch.append(arrived.get())
+        open_ = batch[-1] is not None
+        rows = [sample for sample in batch if isinstance(sample, dict)]
+        faults = [sample for sample in batch if isinstance(sample, str)] + window.append(rows)
+        taken += len(rows) + sum(isinstance(sample, str) for sample in batch) - len(faults)
+        refused += len(faults)
+        if faults and time.monotonic() - told > 10:
+            told = time.monotonic()
+            click.echo(f"refused ({refused} so far): {faults[-1]}", err=True)
+    samples.close()
+    return taken, refused, samples.dropped
+
+
+def _taken(scheme: str | None) -> tuple[bool, bool]:
+    """Return whether a scheme takes columns of text, and whether it only classifies."""
+    if scheme is None:
+        return False, False
+    from glassfleet import catalogue  # noqa: PLC0415 - loaded when used
+
+    loaded = catalogue.load(scheme)
+    return bool(getattr(loaded, "categorical", False)), "regression" not in loaded.purpose
+
+
+def _say_flags(found: Findings, *, labels: bool, categories: bool) -> None:
+    """Add what an agent must be told, so that it reads the table as it was judged here."""
+    from edge_agent.sources.check import Fault  # noqa: PLC0415 - loaded when used
+
+    flags = ["--labels"] if labels else []
+    if categories and any(column.role == "input" and column.kind == "text" for column in found.columns):
+        flags.append("--categories")
+    if flags:
+        found.faults.append(Fault("note", f"judged as an agent reads it with {' and '.join(flags)}"))
+
+
+def _domain(path: Path) -> Domain:
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded when used
+
+    from console.runs import json_file  # noqa: PLC0415
+    from glassfleet.domain import Domain  # noqa: PLC0415
+
+    given = json_file(path, "domain")
+    if isinstance(given, dict) and isinstance(given.get("document"), dict):
+        given = given["document"].get("domain")
+    try:
+        return Domain.model_validate(given)
+    except ValidationError as fault:
+        first = fault.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"--domain {path}: {where + ': ' if where else ''}{first['msg']}") from fault
+
+
+def _order(source: str, found: Findings, domain: Domain | None) -> Order | None:
+    """Return how the rows lie in time, when they can be read at all."""
+    from edge_agent.sources.fit import order_of  # noqa: PLC0415 - loaded when used
+    from edge_agent.sources.table import read_table  # noqa: PLC0415
+    from schemas.errors import DataError  # noqa: PLC0415
+
+    if not found.rows:
+        return None
+    try:
+        return order_of(read_table(source), None if domain is None else domain.memory)
+    except DataError:
+        return None  # among the findings
+
+
+def _headline(found: Findings) -> str:
+    if not found.columns:
+        return found.source
+    split = "" if found.train is None else f" ({found.train} train, {found.rows - found.train} test)"
+    inputs = sum(column.role == "input" for column in found.columns)
+    target = next((column.name for column in found.columns if column.role == "target"), "none")
+    return f"{found.source}: {found.rows} rows{split}, {inputs} inputs, target {target}"
+
+
+def fault_lines(found: Findings) -> list[str]:
+    """Return what was found, each with its place and how to mend it."""
+    lines = []
+    for fault in found.faults:
+        mark, colour = _MARKS[fault.level]
+        column = f"{fault.column}: " if fault.column else ""
+        lines.append(f"{click.style(mark, fg=colour)} {column}{fault.what}{_places(fault, found.place)}")
+        if fault.mend:
+            lines.append(f"        -> {fault.mend}")
+    return lines
+
+
+def _places(fault: Fault, place: str) -> str:
+    if not fault.lines:
+        return ""
+    more = ", ..." if fault.count > len(fault.lines) else ""
+    word = place if fault.count == 1 else f"{place}s"
+    return f" ({word} {', '.join(map(str, fault.lines))}{more})"
+
+
+def column_lines(found: Findings) -> list[str]:
+    """Return the columns as a table."""
+    rows = [["column", "role", "kind", "missing", "different", "low", "mean", "high", "most frequent"]]
+    for column in found.columns:
+        numbers = ["" if value is None else f"{value:.6g}" for value in (column.low, column.mean, column.high)]
+        common = ", ".join(f"{text[:20]} {times}" for text, times in column.common.items())
+        sizes = [str(column.missing), str(column.different)]
+        rows.append([column.name[:40], column.role, column.kind, *sizes, *numbers, common])
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
+    return table_lines(rows, left=(0, 1, 2, 8))
+
+
+def order_lines(order: Order | None) -> list[str]:
+    """Return how the rows lie in time, for memory inputs."""
+    if order is None:
+        return []
+    words = []
+    if order.drive:
+        words.append(f"{order.drives} drives by {order.drive!r} of {order.shortest} to {order.longest} rows")
+    if order.time:
+        told = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (memory inputs sort)"
+        step = "" if order.step is None else f", step {order.step:g}, {order.gaps} gaps"
+        doubles = f", {order.doubles} rows at the time of another: memory inputs refuse them" if order.doubles else ""
+        words.append(f"time {order.time!r}{told}{step}{doubles}")
+    return [f"order: {'; '.join(words)}"]
+
+
+def _window_lines(window: dict[str, Any] | None) -> list[str]:
+    if window is None:
+        return []
+    days = f", {window['max_days']:g} days" if window["max_days"] else ""
+    ends = " to ".join(
+        f"{dt.datetime.fromtimestamp(window[end], dt.UTC):%Y-%m-%d %H:%M:%S}" for end in ("oldest", "newest")
+    )
+    return [f"window: at most {window['max_rows']} rows{days}; collected from {ends} (UTC)"]

@@ -1,0 +1,151 @@
+"""What differs between two versions of a model: rules matched by their antecedents, in words and numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from glassfleet.explain import Condition, Rule
+from glassfleet.scheme import Model
+from schemas.record import ModelRecord
+
+_NAMED = {"digest", "version", "run", "scheme", "created", "software"}
+
+
+def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -> dict[str, Any]:
+    """Return what differs, as JSON values.
+
+    Returns
+    -------
+    dict
+        ``same``: whether the digests are equal; ``record``, ``parameters``, ``domain``: name -> [old, new];
+        ``cohort``: who joined and left; ``rules``: added, gone and changed ones, and how many are the same.
+    """
+    (a, first), (b, second) = old, new
+    return {
+        "old": _name(a),
+        "new": _name(b),
+        "same": a.digest == b.digest,
+        "record": {
+            key: [getattr(a, key), getattr(b, key)] for key in sorted(_NAMED) if getattr(a, key) != getattr(b, key)
+        },
+        "parameters": _changed(a.document["parameters"], b.document["parameters"]),
+        "training": _changed({**a.parameters, **a.training.model_dump()}, {**b.parameters, **b.training.model_dump()}),
+        "domain": _domains(a.document["domain"], b.document["domain"]),
+        "cohort": {"joined": sorted({*b.cohort} - {*a.cohort}), "left": sorted({*a.cohort} - {*b.cohort})},
+        "size": _changed(dict(first.complexity()), dict(second.complexity())),
+        "rules": _rules(first.rules(), second.rules()),
+    }
+
+
+def difference_lines(told: dict[str, Any]) -> list[str]:
+    """Return a difference as lines of text."""
+    lines = [f"{told['old']} -> {told['new']}"]
+    if told["same"]:
+        lines.append("the same model: their digests are equal")
+    for part in ("record", "parameters", "training", "size"):
+        lines += [f"{part} {name}: {_short(was)} -> {_short(now)}" for name, (was, now) in told[part].items()]
+    for name, (was, now) in told["domain"].items():
+        lines.append(f"domain {name}: {_limits(was)} -> {_limits(now)}")
+    for what in ("joined", "left"):
+        if told["cohort"][what]:
+            lines.append(f"cohort, {what}: {', '.join(told['cohort'][what])}")
+    rules = told["rules"]
+    lines.append(
+        f"rules: {len(rules['added'])} added, {len(rules['gone'])} gone, {len(rules['changed'])} changed, "
+        f"{rules['same']} the same"
+    )
+    for sign, key in (("+", "added"), ("-", "gone")):
+        for rule in rules[key]:
+            lines.append(f"{sign} IF {rule['if']}")
+            lines.append(f"    THEN {rule['then']}  (support {rule['support']:.3f}, weight {rule['weight']:.3f})")
+    for rule in rules["changed"]:
+        lines.append(f"~ IF {rule['if']}")
+        lines += [f"    {name}: {_short(was)} -> {_short(now)}" for name, (was, now) in rule["changes"].items()]
+    return lines
+
+
+def _rules(old: Sequence[Rule], new: Sequence[Rule]) -> dict[str, Any]:
+    before, after = _by_antecedent(old), _by_antecedent(new)
+    added, gone, changed, same = [], [], [], 0
+    for key in dict.fromkeys([*before, *after]):
+        # Several rules may have one antecedent (a class each): equal ones first, then in their order.
+        left, right = list(before.get(key, [])), list(after.get(key, []))
+        for rule in list(left):
+            twin = next((other for other in right if _told(other) == _told(rule)), None)
+            if twin is not None:
+                left.remove(rule)
+                right.remove(twin)
+                same += 1
+        for one, other in zip(left, right, strict=False):
+            changed.append({"if": _words(other), "changes": _changed(_told(one), _told(other))})
+        gone += [{"if": _words(rule), **_told(rule)} for rule in left[len(right) :]]
+        added += [{"if": _words(rule), **_told(rule)} for rule in right[len(left) :]]
+    ranked = sorted(changed, key=lambda rule: str(rule["if"]))
+    return {
+        "added": sorted(added, key=lambda rule: -rule["support"]),
+        "gone": sorted(gone, key=lambda rule: -rule["support"]),
+        "changed": ranked,
+        "same": same,
+    }
+
+
+def _by_antecedent(rules: Sequence[Rule]) -> dict[frozenset[tuple[str, str]], list[Rule]]:
+    found: dict[frozenset[tuple[str, str]], list[Rule]] = defaultdict(list)
+    for rule in rules:
+        found[frozenset(_key(part) for part in rule.conditions)].append(rule)
+    return found
+
+
+def _key(part: Condition) -> tuple[str, str]:
+    return part.feature, part.term
+
+
+def _words(rule: Rule) -> str:
+    return " AND ".join(f"{part.feature} is {part.term}" for part in rule.conditions) or "always"
+
+
+def _told(rule: Rule) -> dict[str, Any]:
+    return {
+        "then": rule.output,
+        "weight": round(float(rule.weight), 6),
+        "support": round(float(rule.support), 6),
+        "confidence": round(float(rule.confidence), 6),
+    }
+
+
+def _domains(old: dict[str, Any], new: dict[str, Any]) -> dict[str, list[Any]]:
+    return _changed(_variables(old), _variables(new))
+
+
+def _variables(domain: dict[str, Any]) -> dict[str, Any]:
+    target = domain.get("target")
+    found = {str(part["name"]): part for part in domain.get("features", [])}
+    if isinstance(target, dict):
+        found[f"{target['name']} (target)"] = target
+    rest = {key: value for key, value in domain.items() if key not in ("features", "target")}
+    return {**found, **rest}
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, list[Any]]:
+    names = dict.fromkeys([*old, *new])
+    return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
+
+
+def _limits(value: Any) -> str:
+    if isinstance(value, dict) and {"low", "high"} <= set(value):
+        unit = f" {value['unit']}" if value.get("unit") else ""
+        return f"{value['low']:.6g} to {value['high']:.6g}{unit}"
+    return "absent" if value is None else _short(value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return "none" if value is None else text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _name(record: ModelRecord) -> str:
+    return f"{record.name} v{record.version} ({record.digest[:12]})"

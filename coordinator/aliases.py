@@ -1,0 +1,82 @@
+"""What a model's name stands for: the current version (champion), and the one that is tried (candidate).
+
+Folded from the journal's decisions. Each change gets a sequence number, one more than the last of that name and at
+least the Unix time in milliseconds: agents refuse a current pointer with a lower one than they have seen, and a
+coordinator with a new journal must not be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from coordinator.journal.port import Decision
+from schemas.messages import ModelPointer, Trial
+
+CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
+Cause = Literal["published", "adopted", "promoted", "rolled-back"]
+"""Why a version is current. ``adopted``: it was so before there were decisions."""
+
+
+@dataclass
+class Aliases:
+    """The pointers of all names.
+
+    Parameters
+    ----------
+    now, wall : callable
+        The coordinator's own time, and the wall clock, seconds.
+    """
+
+    now: Callable[[], float]
+    wall: Callable[[], float]
+    current: dict[str, ModelPointer] = field(default_factory=dict)
+    candidate: dict[str, ModelPointer] = field(default_factory=dict)
+    had_candidate: set[str] = field(default_factory=set)
+    _sequence: dict[str, int] = field(default_factory=dict)
+
+    def take(self, decisions: Iterable[Decision]) -> None:
+        """Take over decisions that are in the journal; those of rollouts change nothing here."""
+        for each in decisions:
+            if each.kind == CURRENT:
+                self.current[each.name] = _pointer(each)
+            elif each.kind == CANDIDATE:
+                self.candidate[each.name] = _pointer(each)
+                self.had_candidate.add(each.name)
+            elif each.kind == NO_CANDIDATE:
+                self.candidate.pop(each.name, None)
+                self.had_candidate.add(each.name)
+            else:
+                continue
+            self._sequence[each.name] = max(self._sequence.get(each.name, 0), int(each.body.get("sequence", 0)))
+
+    def to_current(self, name: str, version: int, digest: str, cause: Cause, reason: str = "") -> Decision:
+        """Return the decision that a version is current from now on."""
+        body = {"version": version, "digest": digest, "cause": cause, "reason": reason[:500]}
+        return self.decision(name, CURRENT, {**body, "sequence": self._next(name)})
+
+    def to_candidate(self, name: str, version: int, digest: str, trial: Trial) -> Decision:
+        """Return the decision that a version is tried."""
+        body = {"version": version, "digest": digest, "trial": trial.model_dump(mode="json")}
+        return self.decision(name, CANDIDATE, {**body, "sequence": self._next(name)})
+
+    def to_none(self, name: str, reason: str = "") -> Decision:
+        """Return the decision that nothing is tried any more."""
+        return self.decision(name, NO_CANDIDATE, {"reason": reason[:500], "sequence": self._next(name)})
+
+    def decision(self, name: str, kind: str, body: dict[str, Any]) -> Decision:
+        """Return a decision that is made now."""
+        return Decision(name, kind, self.now(), self.wall(), body)
+
+    def pinned(self) -> set[tuple[str, int]]:
+        """Return the versions that a name stands for: they must stay, however old they are."""
+        return {(each.name, each.version) for each in (*self.current.values(), *self.candidate.values())}
+
+    def _next(self, name: str) -> int:
+        return max(self._sequence.get(name, 0) + 1, int(self.wall() * 1000))
+
+
+def _pointer(decision: Decision) -> ModelPointer:
+    told = {key: value for key, value in decision.body.items() if key != "cause"}
+    return ModelPointer.model_validate({"name": decision.name, **told})

@@ -1,0 +1,159 @@
+"""The models of a coordinator: registered when a run is finished, tried, promoted, rolled back, and shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import structlog
+
+from coordinator.aliases import Cause
+from coordinator.engine import Publish, RunState
+from coordinator.journal.port import Decision, StoredModel
+from coordinator.publisher import Publisher
+from coordinator.registry import Registry
+from coordinator.rollout.shell import Rollouts
+from schemas.errors import BrokerError, UsageError
+from schemas.messages import ModelPointer
+
+_log = structlog.get_logger("coordinator")
+
+
+class Models:
+    """What a name stands for, and who may change it: finished runs, operators, rollouts.
+
+    Parameters
+    ----------
+    registry : Registry
+    publisher : Publisher
+    agents : callable
+        Who is up.
+    metrics : Counter
+    now : callable
+        The coordinator's own time, seconds.
+
+    Attributes
+    ----------
+    rollouts : Rollouts
+    of_runs : dict
+        Run -> name, version and digest of its model, while the run is live.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        publisher: Publisher,
+        agents: Callable[[], Collection[str]],
+        metrics: Counter[str],
+        now: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._publisher = publisher
+        self._metrics = metrics
+        self.rollouts = Rollouts(registry, self._show, agents, metrics, now)
+        self.of_runs: dict[str, dict[str, Any]] = {}
+
+    def resume(self, decisions: list[Decision]) -> None:
+        """Go on where the journal ends."""
+        self._registry.adopt()
+        self.rollouts.resume(decisions)
+
+    def connected(self) -> None:
+        """Publish all that is retained again."""
+        self._publisher.models(self._tell_unpublishable)
+        self.rollouts.connected()
+
+    def register(self, effect: Publish, state: RunState, log: Any) -> None:
+        """Register the model of a finished run; it becomes current, or is tried first when the run says so."""
+        model = self._registry.add(effect, state)
+        self._decide_about(model, state)
+        try:
+            self._publisher.model(model)
+        except (BrokerError, UsageError) as fault:
+            # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
+            self._tell_unpublishable(effect.name, fault)
+        self.of_runs[effect.run] = {"name": model.name, "version": model.version, "digest": model.digest}
+        self._metrics["models.published"] += 1
+        log.info("model-published", name=model.name, version=model.version, digest=model.digest)
+
+    def promote(self, name: str, version: int, reason: str = "") -> ModelPointer:
+        """Make a version current.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version.
+        UsageError
+            It is current already.
+        """
+        return self._move(self._registry.get(name, version), "promoted", reason)
+
+    def rollback(self, name: str, to: int | None, reason: str) -> ModelPointer:
+        """Make a lower version current again; None: the one that was current before.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version, or none before.
+        UsageError
+            The version is not lower than the current one, or no reason is given.
+        """
+        if not reason.strip():
+            raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
+        model = self._registry.get(name, self._registry.before(name) if to is None else to)
+        current = self._registry.aliases.current[name].version
+        if model.version >= current:
+            raise UsageError(
+                f"version {model.version} is not below the current one, {current}: to go forward, promote it"
+            )
+        return self._move(model, "rolled-back", reason)
+
+    def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
+        aliases = self._registry.aliases
+        if aliases.current[model.name].version == model.version:
+            raise UsageError(f"model {model.name!r} version {model.version} is current already")
+        stood = self._become_current(model, cause, reason)
+        self._show(model.name, stood)
+        self._metrics[f"models.{cause}"] += 1
+        _log.info("model-" + cause, name=model.name, version=model.version, reason=reason)
+        return aliases.current[model.name]
+
+    def _decide_about(self, model: StoredModel, state: RunState) -> None:
+        """Decide what becomes of a new version, once: the same run may come here again after a crash."""
+        name, version = model.name, model.version
+        current = self._registry.aliases.current.get(name)
+        if self.rollouts.knows(name, version) or (current is not None and self._was_current(name, version)):
+            return
+        plan = state.spec.rollout
+        if plan is None or current is None:
+            self._become_current(model, "published", "")
+            return
+        if (live := self.rollouts.live(name)) is not None:
+            self.rollouts.stop(name, f"run {model.run} brings version {version}")
+            _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
+        self.rollouts.start(name, version, plan)
+
+    def _was_current(self, name: str, version: int) -> bool:
+        return any(each.kind == "current" and each.body["version"] == version for each in self._registry.history(name))
+
+    def _become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
+        """Write down that a version is current; returns the versions that the name stood for before."""
+        name, aliases = model.name, self._registry.aliases
+        stood = {number for known, number in aliases.pinned() if known == name}
+        ended = self.rollouts.superseding(name, model.version)
+        withdrawn = [aliases.to_none(name, "superseded")] if name in aliases.candidate else []
+        current = aliases.to_current(name, model.version, model.digest, cause, reason)
+        self._registry.decide([*ended, current, *withdrawn])
+        self.rollouts.take(ended)
+        return stood
+
+    def _show(self, name: str, before: Collection[int]) -> None:
+        try:
+            self._publisher.moved(name, before)
+        except (BrokerError, UsageError) as fault:
+            self._tell_unpublishable(name, fault)
+
+    def _tell_unpublishable(self, name: str, fault: Exception) -> None:
+        self._metrics["models.unpublishable"] += 1
+        _log.error("model-unpublishable", name=name, detail=str(fault))

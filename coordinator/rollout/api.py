@@ -1,0 +1,109 @@
+"""Addresses of the HTTP API for what a model's name stands for: history, promotion, rollback, rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Depends, FastAPI
+from pydantic import BaseModel, ConfigDict
+
+from coordinator.rollout.plan import RolloutPlan
+
+if TYPE_CHECKING:
+    from coordinator.runner import Service
+
+
+class Promotion(BaseModel):
+    """What ``POST /api/models/{name}/promote`` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int
+    reason: str = ""
+
+
+class Rollback(BaseModel):
+    """What ``POST /api/models/{name}/rollback`` takes; no version: the one that was current before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    to: int | None = None
+    reason: str
+
+
+class Wanted(BaseModel):
+    """What ``POST /api/rollouts`` takes; the plan is checked by `RolloutPlan`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    version: int
+    plan: dict[str, Any] = {}
+
+
+class Why(BaseModel):
+    """What pause and stop take."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = ""
+
+
+def add_rollouts(app: FastAPI, service: Service, authorized: Callable[..., None]) -> None:
+    """Add the addresses; `authorized` guards those that change something."""
+    coordinator = service.coordinator
+    registry, models = coordinator.registry, coordinator.models
+    guarded = [Depends(authorized)]
+
+    @app.get("/api/models/{name}/history")
+    def _history(name: str) -> dict[str, Any]:
+        aliases = registry.aliases
+        return {
+            "name": name,
+            "current": _pointer(aliases.current.get(name)),
+            "candidate": _pointer(aliases.candidate.get(name)),
+            "decisions": [
+                {"kind": each.kind, "at": each.at, "wall": each.wall, **each.body} for each in registry.history(name)
+            ],
+        }
+
+    @app.post("/api/models/{name}/promote", dependencies=guarded)
+    def _promote(name: str, wanted: Promotion) -> dict[str, Any]:
+        return service.call(
+            lambda core: core.models.promote(name, wanted.version, wanted.reason).model_dump(mode="json")
+        )
+
+    @app.post("/api/models/{name}/rollback", dependencies=guarded)
+    def _rollback(name: str, wanted: Rollback) -> dict[str, Any]:
+        return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
+
+    @app.get("/api/rollouts")
+    def _rollouts() -> list[dict[str, Any]]:
+        return models.rollouts.documents()
+
+    @app.get("/api/rollouts/{name}")
+    def _of_model(name: str) -> list[dict[str, Any]]:
+        registry.versions(name)
+        return models.rollouts.documents(name)
+
+    @app.post("/api/rollouts", dependencies=guarded, status_code=201)
+    def _start(wanted: Wanted) -> dict[str, str]:
+        plan = RolloutPlan.from_document(wanted.plan)
+        return {"rollout": service.call(lambda core: core.models.rollouts.start(wanted.name, wanted.version, plan))}
+
+    @app.post("/api/rollouts/{name}/pause", dependencies=guarded)
+    def _pause(name: str, why: Why) -> dict[str, str]:
+        return {"phase": service.call(lambda core: core.models.rollouts.pause(name, why.reason).phase)}
+
+    @app.post("/api/rollouts/{name}/resume", dependencies=guarded)
+    def _resume(name: str) -> dict[str, str]:
+        return {"phase": service.call(lambda core: core.models.rollouts.resumed(name).phase)}
+
+    @app.post("/api/rollouts/{name}/stop", dependencies=guarded)
+    def _stop(name: str, why: Why) -> dict[str, str]:
+        return {"phase": service.call(lambda core: core.models.rollouts.stop(name, why.reason).phase)}
+
+
+def _pointer(pointer: Any) -> dict[str, Any] | None:
+    return None if pointer is None else dict(pointer.model_dump(mode="json"))

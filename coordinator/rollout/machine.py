@@ -1,0 +1,357 @@
+"""The state machine of one rollout: ``step(state, event) -> (state, effects)``. Pure; time arrives as an event.
+
+Theory of operation. A rollout compares one candidate with one champion. In each stage the vehicles below a threshold
+(``schemas.trial``) try the candidate on their own test rows and report both errors. A stage is judged when all of those
+that were up at its opening have reported, or at its deadline; a report counts for all later stages as well, once, the
+first one. What a report says is made relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]:
+no vehicle, however hostile, weighs more than one. The last stage passed, the candidate becomes current; anything else
+withdraws it, and the champion was never touched.
+
+The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
+gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not
+fit (a second report, a pause of an ended rollout) changes nothing and has no effects.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from coordinator.rollout.plan import RolloutPlan
+from coordinator.rollout.table import ENDED, MOVES, Phase
+from schemas.trial import place, threshold
+
+
+@dataclass(frozen=True)
+class Started:
+    """An operator or a run wants a candidate tried; versions and digests of both models."""
+
+    at: float
+    rollout: str
+    name: str
+    version: int
+    digest: str
+    champion: int
+    champion_digest: str
+    plan: RolloutPlan
+
+
+@dataclass(frozen=True)
+class Opened:
+    """These vehicles are up, and can be asked: a stage begins."""
+
+    at: float
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A vehicle's scores of candidate and champion, on the same rows."""
+
+    at: float
+    agent: str
+    metric: str
+    candidate: float
+    champion: float
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time passes."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class Pause:
+    """An operator wants it to stand still."""
+
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """An operator lets it go on."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    """An operator ends it: the champion stays."""
+
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """Another version became current."""
+
+    at: float
+    version: int
+
+
+Event: TypeAlias = Started | Opened | Reported | Tick | Pause | Resume | Stop | Superseded
+EVENTS: dict[str, type[Any]] = {
+    kind.__name__.lower(): kind for kind in (Started, Opened, Reported, Tick, Pause, Resume, Stop, Superseded)
+}
+
+
+@dataclass(frozen=True)
+class Try:
+    """Publish the candidate's pointer to the vehicles below a threshold."""
+
+    salt: str
+    below: int
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Nothing is tried any more."""
+
+
+@dataclass(frozen=True)
+class Promote:
+    """Make the candidate current."""
+
+    reason: str
+
+
+Effect: TypeAlias = Try | Withdraw | Promote
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage that was opened.
+
+    Attributes
+    ----------
+    share : float
+    below : int
+        Threshold of the vehicles' places.
+    asked : tuple of str
+        Of those that were up, who is below it.
+    opened, closed : float
+        Coordinator's time, seconds; `closed` is 0 while it is open.
+    verdict : str
+        How it was judged, in words; empty while it is open.
+    """
+
+    share: float
+    below: int
+    asked: tuple[str, ...]
+    opened: float
+    closed: float = 0.0
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The state.
+
+    Attributes
+    ----------
+    start : Started
+    phase : str
+    stages : tuple of Stage
+        Opened ones; the last is the current one, unless the phase is ``opening``.
+    reports : dict
+        Agent -> its report.
+    due : float
+        When the phase's deadline is.
+    left : float
+        Seconds that were left when it was paused.
+    reason : str
+        Why it ended or stands still.
+    at : float
+        Time of the last event.
+    """
+
+    start: Started
+    phase: Phase
+    due: float
+    at: float
+    stages: tuple[Stage, ...] = ()
+    reports: dict[str, Reported] = field(default_factory=dict)
+    left: float = 0.0
+    reason: str = ""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it has come to a named end."""
+        return self.phase in ENDED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a stage is open, perhaps paused."""
+        return bool(self.stages) and not self.stages[-1].closed
+
+    @property
+    def needed(self) -> int:
+        """Reports that the open stage needs."""
+        least = self.start.plan.min_reports
+        return least if isinstance(least, int) else max(1, math.ceil(least * len(self.stages[-1].asked) - 1e-9))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the reports of the vehicles below a threshold say.
+
+    Attributes
+    ----------
+    reports : int
+    mean : float
+        Mean of how much larger the candidate's error is, relative to the champion's, each in [-1, 1].
+    worse : int
+        Vehicles that are worse off by more than the plan allows one.
+    """
+
+    reports: int
+    mean: float
+    worse: int
+
+
+def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901  a table
+    """Take an event. The very same state comes back when it changes nothing."""
+    if state is None:
+        if not isinstance(event, Started):
+            return None, ()
+        return Rollout(event, _move("", "started", "opening"), event.at + event.plan.deadline, event.at), ()
+    if state.is_ended:
+        return state, ()
+    match event:
+        case Opened() if state.phase == "opening" and event.agents:
+            return _told(_judged(_open(state, event), event.at))
+        case Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
+            reports = {**state.reports, event.agent: event}
+            phase = _move(state.phase, "reported", state.phase)
+            after = replace(state, phase=phase, reports=reports, at=event.at)
+            return _judged(after, event.at) if phase == "trying" else (after, ())
+        case Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
+            if state.phase == "opening":
+                return _end(state, "no-vehicles", "rolled-back", event.at, "no vehicle was up to try it")
+            return _judged(state, event.at)
+        case Pause() if state.phase in ("opening", "trying"):
+            left = max(0.0, state.due - event.at)
+            phase = _move(state.phase, "paused", "paused")
+            return replace(state, phase=phase, left=left, reason=event.reason, at=event.at), ()
+        case Resume() if state.phase == "paused":
+            phase = _move("paused", "resumed", "trying" if state.is_open else "opening")
+            after = replace(state, phase=phase, due=event.at + state.left, reason="", at=event.at)
+            if phase == "opening":
+                return after, ()
+            return _told(_judged(after, event.at))
+        case Stop():
+            return _end(state, "stopped", "stopped", event.at, event.reason or "stopped by an operator")
+        case Superseded():
+            return _end(state, "superseded", "superseded", event.at, f"version {event.version} became current")
+    return state, ()
+
+
+def standing(state: Rollout) -> tuple[Effect, ...]:
+    """Return the effects that hold now, to be performed again at every start."""
+    if not state.is_open or state.is_ended:
+        return ()
+    return (Try(state.start.rollout, state.stages[-1].below),)
+
+
+def wakes_at(state: Rollout) -> float | None:
+    """Return when a `Tick` will matter; None: never."""
+    return state.due if state.phase in ("opening", "trying") else None
+
+
+def tally(state: Rollout) -> Tally:
+    """Add up the reports."""
+    worse = [_relative(report) for report in state.reports.values()]
+    mean = math.fsum(worse) / len(worse) if worse else 0.0
+    return Tally(len(worse), mean, sum(each > state.start.plan.vehicle_worse for each in worse))
+
+
+def _relative(report: Reported) -> float:
+    """How much worse the candidate is, relative to the champion; in [-1, 1]."""
+    loss = report.candidate - report.champion
+    if report.metric == "f1":
+        loss = -loss
+    if not loss:
+        return 0.0
+    if not report.champion:
+        return math.copysign(1.0, loss)
+    return max(-1.0, min(1.0, loss / abs(report.champion)))
+
+
+def _is_asked(state: Rollout, agent: str) -> bool:
+    return place(state.start.rollout, agent) < state.stages[-1].below
+
+
+def _open(state: Rollout, event: Opened) -> Rollout:
+    share = state.start.plan.stages[len(state.stages)]
+    salt = state.start.rollout
+    # A stage never asks fewer than the one before, though the fleet may have shrunk meanwhile.
+    least = state.stages[-1].below if state.stages else 0
+    below = max(least, threshold(salt, event.agents, share))
+    asked = tuple(sorted(agent for agent in event.agents if place(salt, agent) < below))
+    return replace(
+        state,
+        phase=_move("opening", "opened", "trying"),
+        stages=(*state.stages, Stage(share, below, asked, event.at)),
+        due=event.at + state.start.plan.deadline,
+        at=event.at,
+    )
+
+
+def _judged(state: Rollout, now: float) -> tuple[Rollout, tuple[Effect, ...]]:
+    """Judge the open stage, if it can be judged now."""
+    plan, stage, said = state.start.plan, state.stages[-1], tally(state)
+    voters = max(said.reports, len({*stage.asked, *state.reports}), 1)
+    is_late = now >= state.due
+    if said.worse > plan.max_worse_share * voters:
+        # Whatever those say who have not reported yet.
+        return _end(
+            state, "too-bad", "rolled-back", now, f"worse for {said.worse} of {voters} vehicles by more than "
+            f"{plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
+        )  # fmt: skip
+    if not is_late and not set(stage.asked) <= set(state.reports):
+        return state, ()
+    if said.reports < state.needed:
+        if not is_late:
+            return state, ()
+        text = f"{said.reports} reports until the deadline, {state.needed} were needed"
+        return _end(state, "too-few-reports", "rolled-back", now, text)
+    if said.worse > plan.max_worse_share * said.reports:
+        text = f"worse for {said.worse} of {said.reports} vehicles by more than {plan.vehicle_worse:.0%}"
+        return _end(state, "too-bad", "rolled-back", now, text)
+    if said.mean > plan.max_worse:
+        text = (
+            f"error {said.mean:+.1%} on average over {said.reports} vehicles, at most {plan.max_worse:+.1%} is allowed"
+        )
+        return _end(state, "too-bad", "rolled-back", now, text)
+    verdict = f"error {said.mean:+.1%} on average over {said.reports} vehicles, worse off: {said.worse}"
+    stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
+    if len(stages) == len(plan.stages):
+        phase = _move("trying", "promoted", "promoted")
+        return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (Promote(verdict),)
+    phase = _move("trying", "stage-passed", "opening")
+    return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
+
+
+def _told(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Effect, ...]]:
+    """Add that a stage which goes on is to be told to its vehicles."""
+    state, effects = judged
+    return state, effects or standing(state)
+
+
+def _end(state: Rollout, cause: str, phase: Phase, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
+    stages = state.stages
+    if state.is_open:
+        stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
+    moved = _move(state.phase, cause, phase)
+    return replace(state, phase=moved, stages=stages, reason=f"{cause}: {reason}", at=now), (Withdraw(),)
+
+
+def _move(source: str, cause: str, target: Phase) -> Phase:
+    if (source, cause, target) not in MOVES:
+        raise AssertionError(f"no transition from {source!r} to {target!r} by {cause!r}")
+    return target

@@ -1,0 +1,64 @@
+"""What an operator asks of a rollout. Checked here once, then never doubted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from schemas.errors import UsageError
+
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+class RolloutPlan(BaseModel):
+    """Stages and thresholds.
+
+    Attributes
+    ----------
+    stages : tuple of float
+        Shares of the fleet, rising, in (0, 1]. After the last one the candidate becomes current for all.
+    min_reports : int or float
+        A stage is not judged in the candidate's favour on fewer reports: a number >= 1, or a fraction in (0, 1] of
+        the vehicles that are up and asked.
+    max_worse : float
+        The candidate's error may be so much larger than the champion's, averaged over the vehicles: 0.05 is 5 %.
+        Negative: it must be better.
+    max_worse_share : float
+        At most this share of the vehicles, [0, 1], may have an error that is larger by more than `vehicle_worse`.
+    vehicle_worse : float
+        From when on a vehicle counts as worse off, >= 0: 0.1 is 10 %.
+    deadline : float
+        Seconds for each stage, > 0. Then it is judged by what has come, or rolled back when that is too little.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    stages: Annotated[tuple[Share, ...], Field(min_length=1, max_length=20)] = (0.2, 0.5, 1.0)
+    min_reports: int | float = 0.5
+    max_worse: Annotated[float, Field(ge=-1, le=1)] = 0.05
+    max_worse_share: Annotated[float, Field(ge=0, le=1)] = 0.25
+    vehicle_worse: Annotated[float, Field(ge=0, le=1)] = 0.1
+    deadline: Annotated[float, Field(gt=0, le=30 * 24 * 3600)] = 3600.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RolloutPlan:
+        if list(self.stages) != sorted(set(self.stages)):
+            raise ValueError(f"stages must rise, got {', '.join(f'{share:g}' for share in self.stages)}")
+        whole = type(self.min_reports) is int
+        if whole and self.min_reports < 1:
+            raise ValueError(f"min_reports as a number of reports is at least 1, got {self.min_reports}")
+        if not whole and not 0 < self.min_reports <= 1:
+            raise ValueError(f"min_reports as a fraction lies in (0, 1], got {self.min_reports}")
+        return self
+
+    @classmethod
+    def from_document(cls, document: Any) -> RolloutPlan:
+        """Check a plan; raises UsageError naming the first fault."""
+        try:
+            return cls.model_validate(document)
+        except ValidationError as fault:
+            error = fault.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in error["loc"])
+            text = error["msg"].removeprefix("Value error, ")
+            raise UsageError(f"this rollout cannot be meant: {f'{where}: {text}' if where else text}") from fault

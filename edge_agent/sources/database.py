@@ -1,0 +1,103 @@
+"""Rows of a database: one query, read-only, in blocks, through SQLAlchemy Core (an extra; loaded when used)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from edge_agent.sources.cells import header
+from edge_agent.sources.location import Location
+from schemas.errors import DataError
+
+BLOCK: Final = 2048
+"""Rows that are fetched at once."""
+
+CONNECT_SECONDS: Final = 10
+"""Seconds that connecting to a database server may take, unless the URL says ``connect_timeout``."""
+
+
+@contextmanager
+def query_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
+    """Run the query of a location; the names of its columns, and blocks of rows.
+
+    The transaction is read-only: a statement that writes is refused by the database. A password comes from the URL,
+    or (PostgreSQL) from ``PGPASSWORD``, ``PGPASSFILE`` or ``~/.pgpass``; it is never part of a message.
+
+    Raises
+    ------
+    DataError
+        The packages are missing, the database cannot be reached, or it refuses the query; the text says which.
+    """
+    try:
+        import sqlalchemy as sql  # noqa: PLC0415 - optional: an agent that reads a file must not pay for it
+    except ImportError as fault:
+        raise DataError(
+            f"{place.shown}: reading a database needs sqlalchemy. Install it with: pip install 'glassfleet[sql]'"
+        ) from fault
+    try:
+        engine = _engine(sql, place)
+        try:
+            with engine.connect().execution_options(stream_results=True) as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.execution_options(postgresql_readonly=True)
+                if place.query:
+                    # As it is: neither a colon nor (for psycopg, doubled) a percent sign is taken for a parameter.
+                    plain = connection.dialect.name == "sqlite"
+                    result = connection.exec_driver_sql(place.query if plain else place.query.replace("%", "%%"))
+                else:
+                    schema, _, name = place.table.rpartition(".")
+                    rows = sql.table(name, schema=schema or None)
+                    result = connection.execute(sql.select(sql.literal_column("*")).select_from(rows))
+                if not result.returns_rows:
+                    raise DataError(f"{place.shown}: the statement returns no rows. Write a SELECT")
+                names = header(place.shown, tuple(result.keys()))
+                yield names, ([list(row) for row in part] for part in result.partitions(BLOCK))
+        finally:
+            engine.dispose()
+    except ModuleNotFoundError as fault:
+        raise DataError(
+            f"{place.shown}: reading PostgreSQL needs psycopg. Install it with: pip install 'glassfleet[postgres]'"
+        ) from fault
+    except (sql.exc.SQLAlchemyError, sqlite3.Error) as fault:
+        raise DataError(f"{place.shown}: {_words(fault, place.query)}") from fault
+
+
+def _engine(sql: Any, place: Location) -> Any:
+    url = sql.engine.make_url(place.text)
+    if url.get_backend_name() == "sqlite":
+        path = url.database
+        if not path or path == ":memory:":
+            raise DataError(f"{place.shown}: name a file, as in sqlite:///drives.db?table=rows")
+        if not Path(path).is_file():
+            raise DataError(
+                f"{place.shown}: there is no file {path}. An absolute path has four slashes: sqlite:////..."
+            )
+        # Read-only by SQLite itself: no statement can change the file, and none is made.
+        return sql.create_engine(f"sqlite:///file:{quote(str(Path(path).absolute()))}?mode=ro&uri=true")
+    return sql.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        poolclass=sql.pool.NullPool,
+        connect_args={} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS},
+    )
+
+
+def _words(fault: Exception, query: str) -> str:
+    """Return what the database said, in one line, with the way out for the usual cases."""
+    said = str(getattr(fault, "orig", None) or fault)
+    said = " ".join(line.strip() for line in said.splitlines() if not line.startswith(("[SQL", "(Background")))
+    low = said.lower()
+    advice = ""
+    writes = query and query.split(maxsplit=1)[0].upper() not in ("SELECT", "WITH", "VALUES", "TABLE")
+    if writes or "readonly" in low or "read-only" in low:
+        advice = ". Only reading is allowed here: write a SELECT"
+    elif "password" in low or "fe_sendauth" in low:
+        advice = ". Put the password into ~/.pgpass or PGPASSWORD"
+    elif "connection" in low and ("refused" in low or "failed" in low or "timeout" in low):
+        advice = ". Check host, port and that the server runs"
+    elif "no such table" in low or "no such column" in low or "does not exist" in low or "syntax" in low:
+        advice = ". Correct the query, and try it in the database's own shell"
+    return f"the database says: {said[:300]}{advice}"

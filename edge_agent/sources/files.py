@@ -1,0 +1,110 @@
+"""Files of a table: CSV with the standard library's parser, plain or gzip-compressed, and Parquet."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.sources.cells import header
+from schemas.errors import DataError
+
+BLOCK: Final = 512
+"""Rows that are read and turned into numbers at once."""
+
+
+@contextmanager
+def csv_rows(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[list[str]]]]:
+    """Open a CSV file; the header's names, and the rows. Faults of the file become DataErrors, while reading too."""
+    with _opened(path) as text:
+        reader = csv.reader(text)
+        names = header(str(path), next(reader, []))
+        yield names, reader
+
+
+def csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank, the header too, with the line at which it ends; faults become DataErrors."""
+    with _opened(path) as text:
+        reader = csv.reader(text)
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
+    try:
+        with path.open("rb") as raw:
+            packed = path.suffix == ".gz"
+            file: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+            with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+                yield text
+    except FileNotFoundError as fault:
+        raise DataError(f"{path}: there is no such file. Check its name and its folder") from fault
+    except IsADirectoryError as fault:
+        raise DataError(f"{path} is a directory. Name one vehicle's file") from fault
+    except gzip.BadGzipFile as fault:
+        raise DataError(
+            f"{path}: not a gzip file, in spite of its name. Rename it to .csv if it is plain, or compress it with gzip"
+        ) from fault
+    except (EOFError, zlib.error) as fault:
+        raise DataError(f"{path}: the gzip file is damaged or cut short ({fault}). Copy it again") from fault
+    except UnicodeDecodeError as fault:
+        raise DataError(f"{path}: not UTF-8 text (byte {fault.start}). Save it as UTF-8 CSV{_how(path)}") from fault
+    except csv.Error as fault:
+        raise DataError(f"{path}: not a CSV file ({fault})") from fault
+    except OSError as fault:
+        raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
+
+
+def blocks_of(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+    """Rows in blocks; blank lines (an editor's last one, say) are skipped."""
+    filled = (cells for cells in reader if cells)
+    while block := list(islice(filled, BLOCK)):
+        yield block
+
+
+def _how(path: Path) -> str:
+    """Return the command that mends a file's encoding, as far as its first bytes tell which it is."""
+    with path.open("rb") as file:
+        begin = file.read(2)
+    wide = begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    name = "UTF-16" if wide else "WINDOWS-1252"
+    return f", for example with: iconv -f {name} -t UTF-8 {path.name} > utf8.csv" if path.suffix != ".gz" else ""
+
+
+def parquet_columns(path: Path) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
+    """Return names and columns of a Parquet file; a column with nulls has dtype object and None in it."""
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file. Check its name and its folder")
+    try:
+        # Optional, and large: an agent that reads CSV must not pay for it.
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415
+    except ImportError as fault:
+        raise DataError(
+            f"{path}: reading Parquet needs pyarrow. Install it with: pip install 'glassfleet[parquet]', "
+            "or convert the file to CSV"
+        ) from fault
+    try:
+        table = parquet.read_table(path)
+        names = header(str(path), table.column_names)
+        columns = []
+        for column in table.columns:
+            array = column.to_numpy()
+            nulls = column.null_count
+            if nulls:
+                array = np.array(column.to_pylist(), dtype=object)
+            columns.append(array)
+    except (ArrowException, OSError) as fault:
+        raise DataError(f"{path}: not a readable Parquet file ({fault})") from fault
+    return names, columns

@@ -1,0 +1,225 @@
+"""A window over a live stream, on disk: the newest rows, bounded in number and age, in one SQLite file.
+
+Every `WindowStore.append` is one transaction (WAL), so a killed collector loses at most the rows that it had not yet
+handed over, and never damages the file. An agent reads it at the moment when a run freezes its rows.
+
+The first row decides the columns and which of them are numbers; what does not fit later is refused, row by row, so
+that one odd sample cannot spoil the window.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.sources.cells import header
+from schemas.errors import DataError, StorageError
+
+FORMAT: Final = "1"
+MAX_ROWS: Final = 50_000
+"""Rows that a window keeps unless told otherwise."""
+
+WAIT: Final = 10.0
+"""Seconds to wait for another process that writes to the same window."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS rows (seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, cells TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS rows_at ON rows (at);
+"""
+
+
+class WindowStore:
+    """The newest rows of a stream.
+
+    Parameters
+    ----------
+    path : Path
+        File; made when it is not there.
+    max_rows : int or None
+        Most rows, > 0; None: as the store was made, or `MAX_ROWS`.
+    max_seconds : float or None
+        Oldest row's age, >= 0, by the time of arrival; 0: any age. None: as the store was made, or any.
+    columns : sequence of str
+        Fields of a sample to keep, in this order; empty: those of the first sample, or of the store as it was made.
+    clock : callable
+        Seconds since the epoch.
+
+    Raises
+    ------
+    DataError
+        The file is no window store, or one of other columns.
+    StorageError
+        It cannot be made or written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_rows: int | None = None,
+        max_seconds: float | None = None,
+        columns: Sequence[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        with self._explained():
+            with suppress(OSError):  # raw rows: for this user alone; SQLite says what is wrong when it cannot be made
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._db = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_TABLES)
+            known = dict(self._db.execute("SELECT name, value FROM about"))
+        if known.get("format", FORMAT) != FORMAT:
+            raise DataError(f"{path}: a window of format {known['format']}; this software reads {FORMAT}")
+        self._max_rows = max_rows or int(known.get("max_rows", MAX_ROWS))
+        self._max_seconds = float(known.get("max_seconds", 0)) if max_seconds is None else max_seconds
+        self.columns: tuple[str, ...] = tuple(json.loads(known.get("columns", "[]")))
+        self._text: frozenset[str] = frozenset(json.loads(known.get("text", "[]")))
+        self._fixed = bool(self.columns)
+        if columns:
+            if self._fixed and tuple(columns) != self.columns:
+                raise DataError(
+                    f"{path}: the window holds the columns {', '.join(self.columns)}, not {', '.join(columns)}. "
+                    "Name another --store for other columns"
+                )
+            self.columns = header(str(path), columns)
+        about = {"format": FORMAT, "max_rows": str(self._max_rows), "max_seconds": repr(self._max_seconds)}
+        if about.items() - known.items():  # a reader need not wait for a writer
+            self._note(**about)
+
+    @classmethod
+    def open(cls, path: Path) -> WindowStore:
+        """Open a window that is there already; raises DataError when it is not."""
+        if not path.is_file():
+            raise DataError(
+                f"{path}: there is no such window. Fill one with: "
+                f"glassfleet data collect --source URL --store {path.name}"
+            )
+        return cls(path)
+
+    @property
+    def limits(self) -> tuple[int, float]:
+        """Most rows, and the oldest row's age in seconds (0: any)."""
+        return self._max_rows, self._max_seconds
+
+    def append(self, samples: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Add rows in one transaction, and let the oldest go.
+
+        Parameters
+        ----------
+        samples : sequence of mapping
+            Field to number or text; fields that are no columns are left out.
+
+        Returns
+        -------
+        list of str
+            Of each sample that was refused: why.
+
+        Raises
+        ------
+        StorageError
+            The file cannot be written (full disk).
+        """
+        faults, rows = [], []
+        now = self._clock()
+        for sample in samples:
+            fault = self._fault(sample)
+            if fault:
+                faults.append(fault)
+            else:
+                rows.append((now, json.dumps([sample[name] for name in self.columns])))
+        with self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany("INSERT INTO rows (at, cells) VALUES (?, ?)", rows)
+                self._db.execute("DELETE FROM rows WHERE seq <= (SELECT max(seq) FROM rows) - ?", (self._max_rows,))
+                if self._max_seconds:
+                    self._db.execute("DELETE FROM rows WHERE at < ?", (now - self._max_seconds,))
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+        return faults
+
+    def read(self) -> tuple[tuple[str, ...], list[list[Any]]]:
+        """Return the columns and the rows in the window, oldest first.
+
+        Raises
+        ------
+        DataError
+            Nothing was collected yet, or the file cannot be read.
+        """
+        if not self.columns:
+            raise DataError(f"{self.path}: the window is empty. Collect samples first: glassfleet data collect")
+        oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
+        with self._explained():
+            found = self._db.execute(
+                "SELECT cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (oldest, self._max_rows)
+            ).fetchall()
+        return self.columns, [json.loads(cells) for (cells,) in reversed(found)]
+
+    def span(self) -> tuple[int, float, float]:
+        """Return how many rows there are, and when the oldest and the newest came (since the epoch; 0: none)."""
+        with self._explained():
+            count, first, last = self._db.execute("SELECT count(*), min(at), max(at) FROM rows").fetchone()
+        return int(count), float(first or 0.0), float(last or 0.0)
+
+    def mark(self) -> tuple[int, int]:
+        """Return something that differs when the rows in the window do."""
+        oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
+        with self._explained():
+            first, last = self._db.execute("SELECT min(seq), max(seq) FROM rows WHERE at >= ?", (oldest,)).fetchone()
+        return int(first or 0), int(last or 0)
+
+    def close(self) -> None:
+        """Leave the file."""
+        self._db.close()
+
+    def _fault(self, sample: Mapping[str, Any]) -> str:
+        """Return why a sample is no row, or an empty text; the first that is one decides the columns."""
+        if not self._fixed:
+            names = self.columns or tuple(sample)
+            try:
+                header(str(self.path), names)
+            except DataError as fault:
+                return str(fault)
+            missing = next((name for name in names if name not in sample), None)
+            if missing is not None:
+                return f"the field {missing!r} is missing"
+            self.columns = tuple(names)
+            self._text = frozenset(name for name in names if isinstance(sample[name], str))
+            self._fixed = True
+            self._note(columns=json.dumps(self.columns), text=json.dumps(sorted(self._text)))
+        for name in self.columns:
+            if name not in sample:
+                return f"the field {name!r} is missing"
+            cell = sample[name]
+            if name in self._text:
+                if not isinstance(cell, str) or not cell.strip():
+                    return f"the field {name!r} is not a text, as in the first sample"
+            elif isinstance(cell, bool) or not isinstance(cell, int | float) or not math.isfinite(cell):
+                return f"the field {name!r} is not a finite number"
+        return ""
+
+    def _note(self, **about: str) -> None:
+        with self._explained():
+            self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as fault:
+            if isinstance(fault, sqlite3.OperationalError):
+                raise StorageError(f"{self.path}: {fault}. Check the folder, its rights and the free space") from fault
+            raise DataError(f"{self.path}: not a window store ({fault}). Name another file with --store") from fault

@@ -1,0 +1,200 @@
+"""Real processes on a broker that lets everybody write everything: seals alone keep a good certificate to its owner.
+
+The attacker has a valid certificate, another vehicle's. The broker's rules, which would stop it as well, are lifted: so
+would who runs the broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.credentials import FolderCredentials
+from broker.mosquitto import MosquittoProcess
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link, Message
+from broker.tls import tls_of
+from console.main import run as command
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.messages import AgentState, ContributionBody, Receipt, Request
+from schemas.signing import list_number
+from schemas.topics import Topics
+from tests.acceptance.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
+from tests.fleet import FleetCa
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
+TOPICS = Topics("fleet")
+OPEN = "topic readwrite gf/1/#\n\npattern readwrite gf/1/#\n"
+
+
+def eventually(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never came true: {what}"
+        time.sleep(0.02)
+
+
+class Attacker:
+    """Reads everything; forges under each name, in each way that it can, with the certificate of ``stolen``."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.signer = FolderCredentials(folder).signer
+        self.sent = 0
+        self.births: list[Envelope] = []
+        self.transport = PahoTransport(Link(url, "stolen", tls=tls_of(folder)))
+        self.transport.subscribe(f"{TOPICS.prefix}#")
+        self.transport.start(Handlers(self._message, lambda: None, lambda _why: None))
+
+    def say(self, topic: str, envelope: Envelope, seal: bytes = b"") -> None:
+        payload = replace(envelope, signature=seal).to_bytes()
+        self.transport.publish(topic, payload if seal else self.signer.seal(topic, payload))
+        self.sent += 1
+
+    def _message(self, message: Message) -> None:
+        if not message.payload or self.sent > 300:
+            return
+        try:
+            envelope = Envelope.from_bytes(message.payload, fleet="fleet")
+            body, kind = envelope.body, TOPICS.parse(message.topic).kind
+        except WireError:
+            return
+        if isinstance(body, Request):
+            for name in SOURCES:
+                receipt = Receipt(run=envelope.run, task_digest=body.task_digest, outcome="accepted")
+                answer = ContributionBody(
+                    task_digest=body.task_digest, rows=1, data_digest="0" * 64, contribution={"body": {}, "notes": {}}
+                )
+                for seal in (b"", envelope.signature):
+                    self.say(TOPICS.receipt(name), replace(envelope, body=receipt, agent=name), seal)
+                    self.say(TOPICS.contribution(name, envelope.run), replace(envelope, body=answer, agent=name), seal)
+            if kind == "request" and body.remaining > 1:
+                self.say(message.topic, replace(envelope, body=body.model_copy(update={"remaining": 0.5})))
+        elif isinstance(body, ContributionBody) and envelope.agent in SOURCES:
+            lie = body.model_copy(update={"rows": body.rows + 1})
+            self.say(message.topic, replace(envelope, body=lie), envelope.signature)
+        elif isinstance(body, AgentState) and body.status == "up" and envelope.agent in SOURCES:
+            self.births.append(envelope)
+            self.say(message.topic, replace(envelope, body=body.model_copy(update={"status": "down"})))
+
+    def birth(self, number: int) -> None:
+        """Announce itself, as it honestly may."""
+        state = self.births[0]
+        body = state.body.model_copy(update={"incarnation": f"stolen-{number}"})
+        self.say(TOPICS.agent_state("stolen"), replace(state, body=body, agent="stolen", time=time.time()))
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> FleetCa:
+    made = FleetCa(tmp_path / "fleet")
+    for name in (*SOURCES, "stolen"):
+        made.identity("agent", name)
+    made.identity("coordinator", "cloud")
+    return made
+
+
+@pytest.fixture
+def broker(ca: FleetCa) -> Iterator[MosquittoProcess]:
+    made = MosquittoProcess(ca.folder / "state", identity=ca.identity("broker", "broker"), acl=OPEN)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def agents(ca: FleetCa, broker: MosquittoProcess, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    made = []
+    for name, source in SOURCES.items():
+        table = np.column_stack([source.train.X, source.train.y])
+        header = ",".join([*source.train.features, source.train.target])
+        np.savetxt(tmp_path / f"{name}.csv", table, fmt="%.17g", delimiter=",", header=header, comments="")
+        arguments = [
+            *("agent", "--id", name, "--broker", broker.url, "--identity", str(ca.folder / name)),
+            *("--data", str(tmp_path / f"{name}.csv"), "--target", "t", "--state-dir", str(tmp_path / "agents")),
+        ]
+        with (tmp_path / f"{name}.log").open("wb") as log:
+            made.append(
+                subprocess.Popen([sys.executable, "-m", "console.main", *arguments], cwd=ROOT, stderr=log, stdout=log)
+            )
+    yield made
+    for process in made:
+        process.terminate()
+    for process in made:
+        process.wait(20)
+
+
+def tapped(broker: MosquittoProcess, identity: Path) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "console.main", "tap", "--broker", broker.url, "--identity", str(identity),
+         "--for", "2", "--json"],
+        capture_output=True, text=True, cwd=ROOT, check=True, timeout=60, env=dict(os.environ),
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_it_is_revoked(
+    ca: FleetCa, broker: MosquittoProcess, agents: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    cloud = ca.folder / "cloud"
+    coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", "--identity", str(cloud), "--api-port", "0")
+    attacker = Attacker(broker.url, ca.folder / "stolen")
+    try:
+        with coordinator.api() as api:
+
+            def agent(name: str) -> dict[str, Any]:
+                return next((one for one in api.get("/api/agents").json() if one["agent"] == name), {})
+
+            def refused(code: str) -> int:
+                return int(api.get("/api/metrics").json().get(f"refused.{code}", 0))
+
+            eventually(lambda: all(agent(name) for name in SOURCES), "all agents are known")
+            assert api.post("/api/runs", json=spec("r", model="m")).status_code == 201
+            eventually(lambda: has_ended(api, "r"), "the run ended", 120)
+            assert api.get("/api/runs/r").json()["outcome"] == "finished", (tmp_path / "va.log").read_text()[-2000:]
+            assert attacker.sent > 50
+            assert refused("wrong-signer") > 0
+            assert refused("bad-signature") > 0
+
+            # A certificate that is good may say what is its own; once it is revoked, nothing, without a restart.
+            attacker.birth(1)
+            eventually(lambda: agent("stolen"), "the vehicle is known before it is revoked")
+            revoke = ["ca", "revoke", "stolen", "--reason", "stolen", "--ca-dir", str(ca.authority.folder)]
+            assert command([*revoke, "--into", str(cloud)]) == 0
+            births = iter(range(2, 1000))
+
+            def is_shut_out() -> bool:
+                attacker.birth(next(births))
+                time.sleep(0.1)
+                return refused("revoked-certificate") > 0
+
+            eventually(is_shut_out, "the coordinator refuses its seal")
+            newest = list_number(ca.authority.crl_pem)
+            for name in SOURCES:
+                folder = ca.folder / name
+                eventually(
+                    lambda folder=folder: list_number((folder / "crl.pem").read_bytes()) == newest,  # type: ignore[misc]
+                    f"{name} heard of the list and keeps it",
+                )
+            # An operator sees it, too.
+            seals = {line["topic"]: line["seal"] for line in tapped(broker, ca.identity("operator", "anna"))}
+            assert seals["coordinator/state"] == "coordinator cloud"
+            assert seals["agent/va/state"] == "agent va"
+            assert seals["authority/revoked"] == "by the CA: 1 revoked"
+            assert all(process.poll() is None for process in agents)
+    finally:
+        attacker.transport.stop()
+        told = coordinator.end()[1]
+    assert "Traceback" not in told
+    record = record_of(tmp_path / "cloud", "r")
+    assert record.cohort == list(SOURCES)
+    assert record.digest == central_digest(record)

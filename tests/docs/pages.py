@@ -1,0 +1,91 @@
+"""The pages that people read, and what stands in them: code blocks, code in lines, links."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>run|file): (?P<name>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+_INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}.*\n(?:\n(?= {4}))?)+")
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code.
+
+    Attributes
+    ----------
+    mark : str
+        ``run``: the tests execute it, together with all others of its `name` on the page, in order. ``file``: it is
+        written to the file `name` at this place of the execution. Empty: neither.
+    name, language, text : str
+    """
+
+    mark: str
+    name: str
+    language: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """A Markdown file."""
+
+    path: Path
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Path in the repository."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Fenced blocks, then indented ones, in the page's order."""
+        fenced = [
+            Block(found["mark"] or "", found["name"] or "", found["language"], found["text"])
+            for found in _FENCE.finditer(self.text)
+        ]
+        without = _FENCE.sub("", self.text)
+        return fenced + [Block("", "", "", re.sub(r"(?m)^ {4}", "", text)) for text in _INDENTED.findall(without)]
+
+    @property
+    def inline(self) -> list[str]:
+        """Code within lines of text."""
+        return _INLINE.findall(_INDENTED.sub("", _FENCE.sub("", self.text)))
+
+    @property
+    def links(self) -> list[str]:
+        """Targets of links and pictures."""
+        text = _INLINE.sub("", _INDENTED.sub("", _FENCE.sub("", self.text)))
+        return _LINK.findall(text)
+
+    def groups(self) -> dict[str, list[Block]]:
+        """Blocks to execute, by group; files belong to the group of the block before them."""
+        found: dict[str, list[Block]] = {}
+        group = ""
+        for block in self.blocks:
+            if block.mark == "run":
+                group = block.name
+            if block.mark:
+                found.setdefault(group, []).append(block)
+        return found
+
+
+def pages() -> list[Page]:
+    """All pages: the documentation, what stands at the top of the repository, and the schemes' own."""
+    paths = [
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "glassfleet" / "schemes").glob("*/README.md"),
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+    ]
+    return [Page(path, path.read_text(encoding="utf-8")) for path in sorted(paths)]

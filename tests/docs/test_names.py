@@ -1,0 +1,195 @@
+"""What pages name exists: commands, options, environment variables, files, Python names, pages."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from functools import cache
+
+import pytest
+
+from coordinator.config import CoordinatorConfig
+from edge_agent.config import AgentConfig
+from glassfleet import catalogue
+from glassfleet.checks import CHECKS
+from tests.docs.commands import all_options, command_lines, fault
+from tests.docs.pages import ROOT, Page, pages
+
+PAGES = [pytest.param(page, id=page.name) for page in pages()]
+GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
+"""Written from the code, and compared with it elsewhere."""
+OTHERS_OPTIONS = {"--build", "--detach", "--timeout"}
+"""Options of docker, pytest and others in our pages."""
+CODE = (
+    "schemas",
+    "glassfleet",
+    "broker",
+    "coordinator",
+    "edge_agent",
+    "qoe",
+    "console",
+    "tests",
+    "benchmarks",
+    "deploy",
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_shows_commands_that_can_be_typed(page: Page):
+    if page.name in GENERATED:
+        return
+    shell = [block for block in page.blocks if block.language in {"", "bash", "sh", "console"}]
+    written = [(words, True) for block in shell for words in command_lines(block.text)]
+    named = [(words, False) for text in page.inline if text.startswith("glassfleet ") for words in command_lines(text)]
+
+    faults = [
+        f"glassfleet {' '.join(words)}: {said}"
+        for words, whole in written + named
+        if (said := fault(words, whole=whole))
+    ]
+
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("glassfleet run begin", "no such command"),
+        ("glassfleet run start --no-such-thing", "No such option"),
+        ("glassfleet run start --participation everybody", "not one of"),
+        ("glassfleet run show", "is missing"),
+        ("until glassfleet doctor --quickly > /dev/null 2>&1; do", "No such option"),
+    ],
+)
+def test_reader_of_commands_finds_what_click_would_refuse(line: str, says: str):
+    (words,) = command_lines(line)
+
+    assert says in (fault(words, whole=True) or "")
+
+
+def test_reader_of_commands_takes_what_the_shell_takes():
+    text = 'until glassfleet run list > /dev/null 2>&1; do sleep 1; done\neval "$(glassfleet completion bash)" # so\n'
+
+    assert list(command_lines(text)) == [["run", "list"], ["completion", "bash"]]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_options_that_exist(page: Page):
+    if page.name in GENERATED:
+        return
+    named = {name for text in page.inline for name in re.findall(r"(?:^|\s)(--[a-z][a-z-]+)", text)}
+
+    assert named - all_options() - OTHERS_OPTIONS == set()
+
+
+@cache
+def _variables() -> set[str]:
+    named = {
+        f"GLASSFLEET_{service}{field.upper()}"
+        for service, config in (("AGENT_", AgentConfig), ("COORDINATOR_", CoordinatorConfig))
+        for field in config.model_fields
+        for service in (service, "")
+    }
+    for folder in CODE:
+        for path in (ROOT / folder).rglob("*.py"):
+            named.update(re.findall(r"GLASSFLEET_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))
+    return named | {"GLASSFLEET_AGENT", "GLASSFLEET_COORDINATOR"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_environment_variables_that_exist(page: Page):
+    named = set(re.findall(r"GLASSFLEET_[A-Z_]+[A-Z]", page.text))
+
+    assert named - _variables() == set()
+
+
+_PYTHON = re.compile(r"(?:schemas|glassfleet|coordinator|edge_agent|qoe|console)(?:\.[A-Za-z_]\w*)+")
+_NO_MODULES = {"json", "md", "toml", "io", "conf"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_python_objects_that_exist(page: Page):
+    if page.name in GENERATED:
+        return
+    named = {found[0] for text in page.inline if (found := _PYTHON.match(text)) and "/" not in text}
+
+    assert [name for name in named if name.rpartition(".")[2] not in _NO_MODULES and not _exists(name)] == []
+
+
+def _exists(name: str) -> bool:
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_extras_that_can_be_installed(page: Page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {name for found in re.findall(r"glassfleet\[([a-z,]+)\]", page.text) for name in found.split(",")}
+
+    assert named - set(project["optional-dependencies"]) == set()
+
+
+def test_page_of_schemes_says_of_each_what_its_code_declares():
+    text = (ROOT / "docs/reference/schemes/index.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"(?m)^\| \[(\w+)\][^|]*(\|.*)$", text))
+    words = {"regression": "numbers", "classification": "classes"}
+
+    assert set(rows) == set(catalogue.names())
+    for name, row in rows.items():
+        scheme = catalogue.load(name)
+        _, learns, equality, participation, _ = (cell.strip() for cell in row.split("|"))
+        assert set(learns.split(", ")) == {words[purpose] for purpose in scheme.purpose}, name
+        assert set(participation.split(", ")) == set(scheme.participation), name
+        assert equality.startswith("equal") == scheme.equals_central, name
+
+
+def test_how_to_add_a_scheme_names_every_check():
+    text = (ROOT / "docs/howto/add-a-scheme.md").read_text(encoding="utf-8")
+    table = text.partition("| check | what it asks |")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines()[2:] for name in row.split("|")[1].strip().split(", ")]
+
+    assert sorted(named) == sorted(CHECKS)
+
+
+_PATH = re.compile(rf"(?:{'|'.join([*CODE, 'docs'])})/[\w./*-]+")
+_OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
+"""An example's folder; a topic."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_files_that_exist(page: Page):
+    named = {found[0] for text in page.inline if (found := _PATH.fullmatch(text.strip()))} - _OTHER
+
+    assert [name for name in sorted(named) if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_page_lead_somewhere_in_the_repository(page: Page):
+    broken = []
+    for link in page.links:
+        path, _, anchor = link.partition("#")
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        target = (page.path.parent / path).resolve() if path else page.path
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text("utf-8"))
+        ):
+            broken.append(link)
+
+    assert broken == []
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}

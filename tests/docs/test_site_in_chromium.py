@@ -1,0 +1,119 @@
+"""The documentation's site in a real browser: light and dark, desk and phone, by keyboard, without a network."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+pytest.importorskip("playwright", reason="pip install playwright")
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.integration.dashboard_world import CHROMIUM, chromium
+
+pytestmark = pytest.mark.chromium
+
+LOOKED_AT = [
+    "index",
+    "tutorial/first-fleet",
+    "explanation/rounds",
+    "explanation/fmt",
+    "reference/messages",
+    "api/scheme",
+]
+PHONE = 390
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not Path(os.environ.get("GLASSFLEET_CHROMIUM", CHROMIUM)).exists():
+        pytest.skip("chromium is not installed: apt install chromium")
+    with chromium() as made:
+        yield made
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    handler = functools.partial(_Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page that fails the test when it asks anybody else for anything, or a script fails."""
+    faults: list[str] = []
+    context = browser.new_context()
+    made = context.new_page()
+    made.on("pageerror", lambda fault: faults.append(str(fault)))
+    made.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    made.on(
+        "request", lambda asked: None if asked.url.startswith((address, "data:", "blob:")) else faults.append(asked.url)
+    )
+    yield made
+    context.close()
+    assert faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_site_have_no_accessibility_faults(page: Page, address: str, scheme: Literal["light", "dark"]):
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    for name in LOOKED_AT:
+        page.goto(f"{address}/{name}.html")
+
+        assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
+        found = Axe().run(page, context="article", options={"runOnly": ["wcag2a", "wcag2aa"]})
+        faults = [
+            (one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found.response["violations"]
+        ]
+        assert faults == [], name
+
+
+def test_pages_of_site_fit_on_a_phone_without_scrolling_sideways(page: Page, address: str, site: Path):
+    page.set_viewport_size({"width": PHONE, "height": 844})
+    for path in sorted(site.rglob("*.html")):
+        page.goto(f"{address}/{path.relative_to(site).as_posix()}", wait_until="domcontentloaded")
+
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE, path.name
+
+
+def test_search_of_site_finds_a_page_by_a_word(page: Page, address: str):
+    page.goto(f"{address}/index.html")
+    page.keyboard.press("/")
+    page.keyboard.type("nullification")
+
+    expect(page.locator(".md-search-result__link[href*='explanation/privacy.html']").first).to_be_visible()
+
+
+def test_pages_of_site_open_from_a_folder_without_a_server(browser: Browser, site: Path):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    page.get_by_role("article").get_by_role("link", name="Your first fleet").click()
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Your first fleet")
+    context.close()
+
+
+def test_diagram_on_a_phone_scrolls_by_itself_with_the_keyboard(page: Page, address: str):
+    page.set_viewport_size({"width": PHONE, "height": 844})
+    page.goto(f"{address}/explanation/rounds.html")
+    box = page.locator(".gf-diagram > div")
+    box.focus()
+    page.keyboard.press("ArrowRight")
+
+    page.wait_for_function("document.querySelector('.gf-diagram > div').scrollLeft > 0")

@@ -1,0 +1,96 @@
+"""The rollout's state machine under any order of events: named ends, never promoted on too little, replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.rollout.machine import (
+    Event,
+    Opened,
+    Pause,
+    Promote,
+    Reported,
+    Resume,
+    Rollout,
+    Started,
+    Stop,
+    Superseded,
+    Tick,
+    Withdraw,
+    step,
+)
+from coordinator.rollout.plan import RolloutPlan
+
+AGENTS = tuple(f"v{number}" for number in range(8))
+PLAN = RolloutPlan(stages=(0.25, 1.0), min_reports=0.5, deadline=10.0)
+START = Started(0.0, "rollout-1", "m", 2, "b" * 64, 1, "a" * 64, PLAN)
+
+
+def report(agent: str, candidate: float) -> Reported:
+    return Reported(0.0, agent, "rmse", candidate, 1.0)
+
+
+EVENTS = st.one_of(
+    st.just(Opened(0.0, AGENTS)),
+    st.builds(report, st.sampled_from(AGENTS), st.floats(0.0, 3.0)),
+    st.just(Tick(0.0)),
+    st.just(Pause(0.0)),
+    st.just(Resume(0.0)),
+    st.sampled_from([Stop(0.0), Superseded(0.0, 3)]),
+)
+
+
+def run(events: list[Event]) -> tuple[Rollout, list[object]]:
+    state, effects = step(None, START)
+    told: list[object] = list(effects)
+    for number, event in enumerate(events):
+        state, effects = step(state, replace(event, at=float(number)))
+        told += effects
+    assert state is not None
+    return state, told
+
+
+def everyone(candidate: float) -> list[Event]:
+    said: list[Event] = [report(agent, candidate) for agent in AGENTS]
+    return [Opened(0.0, AGENTS), *said, Opened(0.0, AGENTS), *said]
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_rollout_promotes_only_on_enough_reports_and_ends_once_under_any_events(events: list[Event]) -> None:
+    state, told = run(events)
+    ends = [each for each in told if isinstance(each, Promote | Withdraw)]
+    assert len(ends) == state.is_ended
+    if state.phase == "promoted":
+        assert len(state.stages) == len(PLAN.stages)
+        assert len(state.reports) >= state.needed
+    assert run(events) == (state, told)
+
+
+@given(st.lists(EVENTS, max_size=30))
+def test_rollout_reaches_a_named_end_when_time_passes(events: list[Event]) -> None:
+    state, _ = run(events)
+    for number in range(10):
+        at = 1000.0 * (number + 1)
+        for event in (Resume(at), Opened(at + 1, AGENTS), Tick(at + 500)):
+            after, _ = step(state, event)
+            assert after is not None
+            state = after
+    assert state.is_ended
+    assert state.reason
+
+
+def test_rollout_promotes_in_stages_when_all_report_a_better_error() -> None:
+    state, told = run(everyone(0.9))
+    assert state.phase == "promoted"
+    assert [len(stage.asked) for stage in state.stages] == [2, 8]
+    assert isinstance(told[-1], Promote)
+
+
+def test_rollout_rolls_back_in_its_first_stage_when_errors_are_worse() -> None:
+    state, told = run(everyone(2.0))
+    assert (state.phase, len(state.stages)) == ("rolled-back", 1)
+    assert state.reason.startswith("too-bad")
+    assert told[-1] == Withdraw()

@@ -1,0 +1,296 @@
+"""What holds for every command: examples that work, nonsense told in one line, JSON, quiet, colours, completion."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from console.main import cli, run
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+
+DOCUMENTS = {
+    "glassfleet broker config": "prints the broker's own file",
+    "glassfleet ca crl": "prints a PEM file",
+    "glassfleet completion": "prints a script",
+    "glassfleet coordinator": "a service; its log can be JSON (--log-format)",
+    "glassfleet agent": "a service; its log can be JSON (--log-format)",
+    "glassfleet forecast run": "prints one JSON object a line in any case",
+    "glassfleet model export": "writes a document",
+}
+"""Commands without --json that have no result of ours to print."""
+
+ACTIONS = {
+    "glassfleet broker reload",
+    "glassfleet model promote",
+    "glassfleet model rollback",
+    "glassfleet rollout pause",
+    "glassfleet rollout resume",
+    "glassfleet rollout stop",
+    "glassfleet ca init",
+    "glassfleet ca issue",
+    "glassfleet ca renew",
+    "glassfleet ca revoke",
+    "glassfleet ca sign-csr",
+}
+"""Commands that do something and say so in one line."""
+
+
+def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{path} {name}")
+
+
+COMMANDS = dict(every_command())
+LEAVES = {
+    path: command
+    for path, command in COMMANDS.items()
+    if not isinstance(command, click.Group) or command.invoke_without_command
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("GLASSFLEET_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def examples(command: click.Command) -> list[str]:
+    _, found, block = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
+    return [line.strip() for line in block.split("\n\n")[0].splitlines() if line.strip()] if found else []
+
+
+def parsed(words: list[str]) -> click.Command:
+    """Parse a command line as click does, without running anything; returns the command that it names."""
+    command: click.Command = cli
+    parent = None
+    name = words[0]
+    words = words[1:]
+    while True:
+        context = command.make_context(name, words, parent=parent)
+        rest = [*context._protected_args, *context.args]
+        if not isinstance(command, click.Group) or not rest:
+            return command
+        called, child, words = command.resolve_command(context, rest)
+        assert child is not None
+        name, command, parent = str(called), child, context
+
+
+@pytest.mark.parametrize("path", ["glassfleet", *COMMANDS])
+def test_examples_of_every_help_text_are_commands_that_click_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = COMMANDS.get(path, cli)
+    given = examples(command)
+    assert given, f"{path}: no Examples block"
+    # The files of an example are its reader's; what it names them for is looked at, not whether they are there.
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, _parameter, _context: self.coerce_path_result(value))
+    for example in given:
+        line = re.split(r" [|>] ", example)[0]
+        words = shlex.split(line)
+        assert words[0] == "glassfleet"
+        named = parsed(words)
+        if not isinstance(command, click.Group):
+            assert named is command, f"{path}: {example} is an example of another command"
+        for word in words:
+            if word.startswith("--"):
+                assert any(word in parameter.opts + parameter.secondary_opts for parameter in named.params), example
+
+
+def nonsense(command: click.Command) -> Iterator[list[str]]:
+    """Yield arguments that no command can take."""
+    yield ["--nosuch"]
+    yield ["--config", "nofile.toml"] if any(parameter.name.startswith("config") for parameter in command.params
+                                             if parameter.name) else ["--nosuch=\n"]  # fmt: skip
+    if not any(isinstance(parameter, click.Argument) for parameter in command.params):
+        yield ["no such\nargument"]
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not isinstance(
+            parameter.type, click.types.StringParamType | click.Path
+        ):  # fmt: skip
+            yield [parameter.opts[-1], "non\nsense"]
+            yield [parameter.opts[-1], "-1e999"]
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_nonsense_is_told_in_one_line_with_a_documented_code(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = path.split()[1:]
+    for more in nonsense(LEAVES[path]):
+        code = run([*words, *more])
+        out, err = capsys.readouterr()
+        assert 2 <= code <= 10, (more, err)
+        assert out == "", more
+        assert err.startswith("glassfleet: error: "), more
+        assert err.count("\n") == 1, (more, err)
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_prints_json_or_has_nothing_to_print(path: str) -> None:
+    flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
+    assert "--json" in flags or path in DOCUMENTS or path in ACTIONS
+
+
+def test_exceptions_are_commands_that_there_are() -> None:
+    assert {*DOCUMENTS, *ACTIONS} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_can_be_quiet_or_has_a_log_level(path: str) -> None:
+    flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
+    if not isinstance(LEAVES[path], click.Group):
+        assert ("--quiet" in flags) != ("--log-level" in flags)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,y\n" + "".join(f"{row % 13},{row % 7},{row % 5 + row % 13}\n" for row in range(120)))
+    return path
+
+
+EXPERIMENT = ["experiment", "--folds", "2", "--clients", "2", "--jobs", "1", "--settings", "central", "--csv"]
+
+
+def test_quiet_leaves_the_result_and_the_errors(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*EXPERIMENT, str(rows)]) == 0
+    loud = capsys.readouterr()
+    assert "fold 1" in loud.err
+    assert run([*EXPERIMENT, str(rows), "--quiet", "--json"]) == 0
+    quiet = capsys.readouterr()
+    assert quiet.err == ""
+    assert json.loads(quiet.out)["rows"] == 120
+    for wrong in (["-q", "--folds", "x"], ["-q", "--target", "nosuch"], ["--nosuch", "-q"]):
+        assert run([*EXPERIMENT, str(rows), *wrong]) in (2, 3)
+        assert capsys.readouterr().err.startswith("glassfleet: error: ")
+
+
+def on_terminal(arguments: list[str], **environment: str) -> tuple[int, str]:
+    """Run the command line on a terminal of its own; its exit code and what the terminal was sent."""
+    main, side = pty.openpty()
+    process = subprocess.Popen(
+        [str(BIN / "glassfleet"), *arguments],
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        env={**os.environ, "TERM": "xterm", "OPENBLAS_NUM_THREADS": "1", **environment},
+    )
+    os.close(side)
+    sent = b""
+    while select.select([main], [], [], 60)[0]:
+        try:
+            part = os.read(main, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        sent += part
+    os.close(main)
+    return process.wait(10), sent.decode()
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_colours_come_on_a_terminal_only_and_never_with_no_color(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.csv").write_text("a,y\n1,x\n2,3\n")
+    arguments = ["data", "check", "bad.csv"]
+    code, sent = on_terminal(arguments, NO_COLOR="")
+    assert code == 3
+    assert COLOUR.search(sent)
+    code, sent = on_terminal(arguments, NO_COLOR="1")
+    assert (code, COLOUR.search(sent)) == (3, None)
+    assert run(arguments) == 3
+    assert not COLOUR.search(capfd.readouterr().out)
+
+
+def test_progress_bar_is_drawn_on_a_terminal_only_and_taken_away(rows: Path) -> None:
+    code, sent = on_terminal([*EXPERIMENT, str(rows)], NO_COLOR="")
+    assert code == 0
+    assert "2/2" in COLOUR.sub("", sent)
+    assert "fold 2: test RMSE" in sent
+    done = subprocess.run([str(BIN / "glassfleet"), *EXPERIMENT, str(rows)], capture_output=True, text=True, check=True)
+    assert "2/2" not in done.stderr + done.stdout
+    assert "\x1b" not in done.stderr + done.stdout
+    assert "fold 2: test RMSE" in done.stderr
+    quiet_code, quiet = on_terminal([*EXPERIMENT, str(rows), "-q"])
+    assert quiet_code == 0
+    assert "fold" not in quiet.split("protocol")[0].split("folds")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("da", {"data", "datasets"}),
+        ("data ch", {"check"}),
+        ("model ex", {"explain", "export"}),
+        ("data check --sc", {"--scheme"}),
+        ("completion ''", {"bash", "zsh", "fish"}),
+    ],
+)
+def test_bash_completes_commands_and_options_when_the_script_is_sourced(words: str, wanted: set[str]) -> None:
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("bash is not installed")
+    script = f"""
+        eval "$(glassfleet completion bash)"
+        complete -p glassfleet >&2
+        COMP_WORDS=(glassfleet {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _glassfleet_completion glassfleet
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        [shell, "--norc", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+    )
+    assert "-F _glassfleet_completion glassfleet" in done.stderr
+    assert set(done.stdout.split()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("shell", "begins", "check"),
+    [("zsh", "#compdef glassfleet", ["zsh", "-n"]), ("fish", "function _glassfleet_completion", ["fish", "-n"])],
+)
+def test_other_shells_get_a_script_that_they_can_read(
+    shell: str, begins: str, check: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith(begins)
+    assert "_GLASSFLEET_COMPLETE" in script
+    if shutil.which(shell):
+        (tmp_path / "script").write_text(script)
+        subprocess.run([*check, str(tmp_path / "script")], check=True)
+
+
+def test_help_of_every_command_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[Any]) -> None:
+    for path in COMMANDS:
+        assert run([*path.split()[1:], "--help"]) == 0, path
+        out = capsys.readouterr().out
+        assert "Examples:\n" in out, path
+        assert "\b" not in out, path

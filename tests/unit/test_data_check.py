@@ -1,0 +1,255 @@
+"""``glassfleet data check``: every fault of a table is found at once, with its place and the way out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.main import run
+from edge_agent.sources.check import Findings, examine
+from edge_agent.sources.fit import fit, order_of
+from edge_agent.sources.table import read_source, read_table
+from glassfleet.domain import Domain, Variable
+from glassfleet.memory import Memory
+from schemas.errors import DataError
+
+GOOD = "a,b,y\n" + "".join(f"{row * 1.5},{row % 7},{row / 50}\n" for row in range(50))
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str | bytes, name: str = "data.csv") -> Path:
+        path = tmp_path / name
+        data = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write
+
+
+def faults(found: Findings, level: str = "error") -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(fault.column, fault.what, fault.lines) for fault in found.faults if fault.level == level]
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz"])
+def test_check_finds_nothing_when_an_agent_would_take_the_file(write: Write, name: str) -> None:
+    path = write("\ufeff" + GOOD, name)  # a byte order mark is taken for what it is
+    found = examine(path)
+    assert found.usable
+    assert not found.faults
+    assert (found.rows, [column.name for column in found.columns]) == (50, ["a", "b", "y"])
+    assert read_source(path).train.rows == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said", "lines"),
+    [
+        ("a,y\n1,2\n3,x\n\n5,6\n7,nan\n", "y", "1 cell with no number in it: 'x'", (3,)),
+        ("a,y\n1,2\n3,4\n\n5,6\n7,-inf\n", "y", "1 cell with a number that is not finite: -inf", (6,)),
+        ("a,y\n1,2\nNA,3\n,4\n5,5\n6,6\n", "a", "2 cells without a value, 40.0% (written as 'NA')", (3, 4)),
+        ('a,y\n"1,5",2\n2.5,3\n', "a", "1 number with a decimal comma, mixed with points, e.g. '1,5'", (2,)),
+        ('a,y\n"1,5",2\n"2,5",3\n', "a", "2 numbers with a decimal comma, throughout, e.g. '1,5'", (2, 3)),
+        ("a,y\nred,2\nblue,3\n", "a", "text, e.g. 'red', where numbers are needed", (2, 3)),
+        ("a,y\n2,red\n3,blue\n", "y", "the target holds text, e.g. 'red'", (2, 3)),
+        ("a,y,split\n2,1,train\n3,2,train\n4,4,tain\n", "split", "'tain': neither 'train' nor 'test'", (4,)),
+        ("a,a,y\n1,2,3\n4,5,6\n", "", "2 columns are called 'a'", ()),
+        ("a,,y\n1,2,3\n4,5,6\n", "", "1 columns have no name", ()),
+        ("1,2,3\n4,5,6\n7,8,9\n", "", "the first row holds numbers only", ()),
+        ("a,y\n1,2\n3,4,5\n5,6\n", "", "1 row with 3 cells, where the header has 2", (3,)),
+        ("a,y\n1,2\n", "", "1 row to train on; at least 2 are needed", ()),
+        ("a,y\n", "", "there is a header but no rows", ()),
+        ("y\n1\n2\n", "", "there is no input column beside the target", ()),
+        ("a,b,y\n,1,2\n,2,3\n", "a", "no cell has a value", ()),
+        ("a;y\n1,5;2\n3,5;4\n", "", "the columns are separated by semicolons", ()),
+        ("a\ty\n1\t2\n", "", "the columns are separated by tabs", ()),
+        ("", "", "the file is empty", ()),
+    ],
+)
+def test_check_names_fault_and_line_and_an_agent_refuses_too_when_a_file_is_wrong(
+    write: Write, text: str, column: str, said: str, lines: tuple[int, ...]
+) -> None:
+    path = write(text)
+    found = examine(path)
+    assert (column, said, lines) in faults(found)
+    assert all(fault.mend for fault in found.faults if fault.level == "error")
+    with pytest.raises(DataError):
+        read_source(path)
+
+
+def test_check_finds_all_faults_at_once(write: Write) -> None:
+    found = examine(write('a,b,y\n1,"2,5",x\n,3.5,1\ninf,4.5,2\n4,5,3\n5,6,4\n6,7,5\n'))
+    assert [column for column, _, _ in faults(found)] == ["a", "a", "b", "y"]
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("latin-1", "WINDOWS-1252"), ("utf-16", "UTF-16")])
+def test_check_names_the_command_when_the_encoding_is_wrong(write: Write, encoding: str, name: str) -> None:
+    found = examine(write("größe,y\n1,2\n3,4\n".encode(encoding)))
+    (fault,) = found.faults
+    assert fault.what.startswith("not UTF-8 text")
+    assert f"iconv -f {name} -t UTF-8 data.csv" in fault.mend
+
+
+def test_check_warns_when_something_is_odd_but_usable(write: Write) -> None:
+    rows = "".join(f"{row},7,{row % 3}\n" for row in range(40))
+    found = examine(write("id,same,y\n" + rows))
+    assert found.usable
+    assert {(fault.column, fault.what) for fault in found.faults} == {
+        ("id", "it counts the rows"),
+        ("same", "all cells are the same; it cannot help the model here"),
+    }
+    assert ("", "only 3 rows to train on", ()) in faults(examine(write("a,y\n1,2\n2,4\n3,5\n")), "warning")
+
+
+def test_check_takes_categories_and_classes_when_the_scheme_does(write: Write, capsys: Any) -> None:
+    path = write("speed,fuel,use\n" + "".join(f"{row},{'ab'[row % 2]},{'xy'[row // 20]}\n" for row in (*range(40),)))
+    assert run(["data", "check", str(path), "--scheme", "frt"]) == 3
+    assert run(["data", "check", str(path), "--scheme", "frbc"]) == 3  # takes classes, no categories
+    capsys.readouterr()
+    assert run(["data", "check", str(path), "--scheme", "fedga", "--labels", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["usable"]
+    assert document["columns"][1]["common"] == {"a": 20, "b": 20}
+    assert document["faults"][-1]["what"] == "judged as an agent reads it with --labels and --categories"
+    assert read_source(path, labels=True, categories=True).train.rows == 40
+
+
+def test_check_and_agent_agree_on_marks_for_missing_values_and_on_truth_values(write: Write, tmp_path: Path) -> None:
+    text = "work,use,y\n" + "".join(f"{'?' if row % 4 else 'none'}{row % 2 or ''},{row},{row}\n" for row in range(32))
+    path = write(text + "?,3,5\n")
+    found = examine(path, categories=True)
+    assert found.usable
+    assert faults(found, "warning") == [
+        ("work", "17 cells with '?', 'none', which counts as a text of its own", (2, 4, 6, 8, 10))
+    ]
+    assert read_source(path, categories=True).train.rows == 33
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"a": [1.5, 2.5, 4.0], "y": [True, False, True]})
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    assert examine(tmp_path / "rows.parquet").usable
+    assert read_source(tmp_path / "rows.parquet").train.y.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_check_compares_with_a_domain_when_one_is_given(write: Write, tmp_path: Path, capsys: Any) -> None:
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=10, unit="m"), Variable(name="b", low=0, high=6)),
+        target=Variable(name="y", low=0, high=1),
+    )
+    file = tmp_path / "domain.json"
+    file.write_text(domain.model_dump_json())
+    assert run(["data", "check", str(write(GOOD)), "--domain", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "a: 43 values (86.0%) beyond 0 to 10 m; they are clipped" in out
+    assert run(["data", "check", str(write("a,y\n1,2\n3,4\n")), "--domain", str(file)]) == 3
+    assert "the domain needs the column 'b', which is not there" in capsys.readouterr().out
+
+
+def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
+    memory = Memory.from_document({"memory": [{"input": "a", "difference": 1}], "drive": "drive", "time": "time"})
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=50), Variable(name="a_change_1", low=-1, high=1)),
+        target=Variable(name="y", low=0, high=1),
+        memory=memory,
+    )
+    text = "drive,time,a,y\n" + "".join(f"{row // 25},{row % 25},{row},0.{row}\n" for row in range(50))
+
+    def judged(text: str) -> Findings:
+        path = write(text)
+        found = examine(path, target="y")
+        fit(found, path, domain, labels=False, categories=False)
+        return found
+
+    good = judged(text)
+    assert good.usable
+    assert "memory inputs can be computed: a_change_1" in [fault.what for fault in good.faults]
+    double = judged(text + "1,24,3,0.5\n")
+    assert "two rows of one drive have the same time" in faults(double)[0][1]
+
+
+def test_order_tells_drives_step_gaps_and_doubles(write: Write) -> None:
+    rows = [(0, 0), (0, 1), (0, 2), (1, 5), (1, 6), (1, 9), (1, 9), (1, 8)]
+    table = read_table(write("trip,time_s,a,y\n" + "".join(f"{trip},{at},1,2\n" for trip, at in rows)))
+    order = order_of(table)
+    assert order is not None
+    assert (order.drive, order.time, order.drives, order.shortest, order.longest) == ("trip", "time_s", 2, 3, 5)
+    assert (order.sorted, order.step, order.gaps, order.doubles) == (False, 1.0, 1, 1)
+    assert order_of(read_table(write(GOOD))) is None
+
+
+def test_describe_says_what_a_file_holds_and_judges_nothing(write: Write, capsys: Any) -> None:
+    path = write("a,kind,y\n1,red,2\n3,,4\n5,red,6.5\n")
+    assert run(["data", "describe", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}: 3 rows, 2 inputs, target y"
+    assert lines[2].split() == ["a", "input", "number", "0", "3", "1", "3", "5"]
+    assert lines[3].split() == ["kind", "input", "text", "1", "1", "red", "2"]
+    assert run(["data", "describe", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"][2]["mean"] == pytest.approx(12.5 / 3)
+    assert run(["data", "describe", "nofile.csv"]) == 3
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_check_reads_a_query_and_the_file_stays_as_it_was_when_the_query_writes(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "drives.db"
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE rows (a, b, y)")
+        database.executemany("INSERT INTO rows VALUES (?, ?, ?)", [(row, row % 5, row / 9) for row in range(5000)])
+    database.close()
+    before = file.read_bytes()
+    source = read_source(f"sqlite:///{file}?query=SELECT a + 1 AS a, b, y FROM rows WHERE b < 4 ORDER BY a")
+    assert source.train.X[0].tolist() == [1.0, 0.0]
+    assert source.train.rows == 4000
+    assert read_source(f"sqlite:///{file}?table=rows").train.rows == 5000
+    for query, said in (
+        ("DELETE FROM rows", "Only reading is allowed here"),
+        ("SELECT nosuch FROM rows", "no such column: nosuch"),
+        ("SELECT a, y FROM rows WHERE a < 0", "there is a header but no rows"),
+        ("SELECT a, NULL AS y FROM rows", "no cell has a value"),
+    ):
+        assert run(["data", "check", f"sqlite:///{file}?query={query}"]) == 3
+        assert said in capsys.readouterr().out
+    assert file.read_bytes() == before
+
+
+def test_database_password_is_refused_on_the_command_line_and_never_shown(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql://car:s3cret@127.0.0.1:9/drives?table=rows"
+    assert run(["data", "check", url]) == 2
+    assert run(["agent", "--id", "v", "--broker", "mqtt://127.0.0.1:9", "--data", url]) == 2
+    assert run(["doctor", "--data", url]) == 2
+    assert run(["data", "collect", "--source", "mqtt://u:s3cret@127.0.0.1:9/x", "--store", "w.window"]) == 2
+    monkeypatch.setenv("GLASSFLEET_AGENT_DATA", url)
+    assert run(["data", "check"]) == 3  # tried: nothing listens there
+    told = capsys.readouterr()
+    assert "car:***@127.0.0.1" in told.out
+    assert "s3cret" not in told.out + told.err
+    assert told.err.count("a password on a command line can be read") == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("mysql://h/d?table=x", "mysql:// is not known here"),
+        ("mqtt://h/topic", "collected into a window first"),
+        ("sqlite:///x.db", "say which rows: end the URL with ?query=SELECT"),
+    ],
+)
+def test_source_url_is_refused_with_the_way_out_when_it_names_no_rows(capsys: Any, source: str, said: str) -> None:
+    assert run(["data", "check", source]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["sqlalchemy", "psycopg"])
+def test_database_names_the_package_to_install_when_it_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(DataError, match="pip install 'glassfleet"):
+        read_source("postgresql://car@127.0.0.1:9/drives?table=rows")
