@@ -107,6 +107,7 @@ NOT_LIMITS: dict[str, str] = {
     "schemas.joining._PART_OVERHEAD": "an estimate of memory",
     "schemas.parts._HEADER_ROOM": "a size of the format",
     "schemas.topics.PROTOCOL": "the protocol's version",
+    "schemas.trial.ALL": "the size of a hash",
     "broker.faults.*": "the chaos harness",
     "broker.signed._RENEWED": "bytes by which two certificates of one owner may differ in length",
     "broker.memory.*": "the simulator",

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
@@ -248,6 +249,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     metrics = Metrics(time.monotonic)
     refusals = Refusals()
     make_probe: Callable[[], Transport] | None = None
+    credentials: FolderCredentials | None = None
 
     def count(name: str) -> None:
         coordinator.metrics[name] += 1
@@ -271,6 +273,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             kept_runs=config.kept_runs,
             software=software(),
             incarnation=incarnation,
+            signer=None if credentials is None else partial(getattr, credentials, "signer"),
             observer=Several(observers(config, metrics), refusals),
             fleet_limits=FleetLimits(
                 config.max_agents,

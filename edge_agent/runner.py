@@ -178,7 +178,8 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
         refused = RefusalLog(count, tell)
         return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
 
-    agent = Agent(config, source, make_transport)
+    verifier = None if credentials is None else credentials.verifier
+    agent = Agent(config, source, make_transport, verifier=verifier)
     for warning in source.warnings:
         agent.log.warning("data", note=warning)
     return agent

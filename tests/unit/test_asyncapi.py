@@ -111,9 +111,11 @@ def test_every_topic_of_the_code_is_a_channel():
         TOPICS.receipt("a1"),
         TOPICS.blob("0" * 64, 0),
         TOPICS.model_current("m1"),
+        TOPICS.model_candidate("m1"),
         TOPICS.model_version("m1", 1),
         TOPICS.evaluation("a1"),
         TOPICS.forecast("a1"),
+        TOPICS.revoked(),
     ]
     filters = {"blobs", "model_versions", "parse", "prefix"}
     methods = {name for name in vars(Topics) if not name.startswith("_") and name != "fleet"} - filters
@@ -138,7 +140,7 @@ def test_writer_of_a_channel_is_the_one_that_the_access_rules_allow(name):
 
 def test_every_kind_of_message_travels_on_some_channel():
     carried = {message for channel in channels().values() for message in channel["messages"]}
-    assert carried == {*BODIES, "model-record", "blob"}
+    assert carried == {*BODIES, "model-record", "revocation-list", "blob"}
     assert set(page()["components"]["messages"]) == carried
 
 
