@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Test processes at a time.
-JOBS   ?= 2
+# Test processes at a time: many tests wait for brokers and deadlines, so one more than the two cores of CI.
+JOBS   ?= 3
 
 .PHONY: help setup demo test test-fast test-slow fuzz check docs format lock bench clean
 .DEFAULT_GOAL := help

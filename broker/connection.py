@@ -171,7 +171,8 @@ class Connection:
     def _raise_verdict(self, told: ssl.SSLError | None) -> None:
         """Raise what the broker has against our certificate, if it has; asked again when `told` is None."""
         # What it said may have been lost when it closed before it read our CONNECT.
-        fault = told or ask_why(self._address.host, self._address.port, self._link.tls, self._link.connect_timeout)
+        address, link = self._address, self._link
+        fault = told or ask_why(address.host, address.port, link.tls, link.connect_timeout, link.verdict_tries)
         if fault is not None:
             raise self._tls_fault(fault) from fault
 

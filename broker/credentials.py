@@ -77,6 +77,8 @@ class FolderCredentials:
         Seconds between two looks at the files, at least.
     leeway : float
         Seconds by which clocks may differ, see `Verifier`.
+    remembered : int
+        Certificates that are remembered as verified, see `Verifier`.
 
     Raises
     ------
@@ -92,6 +94,7 @@ class FolderCredentials:
         clock: Callable[[], float] = time.monotonic,
         pause: float = 2.0,
         leeway: float = 300.0,
+        remembered: int = 4096,
     ) -> None:
         self._folder = folder
         self._wall = wall
@@ -102,7 +105,7 @@ class FolderCredentials:
         self._looked = clock()
         identity = load_identity(folder)
         self.signer = Signer(identity.key, identity.certificate)
-        self.verifier = Verifier(identity.ca, wall, leeway=leeway)
+        self.verifier = Verifier(identity.ca, wall, leeway=leeway, remembered=remembered)
         self.crl = b""
         self._from_folder(identity)
         self._stamps = self._stamp()

@@ -88,6 +88,8 @@ class Link:
         Published messages that may wait for their PUBACK at once (less when the broker's Receive Maximum says so).
     oversize_tries : int
         So many connections in a row must end over one message before it is given up as too large.
+    verdict_tries : int
+        Tries to read what the broker said of our certificate before it closed the connection.
     close_wait : float
         Seconds that a clean disconnect may take.
     tls : Tls or None
@@ -109,6 +111,7 @@ class Link:
     reconnect_longest: float = 10.0
     max_inflight: int = 100
     oversize_tries: int = 3
+    verdict_tries: int = 5
     close_wait: float = 1.0
     tls: Tls | None = None
     insecure_plaintext: bool = False

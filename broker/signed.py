@@ -29,9 +29,6 @@ from schemas.topics import Address, Topics
 
 _RENEWED = 16
 
-_REMEMBERED = 4096
-"""Agents whose bad messages are counted."""
-
 Refused = Callable[[Message, WireError], None]
 
 
@@ -45,8 +42,13 @@ def writers(address: Address) -> tuple[Owner, ...]:
     return (Owner("agent", address.writer),) if address.writer else (Owner("coordinator", "*"),)
 
 
-def signed(
-    link: Link, topics: Topics, credentials: Credentials | None, refused: Refused, make: Callable[[Link], Transport]
+def signed(  # noqa: PLR0917 - what a transport is made of
+    link: Link,
+    topics: Topics,
+    credentials: Credentials | None,
+    refused: Refused,
+    make: Callable[[Link], Transport],
+    patience: Patience | None = None,
 ) -> Transport:
     """Make a transport, signed if there are credentials.
 
@@ -55,7 +57,7 @@ def signed(
     if credentials is None:
         return make(link)
     sealed = link if link.will is None else replace(link, seal=lambda will: seal_will(credentials.signer, will))
-    return SignedTransport(make(sealed), topics, credentials, refused)
+    return SignedTransport(make(sealed), topics, credentials, refused, patience)
 
 
 class SignedTransport:
@@ -69,14 +71,23 @@ class SignedTransport:
     credentials : Credentials
     refused : callable
         Hears, on the transport's thread, of each message that was not handed on, and why.
+    patience : Patience or None
+        How many bad messages of an agent are looked at; None: as `Patience` has it.
     """
 
-    def __init__(self, inner: Transport, topics: Topics, credentials: Credentials, refused: Refused) -> None:
+    def __init__(
+        self,
+        inner: Transport,
+        topics: Topics,
+        credentials: Credentials,
+        refused: Refused,
+        patience: Patience | None = None,
+    ) -> None:
         self._inner = inner
         self._topics = topics
         self._credentials = credentials
         self._refused = refused
-        self._patience = Patience()
+        self._patience = patience or Patience()
         self._handlers: Handlers | None = None
         self._has_news = False
 
@@ -189,13 +200,21 @@ class Patience:
         Bad messages that are verified at once.
     rate : float
         Per second, afterwards.
+    agents : int
+        So many are counted at once; the one whose last bad message is oldest is forgotten.
     clock : callable
         Seconds that only go forward.
     """
 
     def __init__(
-        self, burst: float = 1000.0, rate: float = 200.0, *, clock: Callable[[], float] = time.monotonic
+        self,
+        burst: float = 1000.0,
+        rate: float = 200.0,
+        agents: int = 4096,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._agents = agents
         self._burst = burst
         self._rate = rate
         self._clock = clock
@@ -209,7 +228,7 @@ class Patience:
         """Take note of a bad message."""
         self._spent[agent] = (self._now(agent) + 1.0, self._clock())
         self._spent.move_to_end(agent)
-        if len(self._spent) > _REMEMBERED:
+        if len(self._spent) > self._agents:
             self._spent.popitem(last=False)
 
     def _now(self, agent: str) -> float:

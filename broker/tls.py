@@ -28,8 +28,6 @@ from schemas.signing import Owner, Role, owner_of
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 """Names of the files in an identity folder."""
 
-VERDICT_TRIES = 5
-
 SOON = dt.timedelta(days=30)
 """A certificate that ends within it should be renewed."""
 
@@ -147,14 +145,14 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted; services need one that is not")
 
 
-def ask_why(host: str, port: int, tls: Tls | None, timeout: float) -> ssl.SSLError | None:
+def ask_why(host: str, port: int, tls: Tls | None, timeout: float, tries: int) -> ssl.SSLError | None:
     """Shake hands and wait for the server's verdict on our certificate; None when it has nothing against it.
 
     With TLS 1.3 the verdict comes after the client believes itself connected; a client that has written by then may
     read only that the connection was reset. So nothing is written here, and as the end of the handshake can be enough
-    for that, there are a few tries.
+    for that, there are a few `tries`.
     """
-    for _ in range(VERDICT_TRIES):
+    for _ in range(tries):
         try:
             with (
                 socket.create_connection((host, port), timeout) as plain,

@@ -62,6 +62,17 @@ def _authority(function: Any, *, required: bool) -> Any:
     )(function)  # fmt: skip
 
 
+def _patience(function: Any) -> Any:
+    function = click.option(
+        "--max-answer-bytes", type=click.IntRange(16 * 1024, 1 << 30), default=4 * 1024 * 1024, show_default=True,
+        help="Longest answer of the authority that is read; a revocation list can be long.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--timeout", type=click.FloatRange(0, 3600, min_open=True), default=15.0, show_default=True, metavar="SECONDS",
+        help="Seconds to wait for the authority, for each connection.",
+    )(function)  # fmt: skip
+
+
 def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Path:
     check_id("agent", name)
     check_id("fleet", fleet)
@@ -83,6 +94,7 @@ def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Pa
     "--bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="By hand: store what `glassfleet ca sign-csr` made.",
 )  # fmt: skip
+@_patience
 @json_option
 def enrol(  # noqa: PLR0917 - click passes options by name
     name: str,
@@ -93,6 +105,8 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     authority: str | None,
     csr_out: Path | None,
     bundle: Path | None,
+    timeout: float,
+    max_answer_bytes: int,
     *,
     as_json: bool,
 ) -> None:
@@ -125,7 +139,7 @@ def enrol(  # noqa: PLR0917 - click passes options by name
         parsed = Token.parse(token)
         if parsed.agent != name:
             raise UsageError(f"the token is for {parsed.agent}, not for {name}")
-        ends = way.enrol(folder, parsed, authority)
+        ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
     if as_json:
         print_json({"agent": name, "until": ends.isoformat(), "identity": str(folder)})
         return
@@ -136,6 +150,7 @@ def enrol(  # noqa: PLR0917 - click passes options by name
 @_options
 @lambda function: _authority(function, required=True)
 @click.option("--within", type=click.FloatRange(0), metavar="DAYS", help="Only if it ends within so many days.")
+@_patience
 @json_option
 def renew(  # noqa: PLR0917 - click passes options by name
     name: str,
@@ -144,6 +159,8 @@ def renew(  # noqa: PLR0917 - click passes options by name
     identity: Path | None,
     authority: str,
     within: float | None,
+    timeout: float,
+    max_answer_bytes: int,
     *,
     as_json: bool,
 ) -> None:
@@ -158,13 +175,13 @@ def renew(  # noqa: PLR0917 - click passes options by name
     import datetime as dt  # noqa: PLC0415 - next to its only use
 
     from broker.tls import load_identity  # noqa: PLC0415 - loaded when used
-    from edge_agent.enrol import renew as way  # noqa: PLC0415
+    from edge_agent import enrol as way  # noqa: PLC0415
 
     folder = _folder(identity, state_dir, fleet, name)
     ends = load_identity(folder).ends
     due = within is None or ends - dt.datetime.now(dt.UTC) <= dt.timedelta(days=within)
     if due:
-        ends = way(folder, authority)
+        ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
     if as_json:
         print_json({"agent": name, "until": ends.isoformat(), "renewed": due})
     else:

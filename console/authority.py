@@ -320,10 +320,38 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
     show_default=True,
     help="How long its certificates are good for.",
 )
+@click.option(
+    "--handshake", type=click.FloatRange(0, 300, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
+    help="Seconds that TLS may take.",
+)  # fmt: skip
+@click.option(
+    "--lifetime", type=click.FloatRange(0, 3600, min_open=True), default=20.0, show_default=True, metavar="SECONDS",
+    help="Seconds that a connection may last, whatever it is busy with.",
+)  # fmt: skip
+@click.option(
+    "--connections", type=click.IntRange(1, 100_000), default=200, show_default=True,
+    help="Connections at once; the oldest gives way.",
+)  # fmt: skip
+@click.option(
+    "--max-body-bytes", type=click.IntRange(16 * 1024, 1 << 24), default=32 * 1024, show_default=True,
+    help="Longest request that is read.",
+)  # fmt: skip
 @ca_dir_option
 @json_option
 @config_option
-def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:
+def serve(  # noqa: PLR0917 - click passes options by name
+    identity: Path,
+    host: str,
+    port: int,
+    days: int,
+    handshake: float,
+    lifetime: float,
+    connections: int,
+    max_body_bytes: int,
+    ca_dir: Path,
+    *,
+    as_json: bool,
+) -> None:
     """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
 
     It offers nothing else: no operators' actions, no tokens. It may run only while vehicles are enrolled.
@@ -332,12 +360,14 @@ def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_j
     Examples:
       glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from coordinator.authority.impatient import DoorLimits  # noqa: PLC0415 - loaded when used
     from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = AuthorityServer(_open(ca_dir), identity, host=host, port=port, days=days)
+    limits = DoorLimits(handshake, lifetime, connections, max_body_bytes)
+    server = AuthorityServer(_open(ca_dir), identity, host=host, port=port, days=days, limits=limits)
     server.start()
     place = f"[{host}]" if ":" in host else host
     if as_json:

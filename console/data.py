@@ -171,6 +171,18 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     "--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: those of the first sample."
 )
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
+@click.option(
+    "--window-wait", type=click.FloatRange(0, 300), default=10.0, show_default=True, metavar="SECONDS",
+    help="Seconds to wait for another process that writes to the window.",
+)  # fmt: skip
+@click.option(
+    "--queue-samples", type=click.IntRange(1, 10_000_000), default=1000, show_default=True,
+    help="Samples that wait to be taken; a live topic drops the newest beyond it, a file waits.",
+)  # fmt: skip
+@click.option(
+    "--max-sample-bytes", type=click.IntRange(1024, 1 << 26), default=1 << 16, show_default=True,
+    help="Longer lines and messages are no samples.",
+)  # fmt: skip
 @json_option
 @config_option
 def collect(  # noqa: PLR0917 - click passes options by name
@@ -180,6 +192,9 @@ def collect(  # noqa: PLR0917 - click passes options by name
     max_days: float | None,
     columns: str | None,
     count: int | None,
+    window_wait: float,
+    queue_samples: int,
+    max_sample_bytes: int,
     as_json: bool,
 ) -> None:
     """Keep the newest rows of a live stream on disk, for an agent to learn from.
@@ -200,9 +215,13 @@ def collect(  # noqa: PLR0917 - click passes options by name
     wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
     from edge_agent.sources.window import WindowStore  # noqa: PLC0415
 
-    samples = _samples(source)  # first: a wrong source leaves no empty window behind
+    samples = _samples(source, queue_samples, max_sample_bytes)  # first: a wrong source leaves no empty window behind
     window = WindowStore(
-        store, max_rows=max_rows, max_seconds=None if max_days is None else max_days * DAY, columns=wanted
+        store,
+        max_rows=max_rows,
+        max_seconds=None if max_days is None else max_days * DAY,
+        columns=wanted,
+        wait=window_wait,
     )
     taken, refused, lost = _fill(window, samples, count)
     rows, _, _ = window.span()
@@ -213,18 +232,18 @@ def collect(  # noqa: PLR0917 - click passes options by name
         click.echo(f"{taken} samples taken, {refused} refused, {lost} lost; {rows} rows in {store}", err=True)
 
 
-def _samples(source: str) -> Samples:
+def _samples(source: str, waiting: int, max_bytes: int) -> Samples:
     """Open a live source; an MQTT broker that is not there is an error now, not a silent wait."""
     from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
     from broker.port import Link  # noqa: PLC0415
-    from edge_agent.forecast.source import Samples  # noqa: PLC0415
+    from edge_agent.forecast.source import SampleLimits, Samples  # noqa: PLC0415
 
     scheme, mark, rest = source.partition("://")
     if mark and scheme in ("mqtt", "mqtts"):
         connect_once(Link(f"{scheme}://{rest.partition('/')[0]}", "gf-data-collect", session_expiry=0))
     elif mark:
         raise UsageError(f"--source {source}: give mqtt://host/topic, a file or pipe of JSON lines, or -")
-    return Samples(source, speed=0.0)
+    return Samples(source, speed=0.0, limits=SampleLimits(waiting, max_bytes))
 
 
 def _fill(window: WindowStore, samples: Samples, count: int | None) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from glassfleet.scheme import Model
 from schemas.record import ModelRecord
 
 _NAMED = {"digest", "version", "run", "scheme", "created", "software"}
+_UNTOLD = {"digest", "version", "sums_digest"}
 
 
 def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -> dict[str, Any]:
@@ -45,7 +46,12 @@ def difference_lines(told: dict[str, Any]) -> list[str]:
     if told["same"]:
         lines.append("the same model: their digests are equal")
     for part in ("record", "parameters", "training", "size"):
-        lines += [f"{part} {name}: {_short(was)} -> {_short(now)}" for name, (was, now) in told[part].items()]
+        lines += [
+            f"{part} {name}: {_short(was)} -> {_short(now)}"
+            for name, (was, now) in told[part].items()
+            # They stand in the first line, and a digest of 64 digits says nothing to a reader.
+            if name not in _UNTOLD
+        ]
     for name, (was, now) in told["domain"].items():
         lines.append(f"domain {name}: {_limits(was)} -> {_limits(now)}")
     for what in ("joined", "left"):

@@ -8,13 +8,17 @@ import importlib
 from typing import Any
 
 import annotated_types
+import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from console.main import cli
 from console.settings import descriptions
 from coordinator.config import CoordinatorConfig
+from coordinator.rollout.plan import RolloutPlan
 from coordinator.spec import RoundPolicy
 from edge_agent.config import AgentConfig
+from edge_agent.forecast.config import ForecastConfig
 
 HEAD = """# Timeouts, retries and limits
 
@@ -22,10 +26,11 @@ Everything that is waited for, tried again or bounded, with its default. Generat
 a test keeps it so. How settings are given: [configuration.md](configuration.md). What happens at each of them:
 [failure-model.md](../explanation/failure-model.md).
 
-*agent* and *coordinator*: a flag, an environment variable or a key of the TOML file. *run*: a key of `policy` when a run is
-started, or a flag of `glassfleet run start`. The rest cannot be set, and the second column names its place in the code; why not is
-told in [ADR 8](../adr/0008-what-is-not-a-setting.md): *wire* is part of the contract between processes, and a change on one side would break
-the other; *proof* holds up the exactness of the sums; *guard* bounds what one request to one door may cost, and whoever meets it is told.
+*agent*, *coordinator* and *forecast*: a flag, an environment variable or a key of the TOML file. *run*: a key of `policy` when a run
+is started, or a flag of `glassfleet run start`. *rollout*: a key of `plan` when a rollout is started. A name of a command: its option.
+The rest cannot be set, and the second column names its place in the code; why not is told in
+[ADR 8](../adr/0008-what-is-not-a-setting.md): *wire* is part of the contract between processes, and a change on one side would break
+the other; *proof* holds up the exactness of the sums.
 
 | of | setting | default | range | what |
 |---|---|---|---|---|
@@ -34,10 +39,20 @@ the other; *proof* holds up the exactness of the sums; *guard* bounds what one r
 MODELS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("agent", AgentConfig),
     ("coordinator", CoordinatorConfig),
+    ("forecast", ForecastConfig),
     ("run", RoundPolicy),
+    ("rollout", RolloutPlan),
 )
 
-NO_BOUNDS = frozenset({"slow", "api_port"})
+COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("ca serve", ("handshake", "lifetime", "connections", "max_body_bytes")),
+    ("agent enrol", ("timeout", "max_answer_bytes")),
+    ("agent renew", ("timeout", "max_answer_bytes")),
+    ("data collect", ("window_wait", "queue_samples", "max_sample_bytes")),
+)
+"""Options of commands that bound something, where a process has no configuration class of its own."""
+
+NO_BOUNDS = frozenset({"slow", "api_port", "speed"})
 """Numbers among the settings that bound nothing."""
 
 WIRE: dict[str, str] = {
@@ -63,42 +78,7 @@ PROOF: dict[str, str] = {
 }
 """What the proof of exactness rests on: where -> what."""
 
-GUARD: dict[str, str] = {
-    "schemas.signing._REMEMBERED": "Certificates whose chain was verified that are remembered.",
-    "edge_agent.enrol.TIMEOUT": "Seconds to wait for the authority that issues a certificate.",
-    "edge_agent.enrol.MAX_ANSWER_BYTES": "Longest answer of that authority.",
-    "edge_agent.forecast.features.REMEMBERED": "Rows that are kept for a model with a longer memory.",
-    "edge_agent.forecast.source.MAX_WAITING": "Samples that wait to be forecast from.",
-    "edge_agent.forecast.source.MAX_SAMPLE_BYTES": "Longest sample.",
-    "edge_agent.sources.window.WAIT": "Seconds to wait for another process that writes to the same window.",
-    "edge_agent.forecast.serve.MANY": "So often the same kind of fault is told once.",
-    "broker.tls.VERDICT_TRIES": "Tries to read what the broker said of a certificate before it closed the connection.",
-    "coordinator.api._STOP_STREAMS": "Seconds that open requests have to end when the coordinator does.",
-    "broker.signed._REMEMBERED": "Agents whose bad seals are counted, so that a flood of them is not verified for ever.",
-    "coordinator.authority.impatient.HANDSHAKE": "Seconds that TLS with the authority may take.",
-    "coordinator.authority.impatient.LIFETIME": "Seconds that a connection with the authority may last.",
-    "coordinator.authority.impatient.PLACES": "Connections with the authority at once; the oldest gives way.",
-    "coordinator.authority.web.MAX_BODY_BYTES": "Longest request to the authority.",
-    "coordinator.dashboard.asking.AT_ONCE": "Explanations that are computed at a time.",
-    "coordinator.dashboard.asking.WAIT": "Seconds that an explanation may wait for its turn.",
-    "coordinator.dashboard.asking.MAX_RULES": "Most rules of a model that is explained in the browser.",
-    "coordinator.dashboard.library.KEPT": "Models that the dashboard keeps decoded.",
-    "coordinator.dashboard.live.MAX_WATCHERS": "Browsers that follow live at once.",
-    "coordinator.dashboard.live.HEARTBEAT": "Seconds between signs of life to them.",
-    "coordinator.dashboard.live.PATIENCE": "Milliseconds until a browser connects again.",
-    "coordinator.dashboard.model_pages.MAX_ROW_TEXT": "Longest row that is typed into the dashboard.",
-    "coordinator.dashboard.pages.FLEET_PERIOD": "Seconds between two updates of the page of the fleet.",
-    "coordinator.dashboard.pages.RUN_PERIOD": "Seconds between two updates of the page of a run.",
-    "coordinator.dashboard.security.LIFETIME": "Seconds until an operator must sign in again.",
-    "coordinator.dashboard.security.MAX_SESSIONS": "Operators that are signed in at once.",
-    "coordinator.dashboard.security.MAX_FORM_BYTES": "Longest form that is read.",
-    "coordinator.refusals.MAX_RUNS": "Runs whose refused messages are told apart.",
-    "coordinator.refusals.MAX_REASONS": "Reasons that are told apart.",
-    "coordinator.refusals.MAX_NAMED": "Agents that are named with them.",
-}
-"""What one request to one door may cost, whoever makes it: where -> what."""
-
-FIXED: dict[str, dict[str, str]] = {"wire": WIRE, "proof": PROOF, "guard": GUARD}
+FIXED: dict[str, dict[str, str]] = {"wire": WIRE, "proof": PROOF}
 """What cannot be set, by the reason why not. The values are read from the code."""
 
 NOT_LIMITS: dict[str, str] = {
@@ -122,6 +102,7 @@ NOT_LIMITS: dict[str, str] = {
     "edge_agent.sources.database.CONNECT_SECONDS": "the default of a URL's `connect_timeout`",
     "edge_agent.sources.files.BLOCK": "rows read at once",
     "edge_agent.sources.fit.*": "what is worth a warning",
+    "edge_agent.sources.location._LONGEST_QUERY": "layout: characters of a query that a message shows",
     "edge_agent.sources.window.MAX_ROWS": "the default of an option",
     "edge_agent.outbox.DEFAULT_MAX_BYTES": "the default of `outbox_max_bytes`",
     "edge_agent.storage.SECRET_BYTES": "the size of a key",
@@ -156,6 +137,8 @@ def rows() -> list[tuple[str, str, str, str, str]]:
             if _is_number(field) and name not in NO_BOUNDS:
                 text = " ".join(described[name].split())
                 table.append((of, f"`{name}`", f"`{field.get_default()}`", _range(field), text))
+    for command, names in COMMANDS:
+        table += [_option_row(command, name) for name in names]
     for why, places in FIXED.items():
         table += [(why, f"`{place}`", f"`{value_of(place)}`", "", text) for place, text in places.items()]
     return table
@@ -172,6 +155,25 @@ def value_of(place: str) -> int | float:
 def render() -> str:
     """Return the page."""
     return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows())
+
+
+def _option_row(command: str, name: str) -> tuple[str, str, str, str, str]:
+    found: click.Command = cli
+    for word in command.split():
+        assert isinstance(found, click.Group)
+        known = found.get_command(click.Context(found), word)
+        assert known is not None, command
+        found = known
+    option = next(each for each in found.params if each.name == name)
+    assert isinstance(option, click.Option)
+    kind = option.type
+    assert isinstance(kind, click.IntRange | click.FloatRange), f"{command}: {name} has no range"
+    words = [
+        f"{'>' if kind.min_open else '≥'} {kind.min}" if kind.min is not None else "",
+        f"{'<' if kind.max_open else '≤'} {kind.max}" if kind.max is not None else "",
+    ]
+    default = f"`{option.default}`"
+    return command, f"`{option.opts[0]}`", default, ", ".join(filter(None, words)), str(option.help)
 
 
 def _is_number(field: FieldInfo) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _ENDED = ("promoted", "rolled-back", "stopped", "superseded")
 _PAUSE = 0.5
+_NAMED = 5
+_PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded": "superseded"}
 
 
 @click.command()
@@ -105,9 +107,10 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 @click.argument("version", type=int)
 @click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
+@json_option
 @config_option
 def promote(  # noqa: PLR0917 - click calls it by name
-    name: str, version: int, reason: str, coordinator: str | None, token: str | None, state_dir: Path
+    name: str, version: int, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool
 ) -> None:
     """Make a version current at once, for the whole fleet; ends a rollout of this model.
 
@@ -117,6 +120,9 @@ def promote(  # noqa: PLR0917 - click calls it by name
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     api = _api(coordinator, token, state_dir)
     pointer = api.post(f"/api/models/{name}/promote", {"version": version, "reason": reason})
+    if as_json:
+        print_json(pointer)
+        return
     click.echo(f"{name} v{pointer['version']} is current now (sequence {pointer['sequence']})")
 
 
@@ -125,9 +131,17 @@ def promote(  # noqa: PLR0917 - click calls it by name
 @click.option("--to", type=int, metavar="VERSION", help="Default: the version that was current before.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
+@json_option
 @config_option
 def rollback(  # noqa: PLR0917 - click calls it by name
-    name: str, to: int | None, reason: str, coordinator: str | None, token: str | None, state_dir: Path
+    name: str,
+    to: int | None,
+    reason: str,
+    coordinator: str | None,
+    token: str | None,
+    state_dir: Path,
+    *,
+    as_json: bool,
 ) -> None:
     """Make a lower version current again; vehicles take it because its pointer is newer.
 
@@ -136,6 +150,9 @@ def rollback(  # noqa: PLR0917 - click calls it by name
       glassfleet model rollback qoe --reason "false alarms in tunnels"
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     pointer = _api(coordinator, token, state_dir).post(f"/api/models/{name}/rollback", {"to": to, "reason": reason})
+    if as_json:
+        print_json(pointer)
+        return
     click.echo(f"{name} v{pointer['version']} is current again (sequence {pointer['sequence']}): {reason}")
 
 
@@ -229,44 +246,49 @@ def status(
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
+@json_option
 @config_option
-def pause(name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path) -> None:
+def pause(
+    name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool
+) -> None:
     """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
 
     \b
     Examples:
       glassfleet rollout pause qoe --reason "roadworks"
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    _act(_api(coordinator, token, state_dir), name, "pause", {"reason": reason})
+    _act(_api(coordinator, token, state_dir), name, "pause", {"reason": reason}, as_json=as_json)
 
 
 @rollout.command()
 @click.argument("name")
 @coordinator_options
+@json_option
 @config_option
-def resume(name: str, coordinator: str | None, token: str | None, state_dir: Path) -> None:
+def resume(name: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
     """Let a paused rollout go on.
 
     \b
     Examples:
       glassfleet rollout resume qoe
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    _act(_api(coordinator, token, state_dir), name, "resume", None)
+    _act(_api(coordinator, token, state_dir), name, "resume", None, as_json=as_json)
 
 
 @rollout.command()
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
+@json_option
 @config_option
-def stop(name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path) -> None:
+def stop(name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
     """End a rollout: the candidate is withdrawn, the current model stays.
 
     \b
     Examples:
       glassfleet rollout stop qoe --reason "a better one is coming"
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    _act(_api(coordinator, token, state_dir), name, "stop", {"reason": reason})
+    _act(_api(coordinator, token, state_dir), name, "stop", {"reason": reason}, as_json=as_json)
 
 
 def plan_of(text: str) -> dict[str, Any]:
@@ -299,10 +321,21 @@ def rollout_lines(told: dict[str, Any]) -> list[str]:
             f"open, {told['needed']} needed"
             + ("" if told["remaining"] is None else f", {told['remaining']:.0f} s left")
         )
+        cannot = f", {stage['cannot']} cannot" if stage["cannot"] else ""
         lines.append(
-            f"  stage {number} of {len(told['plan']['stages'])}  {stage['share']:.0%}  {stage['reported']} of "
-            f"{len(stage['asked'])} vehicles reported  {said}"
+            f"  stage {number} of {len(told['plan']['stages'])}  {stage['share']:.0%}  asked {len(stage['asked'])}, "
+            f"reported {stage['reported']}{cannot}  {said}"
         )
+    if told["phase"] == "opening":
+        lines.append(
+            f"  stage {len(told['stages']) + 1} of {len(told['plan']['stages'])}  waits for vehicles that are up"
+        )
+    reasons: dict[str, list[str]] = {}
+    for agent, why in told["cannot"].items():
+        reasons.setdefault(why, []).append(agent)
+    for why, agents in reasons.items():
+        more = f" and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
+        lines.append(f"  cannot score it: {', '.join(agents[:_NAMED])}{more} ({why})")
     return lines
 
 
@@ -311,7 +344,8 @@ def _follow(api: Coordinator, name: str, started: str, *, as_json: bool) -> None
     while True:
         told = next(each for each in api.get(f"/api/rollouts/{name}") if each["rollout"] == started)
         lines = [
-            f"stage {number}: {stage['share']:.0%}, {len(stage['asked'])} vehicles: {stage['verdict']}"
+            f"stage {number}: {stage['share']:.0%}, asked {len(stage['asked'])}, "
+            f"reported {stage['reported']}: {stage['verdict']}"
             for number, stage in enumerate(told["stages"], 1)
             if stage["verdict"]
         ]
@@ -329,8 +363,11 @@ def _follow(api: Coordinator, name: str, started: str, *, as_json: bool) -> None
         raise RunFailedError(f"{name} v{told['version']} was not promoted: {told['phase']} ({told['reason']})")
 
 
-def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None) -> None:
+def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
     told = api.post(f"/api/rollouts/{name}/{action}", body)
+    if as_json:
+        print_json(told)
+        return
     click.echo(f"rollout of {name}: {told['phase']}")
 
 
@@ -341,13 +378,14 @@ def _line_of_decision(each: dict[str, Any]) -> str:
         case "current":
             return f"{when}  v{each['version']} current ({each['cause']}{why})"
         case "candidate":
-            return f"{when}  v{each['version']} tried by {each['trial']['below'] / 2**32:.0%} of all ids"
+            share = each["trial"]["below"] / 2**32
+            return f"{when}  v{each['version']} tried by {'all' if share == 1 else 'a part'} of the fleet"
         case "no-candidate":
             return f"{when}  candidate withdrawn{why}" if why != ": promoted" else ""
         case "rollout.started":
             return f"{when}  rollout of v{each['version']} beside v{each['champion']} started"
         case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":
-            return f"{when}  {each['kind'].replace('.', ' ')}{why}"
+            return f"{when}  rollout {_PAST[each['kind'].removeprefix('rollout.')]}{why}"
     return ""
 
 

@@ -39,8 +39,6 @@ _STATUS: dict[type[GlassfleetError], int] = {
     DocumentError: 409,
     StorageError: 507,
 }
-_STOP_STREAMS = 1
-"""Seconds that open requests have to end when the coordinator does."""
 
 
 def read_or_make_token(state_dir: Path) -> str:
@@ -181,14 +179,14 @@ class ApiServer:
     def __init__(self, service: Service) -> None:
         self._config = service.config
         self._token = read_or_make_token(service.config.state_dir)
-        self._hub = Hub()
+        self._hub = Hub(service.config.dashboard_limits)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 make_app(service, self._token, self._hub),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                timeout_graceful_shutdown=_STOP_STREAMS,
+                timeout_graceful_shutdown=service.config.api_stop_wait,
             )
         )
         self._thread: threading.Thread | None = None
@@ -230,5 +228,5 @@ class ApiServer:
         self._hub.close()
         self._server.should_exit = True
         if self._thread is not None:
-            self._thread.join(5.0)
+            self._thread.join(self._config.api_stop_wait + 4.0)
             (self._config.state_dir / URL_FILE).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.sources import InitSettingsSource
 
+from coordinator.limits import DashboardLimits, RefusalLimits
 from schemas import limits
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET, check_id
@@ -134,6 +135,52 @@ class CoordinatorConfig(BaseSettings):
         Seconds that a request to the HTTP API may wait for the coordinator's thread.
     journal_wait : float
         Seconds to wait for another process that holds the SQLite journal's file (a backup, say).
+    verdict_tries : int
+        Tries to read what the broker said of our certificate before it closed the connection.
+    kept_certificates : int
+        Agents' certificates that are remembered as verified; others are verified again with each message.
+    bad_seals_burst : float
+        Messages with bad seals of one agent that are verified as they come, ...
+    bad_seals_per_second : float
+        ... and so many a second after that; others of this agent are refused unread.
+    bad_seals_agents : int
+        Agents whose bad seals are counted at once.
+    rollout_settle : float
+        Seconds after a connection before a rollout asks who is up: births come one by one.
+    refused_runs : int
+        Runs whose refused answers are told apart for operators; the first gives way.
+    refused_reasons : int
+        Reasons that are told apart for each of them.
+    refused_agents : int
+        Agents that are named with each reason.
+    api_stop_wait : int
+        Seconds that open requests have to end when the coordinator does.
+    dashboard_watchers : int
+        Live pages at once, over all browsers; others are told to come again.
+    dashboard_heartbeat : float
+        Seconds after which a silent live page gets a sign of life, so that proxies keep it and dead ones are noticed.
+    dashboard_reconnect : float
+        Seconds that a browser waits before it connects a live page again.
+    dashboard_fleet_period : float
+        Seconds between two looks at what the live page of the fleet shows.
+    dashboard_run_period : float
+        The same for the page of a run.
+    dashboard_sign_in : int
+        Seconds until an operator must sign in again.
+    dashboard_operators : int
+        Operators who are signed in at once; the first gives way.
+    dashboard_form_bytes : int
+        Longest form that is read.
+    dashboard_row_chars : int
+        Longest row that is pasted into the page of forecasts; the rest is not read.
+    dashboard_models : int
+        Models that are kept decoded for the dashboard; the one used least recently gives way.
+    explain_at_once : int
+        Explanations that are computed at a time; the others wait, for the coordinator needs the processor too.
+    explain_wait : float
+        Seconds that an explanation may wait for its turn, before it is told to come again.
+    summary_rules : int
+        Most rules that a summary of a model lists.
     """
 
     model_config = SettingsConfigDict(env_prefix="GLASSFLEET_", frozen=True, extra="forbid")
@@ -189,6 +236,29 @@ class CoordinatorConfig(BaseSettings):
     stop_wait: Annotated[float, Field(ge=0, le=300)] = 2.0
     call_wait: Annotated[float, Field(gt=0, le=3600)] = 30.0
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
+    verdict_tries: Annotated[int, Field(ge=1, le=1000)] = 5
+    kept_certificates: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    bad_seals_burst: Annotated[float, Field(ge=1, le=1e9)] = 1000.0
+    bad_seals_per_second: Annotated[float, Field(gt=0, le=1e9)] = 200.0
+    bad_seals_agents: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    rollout_settle: Annotated[float, Field(ge=0, le=3600)] = 2.0
+    refused_runs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    refused_reasons: Annotated[int, Field(ge=1, le=100_000)] = 40
+    refused_agents: Annotated[int, Field(ge=1, le=100_000)] = 50
+    api_stop_wait: Annotated[int, Field(ge=1, le=300)] = 1
+    dashboard_watchers: Annotated[int, Field(ge=1, le=100_000)] = 64
+    dashboard_heartbeat: Annotated[float, Field(gt=0, le=3600)] = 15.0
+    dashboard_reconnect: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    dashboard_fleet_period: Annotated[float, Field(gt=0, le=3600)] = 1.0
+    dashboard_run_period: Annotated[float, Field(gt=0, le=3600)] = 0.25
+    dashboard_sign_in: Annotated[int, Field(ge=1, le=30 * 24 * 3600)] = 8 * 3600
+    dashboard_operators: Annotated[int, Field(ge=1, le=100_000)] = 100
+    dashboard_form_bytes: Annotated[int, Field(ge=4096, le=16 * 1024 * 1024)] = 64 * 1024
+    dashboard_row_chars: Annotated[int, Field(ge=100, le=10_000_000)] = 20_000
+    dashboard_models: Annotated[int, Field(ge=1, le=100_000)] = 16
+    explain_at_once: Annotated[int, Field(ge=1, le=1000)] = 2
+    explain_wait: Annotated[float, Field(ge=0, le=3600)] = 20.0
+    summary_rules: Annotated[int, Field(ge=0, le=10_000_000)] = 10_000
 
     @field_validator("fleet")
     @classmethod
@@ -224,6 +294,30 @@ class CoordinatorConfig(BaseSettings):
     def journal_url(self) -> str:
         """The journal's URL, with the default filled in."""
         return self.journal or f"sqlite:///{self.state_dir / 'journal.sqlite'}"
+
+    @property
+    def refusal_limits(self) -> RefusalLimits:
+        """How much of refused answers is remembered."""
+        return RefusalLimits(self.refused_runs, self.refused_reasons, self.refused_agents)
+
+    @property
+    def dashboard_limits(self) -> DashboardLimits:
+        """What the dashboard may cost."""
+        return DashboardLimits(
+            watchers=self.dashboard_watchers,
+            heartbeat=self.dashboard_heartbeat,
+            reconnect=self.dashboard_reconnect,
+            fleet_period=self.dashboard_fleet_period,
+            run_period=self.dashboard_run_period,
+            sign_in=self.dashboard_sign_in,
+            operators=self.dashboard_operators,
+            form_bytes=self.dashboard_form_bytes,
+            row_chars=self.dashboard_row_chars,
+            models=self.dashboard_models,
+            explain_at_once=self.explain_at_once,
+            explain_wait=self.explain_wait,
+            summary_rules=self.summary_rules,
+        )
 
     @classmethod
     def settings_customise_sources(

@@ -47,7 +47,7 @@ from coordinator.fleet import FleetLimits
 from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, PartLimits, Peer, Scores
 from coordinator.journal.port import Entry, Journal
 from coordinator.models import Models
-from coordinator.observer import Nobody, Observer, canonical
+from coordinator.observer import Nobody, Observer, canonical, place
 from coordinator.publisher import Publisher, birth
 from coordinator.reception import Reception
 from coordinator.records import entry_of, fold, shortened, spec_of
@@ -103,6 +103,8 @@ class Coordinator:
     newcomer_pause : float
         Seconds between two repetitions of open requests and model pointers for agents that came up, where the broker
         does not give what is retained to subscriptions with wildcards.
+    rollout_settle : float
+        Seconds after a connection before a rollout asks who is up.
     observer : Observer or None
         Told of every performed effect and journal transaction: metrics, traces.
     signer : callable or None
@@ -134,6 +136,7 @@ class Coordinator:
         part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
         rivalry: Rivalry = Rivalry(),  # noqa: B008 - frozen
         newcomer_pause: float = 1.0,
+        rollout_settle: float = 2.0,
         observer: Observer | None = None,
         signer: Callable[[], Signer] | None = None,
     ) -> None:
@@ -168,7 +171,9 @@ class Coordinator:
         self._runs: dict[str, RunState] = {}
         self._suspended: dict[str, dict[str, Any]] = {}
         self._started: dict[str, float] = {}
-        self.models = Models(self.registry, self._publisher, self.fleet.offers, self.metrics, self.now)
+        self.models = Models(
+            self.registry, self._publisher, self.fleet.offers, self.metrics, self.now, rollout_settle=rollout_settle
+        )
         self._past: dict[str, None] = dict.fromkeys(journal.ended())
         last = journal.last_time()
         # The time line continues where the journal ends: while no coordinator runs, no deadline comes nearer. A new
@@ -277,7 +282,9 @@ class Coordinator:
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16)})
         self._started[spec.run] = self._wall()
         self._apply([(spec.run, Start(self.now(), spec, self.fleet.offers()))])
-        _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation)
+        # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
+        where = {"round": 0} | place(self._runs.get(spec.run))
+        _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation, **where)
         self.metrics["runs.started"] += 1
         return spec.run
 
@@ -354,7 +361,7 @@ class Coordinator:
             if state is not None:
                 self._runs[run] = state
                 self.metrics["runs.resumed"] += 1
-                _log.info("run-resumed", run=run, phase=state.phase, round=len(state.rounds) + 1)
+                _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
         for state in [state for state in self._runs.values() if state.is_ended]:
             self._stand(state)
 
@@ -384,7 +391,8 @@ class Coordinator:
                 self._meet(incarnation, status, term, retained=message.retained)
             case Scores(agent, scores):
                 self.fleet.heard(agent)
-                self.fleet.evaluated(agent, scores)
+                if not scores.cannot:
+                    self.fleet.evaluated(agent, scores)
                 self.models.rollouts.report(agent, scores)
             case Leftover(run, blobs):
                 self._leftover(run, blobs)
@@ -528,14 +536,17 @@ class Coordinator:
             except Exception as fault:  # noqa: BLE001  a model's own code runs here
                 cause = "request-too-large" if isinstance(effect, OpenRound) else "model-unpublishable"
                 detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
-                _log.error(cause, run=effect.run, detail=detail)
+                where = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else place(state)
+                _log.error(cause, run=effect.run, detail=detail, **where)
                 return Unable(self.now(), cause, detail[:400])
         return None
 
     def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
         for effect in effects:
-            log = _log.bind(run=effect.run)
             state = self._runs.get(effect.run)
+            # A receipt may concern a round before the one that is open by now; 0: none was opened.
+            task = effect.task_digest if isinstance(effect, SendReceipt) else ""
+            log = _log.bind(run=effect.run, **({"round": 0} | place(state, task)))
             match effect:
                 case OpenRound():
                     self._publisher.request(effect.run, ready[effect.key])

@@ -32,6 +32,8 @@ class Models:
     metrics : Counter
     now : callable
         The coordinator's own time, seconds.
+    rollout_settle : float
+        See `Rollouts`.
 
     Attributes
     ----------
@@ -47,11 +49,13 @@ class Models:
         agents: Callable[[], Collection[str]],
         metrics: Counter[str],
         now: Callable[[], float],
+        *,
+        rollout_settle: float = 2.0,
     ) -> None:
         self._registry = registry
         self._publisher = publisher
         self._metrics = metrics
-        self.rollouts = Rollouts(registry, self._show, agents, metrics, now)
+        self.rollouts = Rollouts(registry, self._show, agents, metrics, now, settle=rollout_settle)
         self.of_runs: dict[str, dict[str, Any]] = {}
 
     def resume(self, decisions: list[Decision]) -> None:

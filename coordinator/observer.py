@@ -79,6 +79,36 @@ def end_of(summary: RoundSummary, state: RunState | None) -> str:
     return "partial" if summary.dropped_agents else "complete"
 
 
+def place(state: RunState | None, task_digest: str = "") -> dict[str, Any]:
+    """Return where a run stands, for log lines about it.
+
+    Parameters
+    ----------
+    state : RunState or None
+        None: the run is over, or not known.
+    task_digest : str
+        The task that the line is about, when it is about one; it may belong to an earlier round.
+
+    Returns
+    -------
+    dict
+        ``phase`` and ``round`` of the task, else of the open round, else of the last one that closed; empty when there
+        is none.
+    """
+    if state is None:
+        return {}
+    current = state.open
+    if task_digest and (current is None or current.digest != task_digest):
+        for summary in reversed(state.rounds):
+            if summary.task_digest == task_digest:
+                return {"phase": summary.phase, "round": summary.number}
+    if current is not None:
+        return {"phase": current.kind, "round": current.number}
+    if state.rounds:
+        return {"phase": state.rounds[-1].phase, "round": state.rounds[-1].number}
+    return {}
+
+
 def canonical(summary: RoundSummary, state: RunState | None) -> dict[str, Any]:
     """Return the fields of the one log line that says everything about a round."""
     return {

@@ -7,8 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from coordinator.engine import Effect, RunState, SendReceipt
-
-MAX_RUNS, MAX_REASONS, MAX_NAMED = 100, 40, 50
+from coordinator.limits import RefusalLimits
 
 
 @dataclass
@@ -20,7 +19,7 @@ class Told:
     count : int
         Receipts that gave it.
     agents : dict of str to None
-        Whom, the first `MAX_NAMED`.
+        Whom, the first `RefusalLimits.agents`.
     """
 
     count: int = 0
@@ -28,9 +27,15 @@ class Told:
 
 
 class Refusals:
-    """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run."""
+    """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    limits : RefusalLimits
+    """
+
+    def __init__(self, limits: RefusalLimits = RefusalLimits()) -> None:  # noqa: B008 - frozen
+        self._limits = limits
         self._runs: OrderedDict[str, dict[tuple[str, str], Told]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -42,13 +47,13 @@ class Refusals:
         with self._lock:
             reasons = self._runs.setdefault(effect.run, {})
             key = (effect.outcome, effect.reason)
-            if key not in reasons and len(reasons) >= MAX_REASONS:
+            if key not in reasons and len(reasons) >= self._limits.reasons:
                 key = (effect.outcome, "other reasons")
             told = reasons.setdefault(key, Told())
             told.count += 1
-            if len(told.agents) < MAX_NAMED:
+            if len(told.agents) < self._limits.agents:
                 told.agents[effect.agent] = None
-            while len(self._runs) > MAX_RUNS:
+            while len(self._runs) > self._limits.runs:
                 self._runs.popitem(last=False)
 
     def appended(self, seconds: float, records: int) -> None:

@@ -23,7 +23,7 @@ import structlog
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Transport
-from broker.signed import RefusalLog, signed
+from broker.signed import Patience, RefusalLog, signed
 from broker.tls import check_owner, tls_of
 from coordinator import logs
 from coordinator.config import CoordinatorConfig
@@ -81,7 +81,7 @@ class Service:
         refusals: Refusals | None = None,
     ) -> None:
         self._make_probe = make_probe
-        self.refusals = refusals or Refusals()
+        self.refusals = refusals or Refusals(config.refusal_limits)
         self.config = config
         self.coordinator = coordinator
         self._transport = transport
@@ -247,7 +247,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     if journal is None:
         journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
     metrics = Metrics(time.monotonic)
-    refusals = Refusals()
+    refusals = Refusals(config.refusal_limits)
     make_probe: Callable[[], Transport] | None = None
     credentials: FolderCredentials | None = None
 
@@ -256,12 +256,14 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
 
     try:
         if transport is None:
-            credentials = None if config.identity is None else FolderCredentials(config.identity)
+            if config.identity is not None:
+                credentials = FolderCredentials(config.identity, remembered=config.kept_certificates)
             refused = RefusalLog(count, _tell_refused)
             look = replace(_link(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
             make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
             link = replace(_link(config), will=birth(topics, incarnation, software(), "down"))
-            transport = signed(link, topics, credentials, refused, PahoTransport)
+            patience = Patience(config.bad_seals_burst, config.bad_seals_per_second, config.bad_seals_agents)
+            transport = signed(link, topics, credentials, refused, PahoTransport, patience)
         coordinator = Coordinator(
             config.fleet,
             transport,
@@ -285,6 +287,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
             rivalry=Rivalry(config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause),
             newcomer_pause=config.newcomer_pause,
+            rollout_settle=config.rollout_settle,
         )
     except BaseException:
         journal.close()
@@ -309,6 +312,7 @@ def _link(config: CoordinatorConfig) -> Link:
         reconnect_longest=config.reconnect_longest,
         max_inflight=config.max_inflight,
         oversize_tries=config.oversize_tries,
+        verdict_tries=config.verdict_tries,
         close_wait=config.close_wait,
         tls=tls_of(config.identity, config.ca_file),
         insecure_plaintext=config.insecure_plaintext,

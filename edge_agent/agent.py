@@ -123,6 +123,8 @@ class Agent:
         about = (self._topics, config.id, self._identity, self.schemes, source.train, clock, self.log)
         self._presence = Presence(*about, pause=config.birth_pause)
         self._hail = Hail(self._identity.own, config.birth_spread)
+        self._scores: dict[str, tuple[str, Evaluation]] = {}
+        self._tell_scores = False
         self._presence.check_size(config.max_message_bytes)
 
         directory = make_directory(config.directory)
@@ -149,6 +151,8 @@ class Agent:
             if config.evaluate and source.test.rows
             else None,
             publish=self._publish_scores,
+            cannot=self._publish_cannot,
+            why_not="no test rows" if config.evaluate else "scoring is off",
             log=self.log,
             agent=config.id,
             counts=self.counts,
@@ -318,6 +322,7 @@ class Agent:
             self.log.info("coordinator", status=state.status, software=state.software)
             if (wait := self._hail.sees(state, known=known)) is not None:
                 self._presence.due = self._clock() + wait
+                self._tell_scores = True
 
     def _on_pointer(self, payload: bytes, name: str) -> None:
         if payload:
@@ -375,9 +380,10 @@ class Agent:
                 self._outbox.park(run, digest)
             case Forget(run=run, task_digest=digest, outcome=outcome, reason=reason):
                 self._jobs.pop((run, digest), None)
+                about = self._about(run, digest)  # the stored answer may be what knows the round
                 self._outbox.end(run, digest, outcome)
                 say = self.log.info if outcome in ("accepted", "duplicate") else self.log.warning
-                say("receipt", run=run, outcome=outcome, reason=reason, task=digest[:8])
+                say("receipt", outcome=outcome, reason=reason, **about)
             case EndRun(run=run):
                 for key in [key for key in self._jobs if key[0] == run]:
                     del self._jobs[key]
@@ -422,7 +428,7 @@ class Agent:
             seconds=round(self._clock() - began, 4),
         )
         for lost in self._outbox.put(run, digest, payload):
-            self.log.warning("outbox-full", run=lost[0], task=lost[1][:8], limit=self.config.outbox_max_bytes)
+            self.log.warning("outbox-full", limit=self.config.outbox_max_bytes, **self._about(*lost))
             self._step(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
         self._step(Computed(run, digest))
 
@@ -439,14 +445,24 @@ class Agent:
         self.counts["sends"] += 1
         if tries > 1:
             self.counts["resends"] += 1
-            self.log.info("resent", run=run, task=digest[:8], tries=tries)
+            self.log.info("resent", run=run, round=envelope.round, task=digest[:8], tries=tries)
         try:
             for frame in frames_for_contribution(envelope, self._topics, self._limit):
                 self.transport.publish(frame.topic, frame.payload)
         except (BrokerError, UsageError, ValueError) as fault:
             # It was small enough when it was computed; this broker takes less. A setting is wrong, not the program: the
             # reason says which, a traceback would hide it.
-            self.log.error("answer-too-large", run=run, task=digest[:8], reason=str(fault))  # noqa: TRY400
+            self.log.error("answer-too-large", reason=str(fault), **self._about(run, digest))  # noqa: TRY400
+
+    def _about(self, run: str, digest: str) -> dict[str, Any]:
+        """Return what a log line about a task says: its run, and its round as far as somebody knows it."""
+        about: dict[str, Any] = {"run": run, "task": digest[:8]}
+        job = self.session.runs.get(run, {}).get(digest)
+        if job is not None and job.round:
+            return about | {"round": job.round}
+        # After a restart, until the coordinator asks again, only the stored answer knows.
+        payload = self._outbox.get(run, digest)
+        return about if payload is None else about | {"round": Envelope.from_bytes(payload, fleet=self.config.fleet).round}
 
     # What we say
 
@@ -458,6 +474,26 @@ class Agent:
 
     def _birth(self) -> None:
         self._presence.announce(self.transport, online=self._online)
+        if self._tell_scores and self._online:
+            self._tell_scores = False
+            for run, body in self._scores.values():
+                self._publish(self._topics.evaluation(self.id), body, run=run)
+
+    def _publish_cannot(self, pointer: ModelPointer, why: str) -> None:
+        champion = pointer.trial.champion if pointer.trial is not None else ""
+        self.log.info("candidate-not-scored", model=pointer.name, version=pointer.version, reason=why)
+        body = Evaluation(
+            name=pointer.name,
+            version=pointer.version,
+            digest=pointer.digest,
+            metric="rmse",
+            federated=0.0,
+            local=0.0,
+            rows=0,
+            champion_digest=champion,
+            cannot=why,
+        )
+        self._publish(self._topics.evaluation(self.id), body)
 
     def _publish_scores(self, record: ModelRecord, scores: Scores) -> None:
         self.counts["evaluations"] += 1
@@ -482,4 +518,6 @@ class Agent:
             champion=scores.champion,
             champion_digest=scores.champion_digest,
         )
+        # A coordinator keeps scores in memory: its next life is told the last of each model again.
+        self._scores[record.name] = (record.run, body)
         self._publish(self._topics.evaluation(self.id), body, run=record.run)

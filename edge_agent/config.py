@@ -47,6 +47,8 @@ SHARED = frozenset(
         "protocol",
         "max_inflight",
         "oversize_tries",
+        "verdict_tries",
+        "kept_certificates",
         "close_wait",
         "stop_wait",
     }
@@ -179,6 +181,12 @@ class AgentConfig(BaseModel):
         The same for the number of sightings.
     duel_remembered : int
         Other processes under this id that are counted at once.
+    verdict_tries : int
+        Tries to read what the broker said of our certificate before it closed the connection.
+    kept_certificates : int
+        Certificates that are remembered as verified; others are verified again with each message.
+    window_wait : float
+        Seconds to wait for another process that writes to the window (``.window``) of rows.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -240,6 +248,9 @@ class AgentConfig(BaseModel):
     duel_patience: Annotated[int, Field(ge=2, le=1000)] = 10
     duel_stubborn: Annotated[int, Field(ge=2, le=1000)] = 3
     duel_remembered: Annotated[int, Field(ge=1, le=10_000)] = 64
+    verdict_tries: Annotated[int, Field(ge=1, le=1000)] = 5
+    kept_certificates: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    window_wait: Annotated[float, Field(ge=0, le=300)] = 10.0
 
     @field_validator("schemes", mode="before")
     @classmethod

@@ -12,6 +12,7 @@ import http.client
 import json
 import ssl
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,16 +26,28 @@ from schemas.errors import BrokerError, StorageError, UsageError, WireError
 from schemas.identity import Token, load_key, make_request, new_key, prove_renewal
 from schemas.signing import Owner, Verifier, owner_of
 
-TIMEOUT = 15.0
-MAX_ANSWER_BYTES = 4 * 1024 * 1024
-"""Longest answer that is read: a certificate is short, a fleet's revocation list need not be."""
+
+@dataclass(frozen=True)
+class Patience:
+    """How long, and for how much, the authority is listened to.
+
+    Attributes
+    ----------
+    timeout : float
+        Seconds for each connection.
+    answer_bytes : int
+        Longest answer that is read: a certificate is short, a fleet's revocation list need not be.
+    """
+
+    timeout: float = 15.0
+    answer_bytes: int = 4 * 1024 * 1024
 
 
 class EnrolmentError(BrokerError):
     """The authority cannot be reached, is another one, or refuses."""
 
 
-def enrol(folder: Path, token: Token, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
+def enrol(folder: Path, token: Token, url: str, *, patience: Patience = Patience()) -> dt.datetime:
     """Enrol over the network; returns when the certificate ends.
 
     Parameters
@@ -44,8 +57,7 @@ def enrol(folder: Path, token: Token, url: str, *, timeout: float = TIMEOUT) -> 
     token : Token
     url : str
         ``https://host[:port]`` of the authority.
-    timeout : float
-        Seconds for each of the two connections.
+    patience : Patience
 
     Raises
     ------
@@ -63,7 +75,7 @@ def enrol(folder: Path, token: Token, url: str, *, timeout: float = TIMEOUT) -> 
         )
     host, port = _place(url)
     # Nothing that is secret is said on this first, unverified connection.
-    ca = _call(host, port, _unverified(), "GET", "/v1/ca", timeout=timeout)
+    ca = _call(host, port, _unverified(), "GET", "/v1/ca", patience=patience)
     try:
         is_ours = token.trusts(ca)
     except WireError:
@@ -78,11 +90,11 @@ def enrol(folder: Path, token: Token, url: str, *, timeout: float = TIMEOUT) -> 
     request = make_request(key, owner).decode()
     body = {"token": token.secret, "request": request}
     context = client_context(tls_of(None, folder / CA))
-    answer = _json(_call(host, port, context, "POST", "/v1/enrol", body, timeout=timeout), url)
+    answer = _json(_call(host, port, context, "POST", "/v1/enrol", body, patience=patience), url)
     return _store(folder, key, owner, answer | {"ca": ca.decode()})
 
 
-def renew(folder: Path, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
+def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.datetime:
     """Renew the certificate, proving that we hold the current key; returns when the new one ends.
 
     The revocation list comes with it. A running agent uses the new certificate from its next connection on. Whom to
@@ -102,7 +114,7 @@ def renew(folder: Path, url: str, *, timeout: float = TIMEOUT) -> dt.datetime:
         "signature": base64.b64encode(prove_renewal(identity.key, request)).decode(),
     }
     context = client_context(tls_of(None, folder / CA))
-    answer = _json(_call(host, port, context, "POST", "/v1/renew", body, timeout=timeout), url)
+    answer = _json(_call(host, port, context, "POST", "/v1/renew", body, patience=patience), url)
     return _store(folder, identity.key, identity.owner, answer | {"ca": identity.ca.decode()})
 
 
@@ -201,10 +213,10 @@ def _unverified() -> ssl.SSLContext:
 
 def _call(  # noqa: PLR0917 - one request, spelled out
     host: str, port: int, context: ssl.SSLContext, method: str, path: str,
-    body: dict[str, str] | None = None, *, timeout: float,
+    body: dict[str, str] | None = None, *, patience: Patience,
 ) -> bytes:  # fmt: skip
     place = f"{host}:{port}"
-    connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    connection = http.client.HTTPSConnection(host, port, timeout=patience.timeout, context=context)
     try:
         connection.connect()
         if context.verify_mode is not ssl.CERT_NONE:
@@ -212,7 +224,7 @@ def _call(  # noqa: PLR0917 - one request, spelled out
         headers = {"Content-Type": "application/json"} if body else {}
         connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
         answer = connection.getresponse()
-        content = answer.read(MAX_ANSWER_BYTES + 1)
+        content = answer.read(patience.answer_bytes + 1)
     except ssl.SSLError as fault:
         words = tls_words(fault, host).replace("the broker", "the authority")
         raise EnrolmentError(f"TLS with {place}: {words}") from fault
@@ -223,8 +235,11 @@ def _call(  # noqa: PLR0917 - one request, spelled out
         ) from fault
     finally:
         connection.close()
-    if len(content) > MAX_ANSWER_BYTES:
-        raise EnrolmentError(f"{place} answers more than an authority would: is the URL right?")
+    if len(content) > patience.answer_bytes:
+        raise EnrolmentError(
+            f"{place} answers more than an authority would ({patience.answer_bytes} bytes): is the URL right? If the "
+            "fleet's revocation list is that long, give --max-answer-bytes"
+        )
     if answer.status != http.HTTPStatus.OK:
         raise EnrolmentError(f"the authority at {place} refuses ({answer.status}): {_detail(content)}")
     return content

@@ -58,8 +58,12 @@ class ModelFollower:
         Where the last good models are kept, ``{name}.json``.
     evaluator : Evaluator or None
         None: models are kept, not scored.
+    why_not : str
+        Why there is no evaluator.
     publish : callable
         Takes the record and its scores.
+    cannot : callable
+        Takes the pointer of a candidate that we are asked to try and cannot score, and why.
     log : structlog logger
     agent : str
         Our id, which decides which candidates we try.
@@ -85,6 +89,8 @@ class ModelFollower:
         directory: Path,
         evaluator: Evaluator | None,
         publish: Callable[[ModelRecord, Scores], None],
+        cannot: Callable[[ModelPointer, str], None] = lambda _pointer, _why: None,
+        why_not: str = "models are not scored here",
         log: Any,
         agent: str = "",
         counts: Counter[str] | None = None,
@@ -98,6 +104,8 @@ class ModelFollower:
         self._directory = directory
         self._evaluator = evaluator
         self._publish = publish
+        self._cannot = cannot
+        self._why_not = why_not
         self._log = log
         self._agent = agent
         self._counts: Counter[str] = Counter() if counts is None else counts
@@ -155,8 +163,11 @@ class ModelFollower:
         if pointer.sequence <= self._sequences.get(name, 0):
             self._counts["pointers-refused"] += 1
             raise WireError("too-old", f"the candidate {name} version {pointer.version} is older than what is current")
-        if self._evaluator is None or place(trial.salt, self._agent) >= trial.below:
+        if place(trial.salt, self._agent) >= trial.below:
             self.withdraw(name)
+            return
+        if self._evaluator is None:
+            self._cannot(pointer, self._why_not)
             return
         told = self._reported.get(name)
         if told is not None and (told[0].digest, told[1].champion_digest) == (pointer.digest, trial.champion):
@@ -206,7 +217,11 @@ class ModelFollower:
         try:
             scores = next(self._work, None)
         except (NotFoundError, DocumentError, DataError, KeyError, ValueError, TypeError) as fault:
-            self._log.warning("model-not-scored", model=job.record.name, reason=str(fault))
+            why = f"no column {fault} here" if type(fault) is KeyError else str(fault)
+            self._log.warning("model-not-scored", model=job.record.name, reason=why)
+            tried = self._tried.get(job.record.name)
+            if job.champion is not None and tried is not None:
+                self._cannot(tried[0], why[:200])
             scores, self._work = None, None
             self._queue.pop(0)
             return bool(self._queue)

@@ -157,6 +157,7 @@ def link_of(config: AgentConfig, will: Message | None = None) -> Link:
         insecure_plaintext=config.insecure_plaintext,
         max_inflight=config.max_inflight,
         oversize_tries=config.oversize_tries,
+        verdict_tries=config.verdict_tries,
         close_wait=config.close_wait,
     )
 
@@ -165,8 +166,16 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     """Read the data (unless given) and build an agent on a real broker's transport."""
     check_owner(config.identity, "agent", config.id)
     if source is None:
-        source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
-    credentials = None if config.identity is None else FolderCredentials(config.identity)
+        source = read_source(
+            config.data,
+            target=config.target,
+            labels=config.labels,
+            categories=config.categories,
+            window_wait=config.window_wait,
+        )
+    credentials = None
+    if config.identity is not None:
+        credentials = FolderCredentials(config.identity, remembered=config.kept_certificates)
 
     def count(name: str) -> None:
         agent.counts[name] += 1

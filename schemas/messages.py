@@ -215,6 +215,8 @@ class Evaluation(Body):
         Score of the current model on the same rows, when the model named here is a candidate.
     champion_digest : str
         Which model that was; empty: none.
+    cannot : str
+        Why the agent cannot score the candidate named here (then the scores are 0 and mean nothing); empty: it can.
     """
 
     kind: ClassVar[str] = "evaluation"
@@ -227,6 +229,7 @@ class Evaluation(Body):
     rows: Count
     champion: float | None = None
     champion_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    cannot: Text = ""
 
 
 class Forecast(Body):

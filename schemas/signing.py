@@ -60,7 +60,6 @@ _FIELD = b"\xa9signature"
 _EMPTY = b"\xc4\x00"
 _TIME, _VERSION = b"\xa4time\xcb", b"\xa1v" + bytes([PROTOCOL])
 _TAIL = len(_TIME) + 8 + len(_VERSION)
-_REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
@@ -176,6 +175,8 @@ class Verifier:
         Seconds since the epoch, for the dates of certificates.
     leeway : float
         Seconds by which a certificate may seem too young: vehicles' clocks differ.
+    remembered : int
+        Certificates that are remembered as verified; the one used least recently gives way, and is verified again.
 
     Raises
     ------
@@ -183,8 +184,11 @@ class Verifier:
         No CA certificate can be read.
     """
 
-    def __init__(self, ca_pem: bytes, wall: Callable[[], float], *, leeway: float = 300.0) -> None:
+    def __init__(
+        self, ca_pem: bytes, wall: Callable[[], float], *, leeway: float = 300.0, remembered: int = 4096
+    ) -> None:
         self._wall = wall
+        self._remembered = remembered
         self._leeway = leeway
         self._revoked: frozenset[int] = frozenset()
         self.trust(ca_pem)
@@ -252,7 +256,7 @@ class Verifier:
         if checked is None:
             checked = self._check(der)
             self._checked[der] = checked
-            if len(self._checked) > _REMEMBERED:
+            if len(self._checked) > self._remembered:
                 self._checked.popitem(last=False)
         else:
             self._checked.move_to_end(der)

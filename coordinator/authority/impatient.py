@@ -9,32 +9,48 @@ away while its places are held.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-LIFETIME = 20.0
-"""Seconds that a connection may last, after TLS."""
+from schemas.identity import MAX_REQUEST_BYTES
 
-HANDSHAKE = 5.0
-"""Seconds that TLS may take."""
 
-PLACES = 200
-"""Connections at once; the oldest gives way."""
+@dataclass(frozen=True)
+class DoorLimits:
+    """What a peer may cost.
+
+    Attributes
+    ----------
+    handshake : float
+        Seconds that TLS may take.
+    lifetime : float
+        Seconds that a connection may last, after TLS.
+    places : int
+        Connections at once; the oldest gives way.
+    body_bytes : int
+        Longest request that is read.
+    """
+
+    handshake: float = 5.0
+    lifetime: float = 20.0
+    places: int = 200
+    body_bytes: int = 4 * MAX_REQUEST_BYTES
 
 
 class Impatient(H11Protocol):
     """uvicorn's HTTP/1.1, with an end to each connection."""
 
-    lifetime = LIFETIME
-    places = PLACES
+    limits = DoorLimits()
+    """uvicorn makes the objects and passes nothing on: servers with limits of their own use a subclass (`within`)."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place; the oldest connection makes room when there is none."""
         super().connection_made(transport)
-        self.expiry = self.loop.call_later(self.lifetime, transport.abort)
+        self.expiry = self.loop.call_later(self.limits.lifetime, transport.abort)
         alive = [one for one in self.connections if isinstance(one, Impatient)]
-        if len(alive) > self.places:
+        if len(alive) > self.limits.places:
             oldest = min(alive, key=lambda one: one.expiry.when())
             oldest.expiry.cancel()
             oldest.transport.abort()
@@ -46,9 +62,18 @@ class Impatient(H11Protocol):
         super().connection_lost(exc)
 
 
+def within(limits: DoorLimits) -> type[Impatient]:
+    """Return the protocol of one server."""
+    return type("Impatient", (Impatient,), {"limits": limits})
+
+
 class ImpatientLoop(asyncio.SelectorEventLoop):
-    """An event loop whose servers wait `HANDSHAKE` seconds for TLS, not a minute: uvicorn has no setting for it."""
+    """An event loop whose servers wait `handshake` seconds for TLS, not a minute: uvicorn has no setting for it."""
+
+    def __init__(self, handshake: float) -> None:
+        super().__init__()
+        self._handshake = handshake
 
     async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
         """As the loop's own."""
-        return await super().create_server(*args, **{"ssl_handshake_timeout": HANDSHAKE, **options})
+        return await super().create_server(*args, **{"ssl_handshake_timeout": self._handshake, **options})

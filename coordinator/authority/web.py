@@ -26,6 +26,7 @@ import socket
 import ssl
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,14 +37,13 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from broker.tls import CERT, KEY, check_owner
-from coordinator.authority.impatient import Impatient, ImpatientLoop
+from coordinator.authority.impatient import DoorLimits, ImpatientLoop, within
 from coordinator.authority.store import DAYS, Authority
 from schemas.errors import GlassfleetError, UsageError, WireError
 from schemas.identity import MAX_REQUEST_BYTES
 
 _log = structlog.get_logger("glassfleet.authority")
 
-MAX_BODY_BYTES = 4 * MAX_REQUEST_BYTES
 PEM_TYPE = "application/x-pem-file"
 
 Pem = Annotated[str, Field(min_length=1, max_length=MAX_REQUEST_BYTES)]
@@ -68,7 +68,9 @@ class Renewal(BaseModel):
     signature: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def make_app(authority: Authority, *, days: int = DAYS) -> FastAPI:  # noqa: C901 - one short function per address
+def make_app(  # noqa: C901 - one short function per address
+    authority: Authority, *, days: int = DAYS, body_bytes: int = DoorLimits.body_bytes
+) -> FastAPI:
     """Return the application.
 
     Parameters
@@ -76,6 +78,8 @@ def make_app(authority: Authority, *, days: int = DAYS) -> FastAPI:  # noqa: C90
     authority : Authority
     days : int
         How long the certificates that it issues are good for.
+    body_bytes : int
+        Longest request that is read.
     """
     app = FastAPI(title="Glassfleet authority", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -84,10 +88,10 @@ def make_app(authority: Authority, *, days: int = DAYS) -> FastAPI:  # noqa: C90
         length = request.headers.get("content-length", "0")
         if (
             not (length.isascii() and length.isdigit() and len(length) < 10)
-            or int(length) > MAX_BODY_BYTES
+            or int(length) > body_bytes
             or "transfer-encoding" in request.headers
         ):
-            return JSONResponse({"detail": f"at most {MAX_BODY_BYTES} bytes, with their length"}, 413)
+            return JSONResponse({"detail": f"at most {body_bytes} bytes, with their length"}, 413)
         response: Response = await proceed(request)
         return response
 
@@ -146,6 +150,7 @@ class AuthorityServer:
         0: a free one.
     days : int
         See `make_app`.
+    limits : DoorLimits
 
     Raises
     ------
@@ -154,12 +159,20 @@ class AuthorityServer:
     """
 
     def __init__(
-        self, authority: Authority, identity: Path, *, host: str = "127.0.0.1", port: int = 0, days: int = DAYS
+        self,
+        authority: Authority,
+        identity: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        days: int = DAYS,
+        limits: DoorLimits = DoorLimits(),  # noqa: B008 - frozen
     ) -> None:
         check_owner(identity, "coordinator")
+        self._limits = limits
         self._authority = authority
         config = uvicorn.Config(
-            make_app(authority, days=days),
+            make_app(authority, days=days, body_bytes=limits.body_bytes),
             host=host,
             port=port,
             ssl_certfile=identity / CERT,
@@ -169,7 +182,7 @@ class AuthorityServer:
             lifespan="off",
             timeout_keep_alive=5,
             timeout_graceful_shutdown=1,
-            http=Impatient,
+            http=within(limits),
             ws="none",
         )
         config.load()
@@ -191,7 +204,7 @@ class AuthorityServer:
             time.sleep(0.005)
 
     def _serve(self) -> None:
-        with asyncio.Runner(loop_factory=ImpatientLoop) as runner:
+        with asyncio.Runner(loop_factory=partial(ImpatientLoop, self._limits.handshake)) as runner:
             runner.run(self._server.serve(sockets=[self._socket]))
 
     def keep_fresh(self) -> None:

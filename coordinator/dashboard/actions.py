@@ -10,7 +10,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.dashboard.security import COOKIE, read_form, set_cookie
+from coordinator.dashboard.security import COOKIE
 from coordinator.spec import RunSpec
 from glassfleet import catalogue
 from schemas.errors import GlassfleetError, UsageError
@@ -39,12 +39,12 @@ def add_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one 
 
     @app.post("/sign-in", include_in_schema=False)
     async def _sign_in(request: Request) -> Response:
-        fields = await read_form(request)
+        fields = await dashboard.sessions.read(request)
         cookie = dashboard.sessions.sign_in(fields.get("token", ""))
         if cookie is None:
             return dashboard.page(request, "sign_in.html", 401, then=_local(fields.get("then", "/")), wrong=True)
         answer = RedirectResponse(_local(fields.get("then", "/")), 303)
-        set_cookie(answer, request, cookie)
+        dashboard.sessions.set_cookie(answer, request, cookie)
         return answer
 
     @app.post("/sign-out", include_in_schema=False)

@@ -15,14 +15,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from coordinator.dashboard.library import Library, Shelved
+from coordinator.limits import DashboardLimits
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
 from schemas.errors import UsageError
 from schemas.limits import MAX_FEATURES
-
-AT_ONCE = 2
-"""So many explanations are computed at a time; the others wait, for the coordinator needs the processor too."""
-WAIT = 20.0
-MAX_RULES = 10_000
 
 
 class Question(BaseModel):
@@ -70,11 +66,13 @@ class Desk:
     Parameters
     ----------
     library : Library
+    limits : DashboardLimits
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, limits: DashboardLimits = DashboardLimits()) -> None:  # noqa: B008 - frozen
         self.library = library
-        self._places = threading.BoundedSemaphore(AT_ONCE)
+        self.limits = limits
+        self._places = threading.BoundedSemaphore(limits.explain_at_once)
 
     def explain(self, shelved: Shelved, row: Mapping[str, Any] | list[float]) -> RowExplanation:
         """Say why the model answers as it does.
@@ -106,7 +104,7 @@ class Desk:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        if not self._places.acquire(timeout=WAIT):
+        if not self._places.acquire(timeout=self.limits.explain_wait):
             raise TimeoutError
         try:
             yield
@@ -120,8 +118,9 @@ def make_router(desk: Desk) -> APIRouter:
 
     @router.get("/api/models/{name}/summary")
     def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
-        if top is not None and not 0 <= top <= MAX_RULES:
-            raise UsageError(f"top must be from 0 to {MAX_RULES}, got {top}")
+        most = desk.limits.summary_rules
+        if top is not None and not 0 <= top <= most:
+            raise UsageError(f"top must be from 0 to {most}, got {top}")
         return summary(desk.library.get(name, version).model, top=top).to_dict()
 
     @router.post("/api/models/{name}/explain")

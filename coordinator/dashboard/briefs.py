@@ -1,4 +1,8 @@
-"""Rules in short: what a rule forecasts in the middle of its region, and which inputs move that most."""
+"""Rules in short: what a rule forecasts, or, where that is a polynomial, which inputs move it most.
+
+A polynomial is given no single number. Its value in the middle of the inputs' ranges, say, is that of a row that the rule
+seldom sees - the inputs go together - and was found to say the opposite of the truth.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,8 @@ class Brief:
 
     Attributes
     ----------
-    middle : str
-        The model's forecast where the rule's own inputs are at the peaks of their terms and the others in the middle of
-        their ranges.
+    value : str
+        What the rule forecasts, whatever the inputs; empty where that is a polynomial.
     movers : tuple of (str, float)
         Inputs, and by how much the consequent changes over each one's whole range; the strongest first. Empty where
         consequents are no polynomials.
@@ -32,9 +35,14 @@ class Brief:
         How many more inputs are in the consequent.
     """
 
-    middle: str
+    value: str
     movers: tuple[tuple[str, float], ...] = ()
     others: int = 0
+
+    @property
+    def label(self) -> str:
+        """A few words for a picture: the value, or what moves it most."""
+        return self.value or ", ".join(f"{name} {slope:+.2g}" for name, slope in self.movers[:1]) or "constant"
 
 
 def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
@@ -59,5 +67,5 @@ def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
     for answer, line in zip(answers, slopes, strict=True):
         order = [int(at) for at in np.argsort(-np.abs(line)) if line[at]]
         movers = tuple((features[at].name, float(line[at])) for at in order[:STRONGEST])
-        found.append(Brief(answer, movers, len(order) - len(movers)))
+        found.append(Brief("" if movers else answer, movers, len(order) - len(movers)))
     return tuple(found)

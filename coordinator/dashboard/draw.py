@@ -144,7 +144,7 @@ def timeline(rounds: Sequence[Mapping[str, Any]]) -> Markup:
     return picture(width, top + tall + low + 26, f"Answers by round: {words}. The table below has the numbers.", parts)
 
 
-def tree(trail: Sequence[Branch], address: str, middles: Sequence[str] = ()) -> Markup:
+def tree(trail: Sequence[Branch], address: str, labels: Sequence[str] = ()) -> Markup:
     """Return the opened part of a rule tree, from left to right; every box is a link that opens it.
 
     Parameters
@@ -153,8 +153,8 @@ def tree(trail: Sequence[Branch], address: str, middles: Sequence[str] = ()) -> 
         From the root to the branch that is open.
     address : str
         Of the page; ``?branch=KEY`` is put behind it.
-    middles : sequence of str
-        By rule: what it forecasts in the middle of its region.
+    labels : sequence of str
+        By rule: what it forecasts, or what moves that most, in a few words.
     """
     open_keys = {branch.path for branch in trail}
     lines: list[str] = []
@@ -182,7 +182,7 @@ def tree(trail: Sequence[Branch], address: str, middles: Sequence[str] = ()) -> 
                 f'<path class="link{on}" d="M{x1} {own:.1f} C{bend} {own:.1f} {bend} {middle:.1f} {x2} {middle:.1f}" '
                 f'stroke-width="{thick:.1f}"/>'
             )
-        boxes.append(_box(branch, above, depth, own, address, middles=middles, is_open=branch.path in open_keys))
+        boxes.append(_box(branch, above, depth, own, address, labels=labels, is_open=branch.path in open_keys))
         return own, max(below, top + ROW)
 
     _, height = place(trail[0], 0, 4.0)
@@ -203,7 +203,7 @@ def _box(
     middle: float,
     address: str,
     *,
-    middles: Sequence[str],
+    labels: Sequence[str],
     is_open: bool,
 ) -> str:
     x, y = depth * COLUMN + 2, middle - BOX_HEIGHT / 2
@@ -215,7 +215,7 @@ def _box(
         detail = f"{branch.count} {'rule' if branch.count == 1 else 'rules'}{rest}"
     else:
         index = branch.rules[0].index
-        told = middles[index] if index < len(middles) else cut(branch.rules[0].output, 60)
+        told = labels[index] if index < len(labels) else cut(branch.rules[0].output, 60)
         detail = f"→ {told}"
     kind = "leaf" if not branch.children else "open" if is_open else "shut"
     target = branch.key if not is_open else branch.key.rpartition(".")[0]

@@ -16,9 +16,6 @@ from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
 
-KEPT = 16
-"""So many models stay in memory."""
-
 
 @dataclass(frozen=True)
 class Shelved:
@@ -70,10 +67,13 @@ class Library:
     Parameters
     ----------
     registry : Registry
+    kept : int
+        So many models stay in memory.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, kept: int = 16) -> None:
         self._registry = registry
+        self._kept = kept
         self._shelf: OrderedDict[tuple[str, int, str], Shelved] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -103,6 +103,6 @@ class Library:
         shelved = Shelved(record, model, bool(scheme.equals_central))
         with self._lock:
             self._shelf[key] = shelved
-            while len(self._shelf) > KEPT:
+            while len(self._shelf) > self._kept:
                 self._shelf.popitem(last=False)
         return shelved

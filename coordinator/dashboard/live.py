@@ -17,12 +17,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-MAX_WATCHERS = 64
-HEARTBEAT = 15.0
-"""Seconds after which a silent stream says that it is alive: proxies close silent connections, and so are dead
-watchers noticed."""
-PATIENCE = 2000
-"""Milliseconds that a browser waits before it connects again."""
+from coordinator.limits import DashboardLimits
 
 
 @dataclass(frozen=True)
@@ -84,17 +79,14 @@ class Hub:
 
     Parameters
     ----------
-    max_watchers : int
-        Most streams at a time, over all pages.
-    heartbeat : float
-        Seconds.
+    limits : DashboardLimits
+        How many streams at a time, over all pages; when a silent one says that it is alive; when browsers come back.
     """
 
-    def __init__(self, max_watchers: int = MAX_WATCHERS, heartbeat: float = HEARTBEAT) -> None:
+    def __init__(self, limits: DashboardLimits = DashboardLimits()) -> None:  # noqa: B008 - frozen
         self.id = secrets.token_hex(4)
         self.watchers = 0
-        self._max_watchers = max_watchers
-        self._heartbeat = heartbeat
+        self._limits = limits
         self._number = 0
         self._channels: dict[str, Channel] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,7 +94,7 @@ class Hub:
 
     def enter(self) -> None:
         """Take a place; raises TooManyWatchersError. `stream` gives it back."""
-        if self.watchers >= self._max_watchers or self._is_closing:
+        if self.watchers >= self._limits.watchers or self._is_closing:
             raise TooManyWatchersError
         self.watchers += 1
 
@@ -139,7 +131,7 @@ class Hub:
                     channel.task.cancel()
 
     async def _events(self, channel: Channel, seen: int) -> AsyncIterator[str]:
-        yield f"retry: {PATIENCE}\n\n"
+        yield f"retry: {round(1000 * self._limits.reconnect)}\n\n"
         while not self._is_closing:
             changed = channel.changed
             news = {name: text for name, (number, text) in channel.texts.items() if number > seen}
@@ -153,7 +145,7 @@ class Hub:
             if channel.task is not None and channel.task.done():
                 return  # drawing failed; the browser connects again, and finds a new channel
             try:
-                await asyncio.wait_for(changed.wait(), self._heartbeat)
+                await asyncio.wait_for(changed.wait(), self._limits.heartbeat)
             except TimeoutError:
                 yield ": alive\n\n"
 

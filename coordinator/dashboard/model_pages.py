@@ -27,7 +27,6 @@ SCORED_PER_PAGE = 25
 MEMBERS_PER_PAGE = 200
 MOST_SHARES = 14
 """Inputs with a line of their own in the picture of shares; the others are added up."""
-MAX_ROW_TEXT = 20_000
 
 
 def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
@@ -127,7 +126,7 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
         "otherwise_wrong": "",
     }
     try:
-        row = _row(domain, query)
+        row = _row(domain, query, dashboard.limits.row_chars)
         values["row"] = row
         told = dashboard.desk.explain(shelved, row)
         values |= {"told": told, "parts": _parts(told), "partitions": _partitions(shelved, told)}
@@ -142,10 +141,10 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
     return values
 
 
-def _row(domain: Domain, query: dict[str, str]) -> dict[str, Any]:
+def _row(domain: Domain, query: dict[str, str], longest: int) -> dict[str, Any]:
     """Return the row that was typed, or pasted, or the middle of the domain."""
     if query.get("row", "").strip():
-        return _read(domain, query["row"][:MAX_ROW_TEXT])
+        return _read(domain, query["row"][:longest])
     row: dict[str, Any] = {}
     for index, variable in enumerate(domain.features):
         middle: Any = variable.categories[0] if variable.categories else (variable.low + variable.high) / 2

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from coordinator.runner import Service
 
 HERE = Path(__file__).parent
-FLEET_PERIOD, RUN_PERIOD = 1.0, 0.25
-"""Seconds between two looks at what a live page shows."""
 ROUNDS_PER_PAGE = 60
 
 
@@ -41,16 +39,17 @@ class Dashboard:
     token : str
         The API token: who knows it may sign in.
     hub : Hub or None
-        Live streams; None: with the usual bounds.
+        Live streams; None: with the bounds of the service's configuration.
     """
 
     def __init__(self, service: Service, token: str, hub: Hub | None = None) -> None:
         self.service = service
         self.coordinator = service.coordinator
-        self.sessions = Sessions(token)
-        self.library = Library(service.coordinator.registry)
-        self.desk = Desk(self.library)
-        self.hub = hub or Hub()
+        self.limits = service.config.dashboard_limits
+        self.sessions = Sessions(token, self.limits)
+        self.library = Library(service.coordinator.registry, self.limits.models)
+        self.desk = Desk(self.library, self.limits)
+        self.hub = hub or Hub(self.limits)
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -140,7 +139,7 @@ class Dashboard:
         @app.get("/events/fleet", include_in_schema=False)
         async def _events(request: Request) -> Response:
             return await self.live(
-                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), FLEET_PERIOD
+                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), self.limits.fleet_period
             )
 
     def _look_at_fleet(self) -> Hashable:
@@ -166,8 +165,9 @@ class Dashboard:
         async def _events(request: Request, run: str) -> Response:
             if run not in self.coordinator.run_ids():
                 raise HTTPException(404, "no such run")
+            period = self.limits.run_period
             return await self.live(
-                request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), RUN_PERIOD
+                request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), period
             )
 
     def _look_at_run(self, run: str) -> Hashable:

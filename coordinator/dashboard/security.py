@@ -21,11 +21,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coordinator.limits import DashboardLimits
+
 COOKIE = "glassfleet_session"
-LIFETIME = 8 * 3600
-"""Seconds until an operator must sign in again."""
-MAX_SESSIONS = 100
-MAX_FORM_BYTES = 64 * 1024
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -107,12 +105,20 @@ class Sessions:
     ----------
     token : str
         The API token.
+    limits : DashboardLimits
+        How long they stay signed in, how many at once, and how long a form may be.
     clock : callable
         Monotonic seconds.
     """
 
-    def __init__(self, token: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        token: str,
+        limits: DashboardLimits = DashboardLimits(),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._token = token
+        self._limits = limits
         self._clock = clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -121,8 +127,8 @@ class Sessions:
         if not hmac.compare_digest(token.strip().encode(), self._token.encode()):
             return None
         cookie = secrets.token_urlsafe(32)
-        self._sessions[cookie] = Session(secrets.token_urlsafe(32), self._clock() + LIFETIME)
-        while len(self._sessions) > MAX_SESSIONS:
+        self._sessions[cookie] = Session(secrets.token_urlsafe(32), self._clock() + self._limits.sign_in)
+        while len(self._sessions) > self._limits.operators:
             self._sessions.popitem(last=False)
         return cookie
 
@@ -143,7 +149,7 @@ class Sessions:
         HTTPException
             401 without a session, 403 when the form is not one that this session was given, 413 when it is too large.
         """
-        fields = await read_form(request)
+        fields = await self.read(request)
         session = self.of(request)
         if session is None:
             raise HTTPException(401, "sign in first: this changes something")
@@ -151,9 +157,19 @@ class Sessions:
             raise HTTPException(403, "this form is not from this session: reload the page and try again")
         return fields
 
+    async def read(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form that needs no session; raises as `read_form`."""
+        return await read_form(request, self._limits.form_bytes)
 
-async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form of our own pages; raises HTTPException (403, 413) for others."""
+    def set_cookie(self, response: Response, request: Request, value: str) -> None:
+        """Give the browser its session; over TLS, for TLS only."""
+        is_secure = request.url.scheme == "https"
+        longest = self._limits.sign_in
+        response.set_cookie(COOKIE, value, max_age=longest, httponly=True, samesite="strict", secure=is_secure)
+
+
+async def read_form(request: Request, longest: int) -> dict[str, str]:
+    """Return the fields of a form of our own pages of at most `longest` bytes; HTTPException (403, 413) for others."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise HTTPException(403, "a form of another site was refused")
     origin = request.headers.get("origin")
@@ -162,17 +178,10 @@ async def read_form(request: Request) -> dict[str, str]:
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_FORM_BYTES:
-            raise HTTPException(413, f"a form of more than {MAX_FORM_BYTES} bytes")
+        if len(body) > longest:
+            raise HTTPException(413, f"a form of more than {longest} bytes")
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200)
     except ValueError as fault:
         raise HTTPException(422, "this is not a form") from fault
     return dict(pairs)
-
-
-def set_cookie(response: Response, request: Request, value: str) -> None:
-    """Give the browser its session; over TLS, for TLS only."""
-    response.set_cookie(
-        COOKIE, value, max_age=LIFETIME, httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )

@@ -3,9 +3,11 @@
 Theory of operation. A rollout compares one candidate with one champion. In each stage the vehicles below a threshold
 (``schemas.trial``) try the candidate on their own test rows and report both errors. A stage is judged when all of those
 that were up at its opening have reported, or at its deadline; a report counts for all later stages as well, once, the
-first one. What a report says is made relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]:
-no vehicle, however hostile, weighs more than one. The last stage passed, the candidate becomes current; anything else
-withdraws it, and the champion was never touched.
+first one. A vehicle that says it cannot (it has no test rows, say) is counted out; when nobody is left in a stage, the
+stage is opened again among the others, and when nobody is left at all, the rollout ends. What a report says is made
+relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]: no vehicle, however hostile, weighs
+more than one. The last stage passed, the candidate becomes current; anything else withdraws it, and the champion was
+never touched.
 
 The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
 gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not
@@ -57,6 +59,15 @@ class Reported:
 
 
 @dataclass(frozen=True)
+class Cannot:
+    """A vehicle cannot score the candidate, and says why."""
+
+    at: float
+    agent: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time passes."""
 
@@ -94,9 +105,9 @@ class Superseded:
     version: int
 
 
-Event: TypeAlias = Started | Opened | Reported | Tick | Pause | Resume | Stop | Superseded
+Event: TypeAlias = Started | Opened | Reported | Cannot | Tick | Pause | Resume | Stop | Superseded
 EVENTS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Started, Opened, Reported, Tick, Pause, Resume, Stop, Superseded)
+    kind.__name__.lower(): kind for kind in (Started, Opened, Reported, Cannot, Tick, Pause, Resume, Stop, Superseded)
 }
 
 
@@ -160,6 +171,8 @@ class Rollout:
         Opened ones; the last is the current one, unless the phase is ``opening``.
     reports : dict
         Agent -> its report.
+    cannot : dict
+        Agent -> why it cannot report.
     due : float
         When the phase's deadline is.
     left : float
@@ -176,6 +189,7 @@ class Rollout:
     at: float
     stages: tuple[Stage, ...] = ()
     reports: dict[str, Reported] = field(default_factory=dict)
+    cannot: dict[str, str] = field(default_factory=dict)
     left: float = 0.0
     reason: str = ""
 
@@ -190,10 +204,15 @@ class Rollout:
         return bool(self.stages) and not self.stages[-1].closed
 
     @property
+    def able(self) -> frozenset[str]:
+        """Who was asked in the last stage, but for those that said they cannot."""
+        return frozenset(self.stages[-1].asked) - set(self.cannot) if self.stages else frozenset()
+
+    @property
     def needed(self) -> int:
         """Reports that the open stage needs."""
         least = self.start.plan.min_reports
-        return least if isinstance(least, int) else max(1, math.ceil(least * len(self.stages[-1].asked) - 1e-9))
+        return least if isinstance(least, int) else max(1, math.ceil(least * len(self.able) - 1e-9))
 
 
 @dataclass(frozen=True)
@@ -214,7 +233,7 @@ class Tally:
     worse: int
 
 
-def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901  a table
+def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901, PLR0912  a table
     """Take an event. The very same state comes back when it changes nothing."""
     if state is None:
         if not isinstance(event, Started):
@@ -224,11 +243,20 @@ def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Eff
         return state, ()
     match event:
         case Opened() if state.phase == "opening" and event.agents:
+            if state.cannot and set(event.agents) <= set(state.cannot):
+                return _end(state, "nobody-can", "rolled-back", event.at, _nobody(state, event.agents))
             return _told(_judged(_open(state, event), event.at))
         case Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
             reports = {**state.reports, event.agent: event}
+            cannot = {agent: why for agent, why in state.cannot.items() if agent != event.agent}
             phase = _move(state.phase, "reported", state.phase)
-            after = replace(state, phase=phase, reports=reports, at=event.at)
+            after = replace(state, phase=phase, reports=reports, cannot=cannot, at=event.at)
+            return _judged(after, event.at) if phase == "trying" else (after, ())
+        case Cannot(agent=agent) if (
+            state.is_open and agent not in state.reports and agent not in state.cannot and _is_asked(state, agent)
+        ):
+            phase = _move(state.phase, "cannot", state.phase)
+            after = replace(state, phase=phase, cannot={**state.cannot, agent: event.why}, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
         case Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
             if state.phase == "opening":
@@ -245,7 +273,7 @@ def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Eff
                 return after, ()
             return _told(_judged(after, event.at))
         case Stop():
-            return _end(state, "stopped", "stopped", event.at, event.reason or "stopped by an operator")
+            return _end(state, "stopped", "stopped", event.at, event.reason or "by an operator")
         case Superseded():
             return _end(state, "superseded", "superseded", event.at, f"version {event.version} became current")
     return state, ()
@@ -291,7 +319,7 @@ def _open(state: Rollout, event: Opened) -> Rollout:
     salt = state.start.rollout
     # A stage never asks fewer than the one before, though the fleet may have shrunk meanwhile.
     least = state.stages[-1].below if state.stages else 0
-    below = max(least, threshold(salt, event.agents, share))
+    below = max(least, threshold(salt, sorted({*event.agents} - set(state.cannot)), share))
     asked = tuple(sorted(agent for agent in event.agents if place(salt, agent) < below))
     return replace(
         state,
@@ -305,36 +333,52 @@ def _open(state: Rollout, event: Opened) -> Rollout:
 def _judged(state: Rollout, now: float) -> tuple[Rollout, tuple[Effect, ...]]:
     """Judge the open stage, if it can be judged now."""
     plan, stage, said = state.start.plan, state.stages[-1], tally(state)
-    voters = max(said.reports, len({*stage.asked, *state.reports}), 1)
+    voters = max(said.reports, len({*state.able, *state.reports}), 1)
     is_late = now >= state.due
     if said.worse > plan.max_worse_share * voters:
         # Whatever those say who have not reported yet.
         return _end(
-            state, "too-bad", "rolled-back", now, f"worse for {said.worse} of {voters} vehicles by more than "
-            f"{plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
+            state, "too-bad", "rolled-back", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
+            f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
         )  # fmt: skip
-    if not is_late and not set(stage.asked) <= set(state.reports):
+    if not is_late and not state.able <= set(state.reports):
         return state, ()
+    if not is_late and stage.asked and not state.able and not state.reports:
+        # Those who were asked cannot say anything: the same share of the others is asked, within the same time.
+        return replace(state, phase=_move("trying", "widened", "opening"), stages=state.stages[:-1], at=now), ()
     if said.reports < state.needed:
         if not is_late:
             return state, ()
-        text = f"{said.reports} reports until the deadline, {state.needed} were needed"
+        text = f"{_count(said.reports, 'report')} until the deadline, {state.needed} needed"
         return _end(state, "too-few-reports", "rolled-back", now, text)
     if said.worse > plan.max_worse_share * said.reports:
-        text = f"worse for {said.worse} of {said.reports} vehicles by more than {plan.vehicle_worse:.0%}"
+        text = f"worse for {said.worse} of {_count(said.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
         return _end(state, "too-bad", "rolled-back", now, text)
     if said.mean > plan.max_worse:
-        text = (
-            f"error {said.mean:+.1%} on average over {said.reports} vehicles, at most {plan.max_worse:+.1%} is allowed"
-        )
+        text = f"{_mean(said)}, at most {plan.max_worse:+.1%} is allowed"
         return _end(state, "too-bad", "rolled-back", now, text)
-    verdict = f"error {said.mean:+.1%} on average over {said.reports} vehicles, worse off: {said.worse}"
+    verdict = f"{_mean(said)}, worse off: {said.worse}"
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = _move("trying", "promoted", "promoted")
         return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (Promote(verdict),)
     phase = _move("trying", "stage-passed", "opening")
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
+
+
+def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
+    reasons = sorted({state.cannot[agent] for agent in agents})
+    told = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+    return f"none of {_count(len(agents), 'vehicle')} can score it ({told})"
+
+
+def _mean(said: Tally) -> str:
+    # `+ 0.0` makes of a negative zero a positive one.
+    return f"error {round(said.mean, 3) + 0.0:+.1%} on average over {_count(said.reports, 'vehicle')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _told(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Effect, ...]]:
@@ -345,10 +389,12 @@ def _told(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Ef
 
 def _end(state: Rollout, cause: str, phase: Phase, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
     stages = state.stages
+    # The phase says "stopped" already.
+    text = reason if cause == phase else f"{cause}: {reason}"
     if state.is_open:
         stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
     moved = _move(state.phase, cause, phase)
-    return replace(state, phase=moved, stages=stages, reason=f"{cause}: {reason}", at=now), (Withdraw(),)
+    return replace(state, phase=moved, stages=stages, reason=text, at=now), (Withdraw(),)
 
 
 def _move(source: str, cause: str, target: Phase) -> Phase:

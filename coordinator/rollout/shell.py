@@ -13,6 +13,7 @@ from coordinator.journal.port import Decision
 from coordinator.registry import Registry
 from coordinator.rollout.machine import (
     EVENTS,
+    Cannot,
     Event,
     Opened,
     Pause,
@@ -38,9 +39,6 @@ _log = structlog.get_logger("coordinator")
 PREFIX = "rollout."
 """Kinds of decisions that are events of a rollout begin with it."""
 
-SETTLE = 2.0
-"""Seconds after a connection before it is asked who is up: births come one by one."""
-
 
 class Rollouts:
     """All rollouts; at most one lives for each model name.
@@ -55,6 +53,8 @@ class Rollouts:
     metrics : Counter
     now : callable
         The coordinator's own time, seconds.
+    settle : float
+        Seconds after a connection before it is asked who is up: births come one by one.
     """
 
     def __init__(
@@ -64,7 +64,10 @@ class Rollouts:
         agents: Callable[[], Collection[str]],
         metrics: Counter[str],
         now: Callable[[], float],
+        *,
+        settle: float = 2.0,
     ) -> None:
+        self._settle = settle
         self._registry = registry
         self._show = show
         self._agents = agents
@@ -168,16 +171,23 @@ class Rollouts:
 
     def connected(self) -> None:
         """Take note: a connection stands; who is up will be known in a moment."""
-        self._opening_from = self._now() + SETTLE
+        self._opening_from = self._now() + self._settle
 
     def report(self, agent: str, body: Evaluation) -> None:
         """Take an agent's scores; those of no candidate, or beside another champion, count for nothing here."""
         state = self.live(body.name)
-        if state is None or body.champion is None:
+        if state is None or (body.champion is None and not body.cannot):
             return
         start = state.start
         if (body.digest, body.version, body.champion_digest) != (start.digest, start.version, start.champion_digest):
             self._metrics["rollouts.reports-ignored"] += 1
+            return
+        if body.cannot or body.champion is None:
+            # An operator's terminal will show what a vehicle says.
+            why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
+            after = self._apply(start.rollout, Cannot(self._now(), agent, why))
+            if after is not state:
+                self._metrics["rollouts.cannot"] += 1
             return
         before = state.reports
         after = self._apply(start.rollout, Reported(self._now(), agent, body.metric, body.federated, body.champion))
@@ -313,6 +323,7 @@ def _document(state: Rollout, now: float) -> dict[str, Any]:
                 "share": stage.share,
                 "asked": list(stage.asked),
                 "reported": len(set(stage.asked) & set(state.reports)),
+                "cannot": len(set(stage.asked) & set(state.cannot)),
                 "opened": stage.opened,
                 "closed": stage.closed or None,
                 "verdict": stage.verdict,
@@ -323,4 +334,5 @@ def _document(state: Rollout, now: float) -> dict[str, Any]:
             agent: {"metric": said.metric, "candidate": said.candidate, "champion": said.champion}
             for agent, said in sorted(state.reports.items())
         },
+        "cannot": dict(sorted(state.cannot.items())),
     }

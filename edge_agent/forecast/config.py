@@ -64,6 +64,14 @@ class ForecastConfig(BaseModel):
         Certificate authority for ``mqtts``, in place of the identity's.
     insecure_plaintext : bool
         Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said.
+    kept_rows : int
+        Rows that are kept in memory, so that a new model with a longer memory need not wait for them.
+    queue_samples : int
+        Samples that wait to be forecast from; a live topic drops the newest beyond it, a file waits.
+    max_sample_bytes : int
+        Longer lines and messages are no samples.
+    faults_told_every : int
+        So often the same kind of fault of a sample is logged once: a broken sensor must not fill the log.
     log_level : str
         ``debug``, ``info``, ``warning`` or ``error``.
     log_format : str
@@ -90,6 +98,10 @@ class ForecastConfig(BaseModel):
     identity: Path | None = None
     ca_file: Path | None = None
     insecure_plaintext: bool = False
+    kept_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 600
+    queue_samples: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
+    max_sample_bytes: Annotated[int, Field(ge=1024, le=1 << 26)] = 1 << 16
+    faults_told_every: Annotated[int, Field(ge=1, le=1_000_000)] = 60
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

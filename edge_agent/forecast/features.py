@@ -13,9 +13,6 @@ from glassfleet.domain import Domain
 from glassfleet.memory import Recollection
 from glassfleet.windows import SlidingWindow, WindowPlan
 
-REMEMBERED = 600
-"""Rows that are kept, so that a new model with a longer memory need not wait for them."""
-
 
 class LiveFeatures:
     """What the vehicle has seen lately, as the inputs of whichever model is served.
@@ -26,12 +23,14 @@ class LiveFeatures:
         What becomes of the samples; None: they are rows already.
     observed : str or None
         Field of a sample with the target's present value, for models that remember the target.
+    kept_rows : int
+        Rows that are kept, so that a new model with a longer memory need not wait for them.
     """
 
-    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None) -> None:
+    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None, kept_rows: int = 600) -> None:
         self._window = None if plan is None else SlidingWindow(plan)
         self._observed = observed
-        self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=REMEMBERED)
+        self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=kept_rows)
         self._domain: Domain | None = None
         self._recollection: Recollection | None = None
 

@@ -21,7 +21,7 @@ from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
-from edge_agent.forecast.source import Sample, Samples
+from edge_agent.forecast.source import Sample, SampleLimits, Samples
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Forecast
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
-
-MANY = 60
-"""So often the same kind of fault is told once: a broken sensor must not fill the log."""
 
 
 class Forecaster:
@@ -53,6 +50,8 @@ class Forecaster:
     publish : callable
         Takes each `Forecast` to be sent.
     say : structlog logger
+    told_every : int
+        So often the same kind of fault is told once: a broken sensor must not fill the log.
     clock : callable
         Seconds that only go forward.
     wall : callable
@@ -69,6 +68,7 @@ class Forecaster:
         alert: str | None,
         publish: Callable[[Forecast], None],
         say: Any,
+        told_every: int = 60,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -79,6 +79,7 @@ class Forecaster:
         self._alert = alert
         self._publish = publish
         self._say = say
+        self._told_every = told_every
         self._clock, self._wall = clock, wall
         self._due = float("-inf")
         self._alerting = False
@@ -181,7 +182,7 @@ class Forecaster:
 
     def _fault(self, code: str, text: str) -> None:
         self.counts[code] += 1
-        if self.counts[code] % MANY == 1:
+        if (self.counts[code] - 1) % self._told_every == 0:
             self._say.warning("sample-ignored", reason=text, kind=code, so_far=self.counts[code])
 
 
@@ -216,11 +217,12 @@ def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
     logs.configure(config.log_level, config.log_format)
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
     with ExitStack() as stack:
-        features = LiveFeatures(plan, config.observed)
+        features = LiveFeatures(plan, config.observed, config.kept_rows)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
         stack.callback(log.close)
         publish = _publisher(config, stack)
-        samples = Samples(config.source, speed=config.speed)
+        limits = SampleLimits(config.queue_samples, config.max_sample_bytes)
+        samples = Samples(config.source, speed=config.speed, limits=limits)
         stack.callback(samples.close)
         forecaster = Forecaster(
             features,
@@ -230,6 +232,7 @@ def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
             alert=config.alert,
             publish=publish,
             say=say,
+            told_every=config.faults_told_every,
             # A replayed row is a second, however fast it comes.
             clock=itertools.count().__next__ if samples.is_replay else time.monotonic,
         )

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,25 @@ from broker.port import Handlers, Link, Message
 from edge_agent.sources import SPLIT, read_table
 from schemas.errors import DataError, UsageError
 
-MAX_WAITING = 1000
-"""Samples that wait to be taken; a live topic drops the newest beyond it, a file waits."""
-
-MAX_SAMPLE_BYTES = 1 << 16
-"""Longer lines and messages are no samples."""
-
 REPLAYED = (".csv", ".csv.gz", ".parquet")
 
 Sample = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SampleLimits:
+    """How much of a source is taken.
+
+    Attributes
+    ----------
+    waiting : int
+        Samples that wait to be taken; a live topic drops the newest beyond it, a file waits.
+    max_bytes : int
+        Longer lines and messages are no samples.
+    """
+
+    waiting: int = 1000
+    max_bytes: int = 1 << 16
 
 
 class Samples:
@@ -42,6 +53,7 @@ class Samples:
         As in `ForecastConfig.source`.
     speed : float
         Of a replay.
+    limits : SampleLimits
 
     Attributes
     ----------
@@ -56,8 +68,15 @@ class Samples:
         The source cannot be used.
     """
 
-    def __init__(self, source: str, *, speed: float = 1.0) -> None:
-        self._queue: queue.Queue[Sample | str | None] = queue.Queue(MAX_WAITING)
+    def __init__(
+        self,
+        source: str,
+        *,
+        speed: float = 1.0,
+        limits: SampleLimits = SampleLimits(),
+    ) -> None:
+        self._longest = limits.max_bytes
+        self._queue: queue.Queue[Sample | str | None] = queue.Queue(limits.waiting)
         self._stopping = threading.Event()
         self._transport: PahoTransport | None = None
         self.dropped = 0
@@ -123,15 +142,15 @@ class Samples:
     def _lines(self, handle: int) -> None:
         # Not sys.stdin.buffer: its lock, held by a thread that waits for input, aborts the process at its end.
         begun = b""
-        while block := os.read(handle, MAX_SAMPLE_BYTES):
+        while block := os.read(handle, self._longest):
             *lines, begun = (begun + block).split(b"\n")
-            if len(begun) > MAX_SAMPLE_BYTES:
+            if len(begun) > self._longest:
                 lines, begun = [*lines, begun], b""
             for line in lines:
                 if line.strip():
-                    self._put(parse(line))
+                    self._put(parse(line, self._longest))
         if begun.strip():
-            self._put(parse(begun))
+            self._put(parse(begun, self._longest))
 
     def _replay(self, path: Path, speed: float) -> Callable[[], None]:
         table = read_table(path)
@@ -155,7 +174,7 @@ class Samples:
 
         def take(message: Message) -> None:
             try:
-                self._queue.put_nowait(parse(message.payload))
+                self._queue.put_nowait(parse(message.payload, self._longest))
             except queue.Full:
                 self.dropped += 1
 
@@ -165,10 +184,10 @@ class Samples:
         self._transport.start(Handlers(take, lambda: None, lambda _why: None))
 
 
-def parse(data: bytes) -> Sample | str:
+def parse(data: bytes, longest: int = SampleLimits.max_bytes) -> Sample | str:
     """Return a sample, or in words why it is none."""
-    if len(data) > MAX_SAMPLE_BYTES:
-        return f"a sample of more than {MAX_SAMPLE_BYTES} bytes"
+    if len(data) > longest:
+        return f"a sample of more than {longest} bytes"
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as fault:

@@ -122,7 +122,12 @@ class Source:
 
 
 def read_source(
-    path: Path | str, *, target: str | None = None, labels: bool = False, categories: bool = False
+    path: Path | str,
+    *,
+    target: str | None = None,
+    labels: bool = False,
+    categories: bool = False,
+    window_wait: float = 10.0,
 ) -> Source:
     """Read a vehicle's data.
 
@@ -137,6 +142,8 @@ def read_source(
         The target is a class label, kept as text; otherwise it must be a number.
     categories : bool
         Other columns of text are taken too, as positions among their categories; otherwise text is a fault.
+    window_wait : float
+        Seconds to wait for another process that writes to a window store.
 
     Raises
     ------
@@ -145,11 +152,11 @@ def read_source(
     UsageError
         The URL names no kind of source that there is.
     """
-    place = locate(path)
+    place = replace(locate(path), wait=window_wait)
     read = partial(_read_source, place, target=target, labels=labels, categories=categories)
     if place.kind != "window":
         return read()
-    return _Moving(WindowStore.open(Path(place.text)), read).source()
+    return _Moving(WindowStore.open(Path(place.text), wait=place.wait), read).source()
 
 
 class _Moving:
@@ -259,7 +266,7 @@ def table_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
         with query_rows(place) as (names, blocks):
             yield names, blocks
     elif place.kind == "window":
-        names, rows = WindowStore.open(Path(place.text)).read()
+        names, rows = WindowStore.open(Path(place.text), wait=place.wait).read()
         yield names, iter([rows] if rows else [])
     elif place.kind == "parquet":
         names, columns = parquet_columns(Path(place.text))

@@ -26,9 +26,6 @@ FORMAT: Final = "1"
 MAX_ROWS: Final = 50_000
 """Rows that a window keeps unless told otherwise."""
 
-WAIT: Final = 10.0
-"""Seconds to wait for another process that writes to the same window."""
-
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS rows (seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, cells TEXT NOT NULL);
@@ -49,6 +46,8 @@ class WindowStore:
         Oldest row's age, >= 0, by the time of arrival; 0: any age. None: as the store was made, or any.
     columns : sequence of str
         Fields of a sample to keep, in this order; empty: those of the first sample, or of the store as it was made.
+    wait : float
+        Seconds to wait for another process that writes to the same window.
     clock : callable
         Seconds since the epoch.
 
@@ -67,6 +66,7 @@ class WindowStore:
         max_rows: int | None = None,
         max_seconds: float | None = None,
         columns: Sequence[str] = (),
+        wait: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class WindowStore:
         with self._explained():
             with suppress(OSError):  # raw rows: for this user alone; SQLite says what is wrong when it cannot be made
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._db = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=wait, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_TABLES)
@@ -98,14 +98,14 @@ class WindowStore:
             self._note(**about)
 
     @classmethod
-    def open(cls, path: Path) -> WindowStore:
+    def open(cls, path: Path, *, wait: float = 10.0) -> WindowStore:
         """Open a window that is there already; raises DataError when it is not."""
         if not path.is_file():
             raise DataError(
                 f"{path}: there is no such window. Fill one with: "
                 f"glassfleet data collect --source URL --store {path.name}"
             )
-        return cls(path)
+        return cls(path, wait=wait)
 
     @property
     def limits(self) -> tuple[int, float]:

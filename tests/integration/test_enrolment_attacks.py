@@ -16,8 +16,8 @@ import pytest
 import structlog
 
 from broker.tls import load_identity
-from coordinator.authority import impatient, web
-from coordinator.authority.impatient import Impatient
+from coordinator.authority import web
+from coordinator.authority.impatient import DoorLimits
 from coordinator.authority.store import Authority
 from coordinator.authority.web import AuthorityServer
 from edge_agent.enrol import EnrolmentError, enrol, renew
@@ -32,9 +32,13 @@ def ca(tmp_path: Path) -> FleetCa:
     return FleetCa(tmp_path / "office")
 
 
+def own(ca: FleetCa) -> Path:
+    return ca.identity("coordinator", "cloud", hosts=HOSTS)
+
+
 @contextlib.contextmanager
-def serving(authority: Any, identity: Path) -> Iterator[AuthorityServer]:
-    server = AuthorityServer(authority, identity)
+def serving(authority: Any, identity: Path, limits: DoorLimits = DoorLimits()) -> Iterator[AuthorityServer]:  # noqa: B008 - frozen
+    server = AuthorityServer(authority, identity, limits=limits)
     server.start()
     try:
         yield server
@@ -44,7 +48,7 @@ def serving(authority: Any, identity: Path) -> Iterator[AuthorityServer]:
 
 @pytest.fixture
 def server(ca: FleetCa) -> Iterator[AuthorityServer]:
-    with serving(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as made:
+    with serving(ca.authority, own(ca)) as made:
         yield made
 
 
@@ -73,9 +77,9 @@ SLOW = {
 
 
 @pytest.mark.parametrize("what", SLOW)
-def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, server, tmp_path, monkeypatch, what):
-    monkeypatch.setattr(Impatient, "places", 10)
+def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, tmp_path, what):
     with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(ca.authority, own(ca), DoorLimits(places=10)))
         held = [stack.enter_context(dial(server, ca)) for _ in range(15)]
         for peer in held:
             with contextlib.suppress(OSError):  # the first ones have been told to go
@@ -85,17 +89,15 @@ def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, server, tmp_path, 
 
 
 @pytest.mark.parametrize("what", SLOW)
-def test_slow_peer_is_sent_away(ca, server, monkeypatch, what):
-    monkeypatch.setattr(Impatient, "lifetime", 0.5)
-    with dial(server, ca) as peer:
+def test_slow_peer_is_sent_away(ca, what):
+    with serving(ca.authority, own(ca), DoorLimits(lifetime=0.5)) as server, dial(server, ca) as peer:
         peer.sendall(SLOW[what])
         assert is_closed(peer)
 
 
-def test_peer_that_never_begins_tls_is_sent_away(ca, monkeypatch):
-    monkeypatch.setattr(impatient, "HANDSHAKE", 0.3)
+def test_peer_that_never_begins_tls_is_sent_away(ca):
     with (
-        serving(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as server,
+        serving(ca.authority, own(ca), DoorLimits(handshake=0.3)) as server,
         socket.create_connection(("localhost", server.port), 5) as peer,
     ):
         assert is_closed(peer)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.rollout.machine import (
+    Cannot,
     Event,
     Opened,
     Pause,
@@ -36,6 +37,7 @@ def report(agent: str, candidate: float) -> Reported:
 EVENTS = st.one_of(
     st.just(Opened(0.0, AGENTS)),
     st.builds(report, st.sampled_from(AGENTS), st.floats(0.0, 3.0)),
+    st.builds(lambda agent: Cannot(0.0, agent, "no test rows"), st.sampled_from(AGENTS)),
     st.just(Tick(0.0)),
     st.just(Pause(0.0)),
     st.just(Resume(0.0)),
@@ -94,3 +96,19 @@ def test_rollout_rolls_back_in_its_first_stage_when_errors_are_worse() -> None:
     assert (state.phase, len(state.stages)) == ("rolled-back", 1)
     assert state.reason.startswith("too-bad")
     assert told[-1] == Withdraw()
+
+
+@given(st.sets(st.sampled_from(AGENTS)), st.permutations(AGENTS))
+def test_rollout_is_decided_by_those_that_can_without_waiting_whoever_cannot(able: set[str], order: list[str]) -> None:
+    events: list[Event] = []
+    # A vehicle that is not asked yet is not heard; each stage is opened again at most once for each that cannot.
+    for _ in range(len(AGENTS) + 2):
+        events.append(Opened(0.0, AGENTS))
+        events += [report(agent, 0.9) if agent in able else Cannot(0.0, agent, "no test rows") for agent in order]
+    state, _ = step(None, replace(START, plan=PLAN.model_copy(update={"deadline": 1e6})))
+    for number, event in enumerate(events):
+        state, _ = step(state, replace(event, at=float(number)))
+    assert state is not None
+    assert state.phase == ("promoted" if able else "rolled-back")
+    assert set(state.reports) == able
+    assert able or state.reason == "nobody-can: none of 8 vehicles can score it (no test rows)"

@@ -24,6 +24,7 @@ from console.tap import decode, summary
 from console.words import by_support, explanation_lines, rule_lines, strongest_terms
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
+from edge_agent.forecast.config import ForecastConfig
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
@@ -132,7 +133,7 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
 
 def test_configuration_page_lists_every_setting() -> None:
     page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
-    for config in (AgentConfig, CoordinatorConfig):
+    for config in (AgentConfig, CoordinatorConfig, ForecastConfig):
         described = descriptions(config)
         for name in config.model_fields:
             assert f"| `{name}` |" in page, f"{config.__name__}.{name}"

@@ -23,7 +23,7 @@ from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch
 from edge_agent.forecast.serve import Forecaster, is_alert
-from edge_agent.forecast.source import MAX_SAMPLE_BYTES, Samples, parse
+from edge_agent.forecast.source import SampleLimits, Samples, parse
 from edge_agent.forecast.verify import at_time, verify
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
@@ -287,7 +287,7 @@ def test_window_is_refused_in_words_when_it_cannot_be_meant(document):
         b'{"a": NaN}',
         b"\xff",
         b"[" * 5000,
-        b" " * MAX_SAMPLE_BYTES + b"{}",
+        b" " * SampleLimits.max_bytes + b"{}",
     ],
 )
 def test_line_that_is_no_sample_is_told_as_what_it_is(line):
@@ -300,7 +300,12 @@ def test_pipe_brings_samples_as_they_are_written_until_it_ends(tmp_path):
 
     def write() -> None:
         with pipe.open("wb", buffering=0) as file:
-            for part in (b'{"a": 1}\n{"a"', b': 2, "c": "red"}\n\n', b"x" * (2 * MAX_SAMPLE_BYTES), b'\n{"a": 3}'):
+            for part in (
+                b'{"a": 1}\n{"a"',
+                b': 2, "c": "red"}\n\n',
+                b"x" * (2 * SampleLimits.max_bytes),
+                b'\n{"a": 3}',
+            ):
                 file.write(part)
 
     writer = threading.Thread(target=write)

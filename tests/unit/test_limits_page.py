@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.limits_page import FIXED, GUARD, MODELS, NO_BOUNDS, NOT_LIMITS, PROOF, WIRE, render, value_of
+from console.limits_page import COMMANDS, FIXED, MODELS, NO_BOUNDS, NOT_LIMITS, PROOF, WIRE, render, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("schemas", "broker", "edge_agent", "coordinator")
@@ -74,7 +74,7 @@ def test_page_names_every_fixed_number_of_the_code_or_says_why_it_is_no_limit() 
     )
 
 
-@pytest.mark.parametrize("name", [*WIRE, *PROOF, *GUARD, *(name for name in NOT_LIMITS if not name.endswith("*"))])
+@pytest.mark.parametrize("name", [*WIRE, *PROOF, *(name for name in NOT_LIMITS if not name.endswith("*"))])
 def test_page_names_no_number_that_is_not_there(name: str) -> None:
     assert value_of(name) is not None
 
@@ -87,10 +87,18 @@ def test_table_says_why_for_each_that_cannot_be_set() -> None:
             assert f"| {why} | `{place}` |" in page
 
 
-def test_coordinator_and_agent_pass_their_settings_down() -> None:
+def test_page_names_the_limits_of_commands_with_their_defaults_and_ranges() -> None:
+    page = render()
+    for command, names in COMMANDS:
+        for name in names:
+            assert f"| {command} | `--{name.replace('_', '-')}` | `" in page
+    assert "| ca serve | `--lifetime` | `20.0` | > 0, ≤ 3600 |" in page
+
+
+def test_coordinator_agent_and_forecaster_pass_their_settings_down() -> None:
     """Every number among the settings of a process is read somewhere else than where it is declared."""
     unused = []
-    for (of, model), package in zip(MODELS[:2], ("edge_agent", "coordinator"), strict=True):
+    for (of, model), package in zip(MODELS[:3], ("edge_agent", "coordinator", "edge_agent/forecast"), strict=True):
         code = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / package).rglob("*.py")))
         unused += [f"{of}: {name}" for name in model.model_fields if not re.search(rf"(config|self)\.{name}\b", code)]
     assert unused == [], "a setting that nobody reads"

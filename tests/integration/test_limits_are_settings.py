@@ -1,0 +1,131 @@
+"""What the settings say is what the processes do: limits of docs/reference/settings.md reach their places."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker.credentials import FolderCredentials
+from broker.signed import Patience as SealPatience
+from broker.tls import client_context, tls_of
+from console.main import run
+from coordinator.authority.impatient import DoorLimits
+from coordinator.authority.web import AuthorityServer
+from coordinator.config import load_config
+from edge_agent.enrol import EnrolmentError, Patience, enrol
+from edge_agent.forecast.config import load_config as load_forecast_config
+from edge_agent.forecast.serve import run as forecast
+from edge_agent.forecast.source import SampleLimits, Samples
+from edge_agent.sources.window import WindowStore
+from schemas.errors import StorageError, UsageError, WireError
+from schemas.signing import Verifier
+from tests.fleet import FleetCa
+from tests.integration.test_dashboard_live import served
+
+
+def test_dashboard_keeps_the_bounds_that_it_was_given(tmp_path: Path) -> None:
+    settings = {"dashboard_watchers": 2, "dashboard_reconnect": 0.5, "dashboard_form_bytes": 4096}
+    with served(tmp_path, **settings, dashboard_sign_in=77, summary_rules=3) as (_, client):
+        url = client.base_url
+        with (
+            httpx.Client(base_url=url, trust_env=False, timeout=20) as crowd,
+            crowd.stream("GET", "/events/fleet") as first,
+            crowd.stream("GET", "/events/fleet") as second,
+        ):
+            assert (first.status_code, second.status_code) == (200, 200)
+            lines = first.iter_lines()  # held on to: a stream ends with its iterator
+            assert next(lines) == "retry: 500"
+            with client.stream("GET", "/events/fleet") as third:
+                assert third.status_code == 503
+        refused = client.post("/sign-in", data={"token": "x" * 5000})
+        assert refused.status_code == 413
+        assert "more than 4096 bytes" in refused.text
+        token = (tmp_path / "api-token").read_text(encoding="ascii").strip()
+        cookie = client.post("/sign-in", data={"token": token}).headers["set-cookie"]
+        assert "Max-Age=77" in cookie
+        assert "top must be from 0 to 3" in client.get("/api/models/none/summary?top=4").text
+
+
+def test_coordinator_hands_its_limits_down() -> None:
+    config = load_config(refused_runs=7, explain_at_once=9, dashboard_row_chars=123)
+    assert config.refusal_limits.runs == 7
+    assert (config.dashboard_limits.explain_at_once, config.dashboard_limits.row_chars) == (9, 123)
+    with pytest.raises(UsageError, match="dashboard_watchers"):
+        load_config(dashboard_watchers=0)
+
+
+def test_vehicle_gives_up_on_an_authority_at_the_bounds_that_it_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ca = FleetCa(tmp_path / "office")
+    server = AuthorityServer(ca.authority, ca.identity("coordinator", "cloud", hosts=("localhost",)))
+    url, token = f"https://localhost:{server.port}", ca.authority.token("v1")
+    who = ["--id", "v1", "--identity", str(tmp_path / "id"), "--token", str(token), "--authority", url]
+    try:
+        # Not started yet: the kernel takes the connection, and nobody answers.
+        assert run(["agent", "enrol", *who, "--timeout", "0.2"]) == 4
+        assert "timed out" in capsys.readouterr().err
+        server.start()
+        with pytest.raises(EnrolmentError, match="--max-answer-bytes"):
+            enrol(tmp_path / "id", token, url, patience=Patience(answer_bytes=100))
+        assert run(["agent", "enrol", *who, "--max-answer-bytes", "16384"]) == 0
+    finally:
+        server.stop()
+
+
+def test_authority_refuses_longer_requests_than_it_was_told_to_read(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path / "office")
+    identity = ca.identity("coordinator", "cloud", hosts=("localhost",))
+    server = AuthorityServer(ca.authority, identity, limits=DoorLimits(body_bytes=100))
+    server.start()
+    try:
+        with httpx.Client(verify=client_context(tls_of(identity)), trust_env=False) as client:
+            answer = client.post(f"https://localhost:{server.port}/v1/enrol", content=b"x" * 101)
+        assert (answer.status_code, answer.json()["detail"]) == (413, "at most 100 bytes, with their length")
+    finally:
+        server.stop()
+
+
+def test_window_waits_for_another_writer_as_long_as_it_was_told(tmp_path: Path) -> None:
+    path = tmp_path / "w.window"
+    WindowStore(path).append([{"a": 1.0, "y": 2.0}])
+    patient, hasty = WindowStore(path, wait=30), WindowStore(path, wait=0)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="locked"):
+        hasty.append([{"a": 1.0, "y": 2.0}])
+    threading.Timer(0.3, other.rollback).start()
+    assert patient.append([{"a": 1.0, "y": 2.0}]) == []
+    assert patient.span()[0] == 2
+
+
+def test_forecaster_keeps_the_bounds_of_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = tmp_path / "samples.jsonl"
+    lines.write_text("".join([json.dumps({"a": "x" * 2000}) + "\n", '{"a": 1}\n'] * 3), encoding="utf-8")
+    monkeypatch.setenv("GLASSFLEET_FORECAST_MAX_SAMPLE_BYTES", "1024")
+    config = load_forecast_config(None, id="v1", source=str(lines), state_dir=tmp_path, faults_told_every=1)
+    counts = forecast(config)
+    assert counts["waiting"] == 3
+    assert counts["no-sample"] >= 3  # a line that is too long may be told in pieces
+    whole = Samples(str(lines), limits=SampleLimits(waiting=1, max_bytes=4096))
+    assert [type(sample) for sample in whole] == [dict] * 6
+
+
+def test_verifier_and_patience_remember_so_many_and_judge_no_otherwise(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    verifier = Verifier(ca.authority.ca_pem, time.time, remembered=1)
+    agents = [FolderCredentials(ca.identity("agent", name)).signer for name in ("v1", "v2")]
+    for signer in agents * 2:
+        verifier.verify(b"text", signer.sign(b"text"), signer.certificate)
+        with pytest.raises(WireError, match="signature"):
+            verifier.verify(b"other", signer.sign(b"text"), signer.certificate)
+    patience = SealPatience(1, 0.001, 1, clock=lambda: 0.0)
+    for name in ("v1", "v2"):
+        patience.spend(name)
+    assert (patience.has("v1"), patience.has("v2")) == (True, False)
