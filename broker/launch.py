@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +131,21 @@ def choose(prefer: str = "auto") -> Kind:
     return "embedded"
 
 
+def _check_port(port: int) -> None:
+    """Refuse a port that is taken: the probe for readiness would find the other broker there and be content."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        # As servers do: a port that only waits for its last connections to be forgotten is free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as fault:
+            if fault.errno != errno.EADDRINUSE:
+                raise BrokerError(
+                    f"cannot listen on port {port}: {fault.strerror}; --port 0 takes a free one"
+                ) from fault
+            raise BrokerError(f"port {port} is in use: --port 0 takes a free one") from fault
+
+
 def launch(prefer: str = "auto", *, state_dir: Path, port: int = 0, dies_with_parent: bool = True) -> RunningBroker:
     """Start a broker on loopback and wait until it answers.
 
@@ -149,6 +166,8 @@ def launch(prefer: str = "auto", *, state_dir: Path, port: int = 0, dies_with_pa
     UsageError, BrokerError, StorageError
         It cannot be started; the text says why and what to do.
     """
+    if port:
+        _check_port(port)
     broker: RunningBroker
     if choose(prefer) == "mosquitto":
         broker = MosquittoProcess(state_dir, port=port, dies_with_parent=dies_with_parent)

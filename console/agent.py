@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from console.common import json_option, print_json, state_dir_option
+from console.common import ANONYMOUS_BROKER, awaited_broker, json_option, print_json, state_dir_option
 from console.settings import fill_in, settings_options
 from edge_agent.config import AgentConfig, load_config
 from schemas.errors import UsageError
@@ -33,8 +33,12 @@ def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> 
         from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - numpy comes with it
 
         refuse_password(str(flags["data"]), "--data")
-    fill_in(flags, config_file, "agent")
+    is_named = fill_in(flags, config_file, "agent")
+    if not is_named:
+        flags["broker"] = ANONYMOUS_BROKER  # stands for the one that is awaited once all else is known to be right
     config = load_config(config_file, **flags)
+    if not is_named:
+        config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
     enrolled = config.directory / "identity"
     if config.identity is None and config.broker.startswith("mqtts:") and enrolled.is_dir():
         config = config.model_copy(update={"identity": enrolled})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import config_option, json_option, print_json, state_home
+from console.common import config_option, json_option, print_json, state_home, tell
 from schemas.errors import StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -68,8 +68,9 @@ def ca() -> None:
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
 @click.option("--name", default=f"{DEFAULT_FLEET} CA", show_default=True, help="Common name of its certificate.")
 @click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
+@json_option
 @config_option
-def init(folder: Path | None, name: str, days: int) -> None:
+def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
     """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
 
     Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
@@ -82,9 +83,13 @@ def init(folder: Path | None, name: str, days: int) -> None:
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
 
     made = Authority.create(folder or _folder(), name, days=days)
-    click.echo(
-        f"authority in {made.folder}, until {made.certificate.not_valid_after_utc:%Y-%m-%d}. Next: certificates for "
-        "broker and coordinator with `glassfleet ca issue`, and a token for each vehicle with `glassfleet ca token`"
+    until = f"{made.certificate.not_valid_after_utc:%Y-%m-%d}"
+    tell(
+        f"authority in {made.folder}, until {until}. Next: certificates for broker and coordinator with `glassfleet ca "
+        "issue`, and a token for each vehicle with `glassfleet ca token`",
+        as_json=as_json,
+        folder=str(made.folder),
+        until=until,
     )
 
 
@@ -126,8 +131,9 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
 )
 @days_option
 @ca_dir_option
+@json_option
 @config_option
-def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], **owners: str | None) -> None:
+def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], *, as_json: bool, **owners: str | None) -> None:
     """Make a key and a certificate: an identity folder, for --identity.
 
     \b
@@ -149,7 +155,8 @@ def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], **owners
     owner = Owner(role, name)  # type: ignore[arg-type]  # the options' names are the roles
     made = authority.issue(owner, load_key(key).public_key(), days=days, hosts=hosts)
     save_identity(out, key=key, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
-    click.echo(f"identity of {owner} in {out}: give it to that process alone, with --identity")
+    text = f"identity of {owner} in {out}: give it to that process alone, with --identity"
+    tell(text, as_json=as_json, role=owner.role, id=owner.id, folder=str(out))
 
 
 @ca.command("sign-csr")
@@ -161,8 +168,9 @@ def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], **owners
 @click.option("--agent", required=True, metavar="ID", help="Whom the request must be for: you answer for it.")
 @days_option
 @ca_dir_option
+@json_option
 @config_option
-def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path) -> None:
+def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *, as_json: bool) -> None:
     """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
 
     \b
@@ -182,15 +190,17 @@ def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path) ->
         raise UsageError(f"{request} is for {owner}, not for agent {agent}")
     made = authority.issue(owner, key, days=days)
     _write(out, made + authority.ca_pem + authority.crl_pem)
-    click.echo(f"certificate of {owner} in {out}; on the vehicle: glassfleet agent enrol --id {agent} --bundle {out}")
+    text = f"certificate of {owner} in {out}; on the vehicle: glassfleet agent enrol --id {agent} --bundle {out}"
+    tell(text, as_json=as_json, role=owner.role, id=owner.id, file=str(out))
 
 
 @ca.command()
 @click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @days_option
 @ca_dir_option
+@json_option
 @config_option
-def renew(identity: Path, days: float, ca_dir: Path) -> None:
+def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
     """Renew the certificate of an identity folder on this machine; key, id and hosts stay.
 
     A broker reads it at a SIGHUP, the other processes on their next connection.
@@ -210,7 +220,8 @@ def renew(identity: Path, days: float, ca_dir: Path) -> None:
     except WireError as fault:
         raise UsageError(f"{identity}: {fault.detail}") from fault
     save_identity(identity, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
-    click.echo(f"{current.owner}: until {load_identity(identity).ends:%Y-%m-%d}")
+    until = f"{load_identity(identity).ends:%Y-%m-%d}"
+    tell(f"{current.owner}: until {until}", as_json=as_json, role=current.owner.role, id=current.owner.id, until=until)
 
 
 @ca.command()
@@ -221,8 +232,9 @@ def renew(identity: Path, days: float, ca_dir: Path) -> None:
 )  # fmt: skip
 @into_option
 @ca_dir_option
+@json_option
 @config_option
-def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path) -> None:
+def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_json: bool) -> None:
     """Revoke every certificate of the id NAME (or the one with that serial number), and make a new revocation list.
 
     Broker and coordinator must hear of it: --into hands them the list on this machine, `glassfleet ca crl --from` on
@@ -236,14 +248,14 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path) -> None
 
     authority = _open(ca_dir)
     gone = authority.revoke(name, reason)
-    for one in gone:
-        click.echo(f"revoked: {one.role} {one.id}, serial {one.serial}")
-    if not gone:
-        click.echo(f"no certificate, but the open token of {name} was withdrawn")
     # An id that has another good certificate is not shut out: the list knows the one that was revoked.
     deny = sorted({one.id for one in gone} & set(authority.fallen()))
-    for folder in into:
-        click.echo(f"{folder}: {take_list(folder, authority.crl_pem, deny=deny)}")
+    taken = {str(folder): take_list(folder, authority.crl_pem, deny=deny) for folder in into}
+    lines = [f"revoked: {one.role} {one.id}, serial {one.serial}" for one in gone]
+    lines += [] if gone else [f"no certificate, but the open token of {name} was withdrawn"]
+    lines += [f"{folder}: {said}" for folder, said in taken.items()]
+    revoked = [{"role": one.role, "id": one.id, "serial": one.serial} for one in gone]
+    tell("\n".join(lines), as_json=as_json, revoked=revoked, list=str(authority.folder / "crl.pem"), into=taken)
     if not into:
         click.echo(
             f"the new list is {authority.folder / 'crl.pem'}; now, with it: `glassfleet broker reload BROKER_DIR --crl "

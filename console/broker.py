@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from broker.url import is_loopback
-from console.common import config_option, json_option, print_json, state_dir_option
-from schemas.errors import BrokerError, UsageError
+from console.common import config_option, json_option, print_json, state_dir_option, tell
+from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.topics import DEFAULT_FLEET, Topics
 
@@ -48,9 +51,12 @@ def broker(context: click.Context, /, **options: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     state_dir: Path = options["state_dir"]
-    running = launch(options["kind"], state_dir=state_dir / "broker", port=options["port"])
     note = state_dir / "broker-url"
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_only_one(state_dir / "broker"))
+        running = launch(options["kind"], state_dir=state_dir / "broker", port=options["port"])
+        stack.callback(_take_back, note, running.url)
+        stack.callback(running.stop)
         note.touch(mode=0o600)
         note.write_text(running.url + "\n", encoding="utf-8")
         if options["as_json"]:
@@ -60,9 +66,33 @@ def broker(context: click.Context, /, **options: Any) -> None:
         while not stop.wait(0.5):
             if not running.is_running:
                 raise BrokerError(f"the {running.kind} broker ended by itself; its log is in {state_dir / 'broker'}")
-    finally:
-        running.stop()
-        note.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold a broker's folder; the system gives it free when this process ends, however it ends."""
+    path = folder / "lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = path.open("ab")
+    except OSError as fault:
+        raise StorageError(f"cannot open {path}: {fault.strerror}; choose another --state-dir") from fault
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as fault:
+            raise StorageError(
+                f"another `glassfleet broker` works in {folder}: use that one ({folder.parent / 'broker-url'} has its "
+                "address), stop it first, or give this one another --state-dir"
+            ) from fault
+        yield
+
+
+def _take_back(note: Path, url: str) -> None:
+    """Remove the note, unless another broker's URL is in it."""
+    with contextlib.suppress(FileNotFoundError):
+        if note.read_text(encoding="utf-8").strip() == url:
+            note.unlink()
 
 
 @broker.command()
@@ -191,7 +221,8 @@ def _mutual(options: dict[str, Any]) -> None:
 )  # fmt: skip
 @click.option("--deny", multiple=True, metavar="ID", help="Also shut out an id that is connected now; repeatable.")
 @click.option("--allow", multiple=True, metavar="ID", help="Let an id in again that was denied; repeatable.")
-def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[str, ...]) -> None:
+@json_option
+def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[str, ...], *, as_json: bool) -> None:
     """Let a running Mosquitto in FOLDER (of `config mosquitto --tls --out FOLDER/FILE`) take over a revocation list.
 
     The list keeps revoked certificates from connecting; --deny takes every right from a connection that stands.
@@ -202,4 +233,5 @@ def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[s
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.hardened import reload as way  # noqa: PLC0415 - loaded when used
 
-    click.echo(way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow))
+    said = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
+    tell(said, as_json=as_json, folder=str(folder), done=said)

@@ -17,6 +17,10 @@ class CoordinatorError(GlassfleetError):
     exit_code = 11
 
 
+class UnreachableError(CoordinatorError):
+    """Nothing answers at the coordinator's address: it ended, or is being started again."""
+
+
 class Coordinator:
     """A connection to one coordinator.
 
@@ -35,6 +39,8 @@ class Coordinator:
     """
 
     def __init__(self, url: str | None, token: str | None, state_dir: Path) -> None:
+        self._given = (url, token)
+        self._state_dir = state_dir
         base = url or read_note(state_dir / "api-url")
         if not base:
             raise UsageError(
@@ -45,6 +51,12 @@ class Coordinator:
         self._token = token or read_note(state_dir / "api-token")
         # trust_env=False: a proxy for the web has no business between an operator and a coordinator on loopback.
         self._http = httpx.Client(timeout=10.0, trust_env=False)
+
+    def look_again(self) -> None:
+        """Read ``api-url`` and ``api-token`` again: a coordinator that was started again may be elsewhere."""
+        url, token = self._given
+        self.url = (url or read_note(self._state_dir / "api-url") or self.url).rstrip("/")
+        self._token = token or read_note(self._state_dir / "api-token") or self._token
 
     def close(self) -> None:
         """Close the connection."""
@@ -72,7 +84,7 @@ class Coordinator:
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as fault:
             raise UsageError(f"--coordinator {self.url!r} is not a URL: write http://127.0.0.1:8080") from fault
         except httpx.HTTPError as fault:
-            raise CoordinatorError(
+            raise UnreachableError(
                 f"no coordinator answers at {self.url} ({fault}): start one with `glassfleet coordinator`, or name "
                 "another with --coordinator"
             ) from fault
@@ -96,6 +108,8 @@ class Coordinator:
                 raise NotFoundError(detail)
             case 400 | 409 | 413 | 422:
                 raise UsageError(detail)
+            case 503:
+                raise CoordinatorError(detail)
             case 507:
                 raise StorageError(detail)
         raise CoordinatorError(f"the coordinator at {self.url} answered {answer.status_code}: {detail}")

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from schemas.errors import StorageError, UsageError
+from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
 
 EXTRAS = {
@@ -40,6 +41,9 @@ EXTRAS = {
     "pyarrow": "parquet",
 }
 """Which optional part of the package brings a module."""
+
+ANONYMOUS_BROKER = "mqtt://127.0.0.1:1883"
+"""Where a broker without a password is looked for when none is named."""
 
 COMMANDLINE = ParameterSource.COMMANDLINE
 
@@ -270,11 +274,56 @@ def broker_url(given: str | None, state_dir: Path) -> str:
     """Return the broker's URL; raises UsageError when none is given and none is found."""
     found = given or read_note(state_dir / "broker-url")
     if not found:
-        raise UsageError(
-            f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - "
-            f"{state_dir / 'broker-url'} does not exist"
-        )
+        raise UsageError(_no_broker(state_dir))
     return found
+
+
+def _no_broker(state_dir: Path) -> str:
+    return (
+        f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - "
+        f"{state_dir / 'broker-url'} does not exist"
+    )
+
+
+def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROKER) -> str:
+    """Return the URL of a broker that is about to start: a service may have been started together with it.
+
+    Parameters
+    ----------
+    state_dir : Path
+        Where ``glassfleet broker`` notes its URL.
+    wait : float
+        Seconds, at least 0; 0: for ever.
+    anonymous : str
+        A broker there is taken too, if it lets us in without a password.
+
+    Raises
+    ------
+    BrokerError
+        There was none within `wait` seconds.
+    """
+    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
+    from broker.port import Link  # noqa: PLC0415
+
+    deadline = time.monotonic() + (wait or math.inf)
+    told = False
+    while True:
+        found = read_note(state_dir / "broker-url")
+        if found:
+            return found
+        try:
+            connect_once(Link(anonymous, "probe"), timeout=2.0)
+        except BrokerError:
+            pass
+        else:
+            # One that is just starting may have written its note after we looked for it.
+            return read_note(state_dir / "broker-url") or anonymous
+        if time.monotonic() >= deadline:
+            raise BrokerError(_no_broker(state_dir))
+        if not told:
+            told = True
+            click.echo(f"no broker yet: waiting for {state_dir / 'broker-url'} of `glassfleet broker`", err=True)
+        time.sleep(0.25)
 
 
 def read_note(path: Path) -> str:
@@ -310,6 +359,14 @@ def count_or_share(text: str, what: str) -> int | float:
         return float(text) if any(sign in text for sign in ".eE") else int(text)
     except ValueError:
         raise UsageError(f"{what} {text!r}: write a number of agents (3) or a share of them (0.5)") from None
+
+
+def tell(text: str, *, as_json: bool, **facts: Any) -> None:
+    """Say what was done: in words, or as JSON."""
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(text)
 
 
 def print_json(value: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from console.common import awaited_broker
 from console.settings import fill_in, settings_options
 from coordinator.config import CoordinatorConfig, load_config
 
@@ -22,8 +23,10 @@ def coordinator(config_file: Path | None, **flags: Any) -> None:
     Examples:
       glassfleet coordinator --broker mqtt://127.0.0.1
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    fill_in(flags, config_file, "coordinator")
+    is_named = fill_in(flags, config_file, "coordinator")
     config = load_config(config_file, **flags)
+    if not is_named:
+        config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
     from coordinator.runner import run_coordinator  # noqa: PLC0415 - a wrong flag is told before all that is loaded
 
     run_coordinator(config)

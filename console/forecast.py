@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,7 +48,9 @@ def forecast() -> None:
 
 @forecast.command()
 @settings_options(ForecastConfig)
-def run(config_file: Path | None, **flags: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print each forecast's record, a line of JSON each.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no forecasts; the log on stderr stays.")
+def run(config_file: Path | None, *, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Serve the model that the agent keeps, from live samples; a new version is taken over between two forecasts.
 
     It works beside `glassfleet agent` and needs neither agent nor broker to be there: the last good model on disk is
@@ -67,7 +70,18 @@ def run(config_file: Path | None, **flags: Any) -> None:
         from qoe.windows import WINDOW_PLAN  # noqa: PLC0415
 
         plan = WINDOW_PLAN
-    serve(config, plan)
+    serve(config, plan, None if quiet else _say_json if as_json else _say)
+
+
+def _say(record: dict[str, Any]) -> None:
+    value = record["prediction"]
+    told = value if isinstance(value, str) else f"{value:.6g}"
+    marks = f"{'  fallback' if record['fallback'] else ''}{'  ALERT' if record['alert'] else ''}"
+    click.echo(f"{_clock(record['time'])}  {told}  rule {record['rule']}{marks}")
+
+
+def _say_json(record: dict[str, Any]) -> None:
+    click.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
 
 
 @forecast.command()

@@ -8,6 +8,7 @@ import numpy as np
 
 from console.words import by_support, explanation_lines, rule_lines
 from glassfleet.data import Dataset
+from glassfleet.scheme import Model
 from qoe.demo.conduct import Result
 from qoe.demo.reference import Verdict
 
@@ -44,7 +45,10 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
         vehicle, number, data = chosen
         truth = data.y[number] if verdict.metric == "f1" else f"{data.y[number]:.4f}"
         lines += ["", f"one forecast explained ({vehicle}, test row {number + 1}; it turned out {truth}):"]
-        explanation = verdict.model.explain(data.X[number])
+        model = verdict.personal.get(vehicle, verdict.model)
+        if model is not verdict.model:
+            lines.append(f"  by the model that {vehicle} made of the fleet's with its own rows: {_parts(model)}")
+        explanation = model.explain(data.X[number])
         lines += [f"  {line}" for line in explanation_lines(explanation, verdict.model.domain, keep=5)]
     return lines
 
@@ -144,7 +148,11 @@ def _complexity(verdict: Verdict) -> dict[str, float]:
 
 
 def _size(verdict: Verdict) -> str:
-    return ", ".join(f"{value:g} {name}" for name, value in verdict.model.complexity().items())
+    return _parts(verdict.model)
+
+
+def _parts(model: Model) -> str:
+    return ", ".join(f"{value:g} {name}" for name, value in model.complexity().items())
 
 
 def _comparison(result: Result, *, nullify: bool) -> str:
@@ -191,7 +199,8 @@ def _a_row(result: Result) -> tuple[str, int, Dataset] | None:
     for vehicle in [*result.record.cohort, *result.rows]:
         data = result.rows[vehicle].test.select(result.verdict.model.domain.names)
         if data.rows:
-            predicted = np.asarray(result.verdict.model.predict(data.X))
+            model = result.verdict.personal.get(vehicle, result.verdict.model)
+            predicted = np.asarray(model.predict(data.X))
             if result.verdict.metric == "f1":
                 # The rarer class is the one that people ask about.
                 names, counts = np.unique(predicted, return_counts=True)

@@ -52,6 +52,13 @@ def coordinator_options(function: F) -> F:
     )(function)
 
 
+def _coordinator_wait(function: F) -> F:
+    return click.option(
+        "--coordinator-wait", type=click.FloatRange(0, 86400), default=60.0, show_default=True, metavar="SECONDS",
+        help="With --wait: how long the coordinator may be away, to be started again, before this gives up.",
+    )(function)  # fmt: skip
+
+
 @click.group()
 def run() -> None:
     """Start, list, show and cancel federated trainings.
@@ -76,9 +83,8 @@ def run() -> None:
 @click.option(
     "--participation",
     type=click.Choice(["cohort", "elastic"]),
-    default="cohort",
-    show_default=True,
-    help="One set of vehicles for the whole model, or whoever answers each round.",
+    help="One set of vehicles for the whole model, or whoever answers each round. Default: cohort, or the scheme's "
+    "only one.",
 )
 @click.option(
     "--min-agents", default="1", show_default=True, metavar="N", help="Quorum: a number, or a share like 0.5."
@@ -113,6 +119,7 @@ def run() -> None:
     help="Let this share of the fleet (or the stages of a JSON or TOML file) try the model before it becomes current.",
 )
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
+@_coordinator_wait
 @json_option
 @config_option
 def start(**options: Any) -> None:
@@ -136,7 +143,8 @@ def start(**options: Any) -> None:
         else:
             click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
         return
-    _finish(follow(api, run_id, _sayer(as_json=options["as_json"])), as_json=options["as_json"])
+    say = _sayer(as_json=options["as_json"])
+    _finish(follow(api, run_id, say, patience=options["coordinator_wait"]), as_json=options["as_json"])
 
 
 @run.command("list")
@@ -166,10 +174,18 @@ def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
+@_coordinator_wait
 @json_option
 @config_option
 def show(
-    run_id: str, coordinator: str | None, token: str | None, state_dir: Path, *, wait: bool, as_json: bool
+    run_id: str,
+    coordinator: str | None,
+    token: str | None,
+    state_dir: Path,
+    coordinator_wait: float,
+    *,
+    wait: bool,
+    as_json: bool,
 ) -> None:
     """Show one run: its rounds, who was in, who dropped and why.
 
@@ -181,7 +197,7 @@ def show(
 
     api = Coordinator(coordinator, token, state_dir)
     if wait:
-        _finish(follow(api, run_id, _sayer(as_json=as_json)), as_json=as_json)
+        _finish(follow(api, run_id, _sayer(as_json=as_json), patience=coordinator_wait), as_json=as_json)
         return
     status = api.run(run_id)
     if as_json:
@@ -216,7 +232,9 @@ def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: P
         click.echo(f"{run_id} cancelled")
 
 
-def follow(api: Any, run_id: str, say: Callable[[str], Any], *, poll: float = 0.2) -> dict[str, Any]:
+def follow(
+    api: Any, run_id: str, say: Callable[[str], Any], *, poll: float = 0.2, patience: float = 0.0
+) -> dict[str, Any]:
     """Say each round of a run as it closes; return the run once it has ended.
 
     Parameters
@@ -226,16 +244,45 @@ def follow(api: Any, run_id: str, say: Callable[[str], Any], *, poll: float = 0.
         Takes one line.
     poll : float
         Seconds between looks.
+    patience : float
+        Seconds, at least 0, that the coordinator may be away at a time: started again, it finishes the run.
+
+    Raises
+    ------
+    CoordinatorError
+        It was away for longer.
     """
     said = 0
     while True:
-        status: dict[str, Any] = api.run(run_id)
+        status = _patiently(api, run_id, patience)
         for item in status.get("rounds", [])[said:]:
             said += 1
             say(line_of_round(item))
         if status.get("state") == "ended":
             return status
         time.sleep(poll)
+
+
+def _patiently(api: Any, run_id: str, patience: float) -> dict[str, Any]:
+    """Return the run, as soon as the coordinator answers."""
+    from console.client import UnreachableError  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+
+    gone: float | None = None
+    while True:
+        try:
+            status: dict[str, Any] = api.run(run_id)
+        except UnreachableError:
+            now = time.monotonic()
+            if gone is None:
+                gone = now
+                if patience:
+                    _to_stderr(f"no coordinator answers at {api.url}: trying for {patience:g} s")
+            if now - gone >= patience:
+                raise
+            time.sleep(min(0.5, patience))
+            api.look_again()
+        else:
+            return status
 
 
 def line_of_round(item: dict[str, Any]) -> str:
@@ -304,12 +351,13 @@ def _spec(options: dict[str, Any]) -> dict[str, Any]:
         "run": options["run_id"],
         "scheme": options["scheme"],
         "parameters": parameters,
-        "participation": options["participation"],
         "policy": policy,
         "model": options["model_name"],
         "target": options["target"],
         "seed": options["seed"],
     }
+    if options["participation"] is not None:
+        spec["participation"] = options["participation"]
     if options["rollout"] is not None:
         from console.model_registry import plan_of  # noqa: PLC0415 - it imports this module
 

@@ -73,7 +73,7 @@ def descriptions(config: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> None:
+def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> bool:
     """Fill in what neither flags, environment nor file name, so that all commands meet in one place.
 
     The state folder becomes :func:`console.common.state_home`, the fleet ``fleet``, and the broker the one that
@@ -87,6 +87,11 @@ def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> None:
         The --config file.
     table : str
         The service's name: ``agent`` or ``coordinator``.
+
+    Returns
+    -------
+    bool
+        Whether there is a broker: False when none is named and none is noted.
     """
     content = {} if file is None else read_toml(file)
     own = content.get(table)
@@ -103,6 +108,7 @@ def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> None:
         flags["state_dir"] = state_home()
     if named("broker") is None:
         flags["broker"] = read_note(Path(named("state_dir")) / "broker-url") or None
+    return named("broker") is not None
 
 
 def _plain(annotation: Any) -> Any:

@@ -24,20 +24,32 @@ from starlette.exceptions import HTTPException as HttpFault
 from coordinator.dashboard import Dashboard, Hub
 from coordinator.metrics import CONTENT_TYPE_LATEST
 from coordinator.rollout.api import add_rollouts
-from coordinator.spec import RunSpec
-from schemas.errors import DataError, DocumentError, GlassfleetError, NotFoundError, StorageError, UsageError
+from coordinator.spec import RunSpec, with_participation
+from schemas.errors import (
+    BrokerError,
+    DataError,
+    DocumentError,
+    GlassfleetError,
+    NotFoundError,
+    StorageError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
 
 TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
 URL_FILE = "api-url"
+PORT_FILE = "api-port"
+"""The free port that was found last: started again, the coordinator takes it again, and who knew it finds it there."""
+LAST_PORT = 65535
 _STATUS: dict[type[GlassfleetError], int] = {
     NotFoundError: 404,
     UsageError: 422,
     DataError: 422,
     DocumentError: 409,
     StorageError: 507,
+    BrokerError: 503,
 }
 
 
@@ -126,7 +138,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.post("/api/runs", dependencies=[Depends(authorized)], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
-        wanted = RunSpec.from_document(spec)
+        wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
         return {"run": service.call(lambda core: core.start_run(wanted))}
 
     @app.post("/api/runs/{run}/cancel", dependencies=[Depends(authorized)])
@@ -168,6 +180,18 @@ def _row(model: Any) -> dict[str, Any]:
     return {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
 
 
+def _bind_former(listener: socket.socket, host: str, note: Path) -> bool:
+    """Bind to the port that `note` names; False when there is none, or it is taken now."""
+    try:
+        port = int(note.read_text(encoding="ascii"))
+        if not 0 < port <= LAST_PORT:
+            return False
+        listener.bind((host, port))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 class ApiServer:
     """Uvicorn in a thread of its own.
 
@@ -202,9 +226,11 @@ class ApiServer:
         host, port = self._config.api_host, self._config.api_port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
+        former = self._config.state_dir / PORT_FILE
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
+            if port or not _bind_former(listener, host, former):
+                listener.bind((host, port))
         except OSError as fault:
             listener.close()
             raise UsageError(
@@ -221,6 +247,8 @@ class ApiServer:
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.005)
         (self._config.state_dir / URL_FILE).write_text(url + "\n", encoding="ascii")
+        if not port:
+            former.write_text(f"{chosen}\n", encoding="ascii")
         return url
 
     def stop(self) -> None:

@@ -41,11 +41,19 @@ from coordinator.publisher import birth
 from coordinator.refusals import Refusals
 from coordinator.rival import Rivalry
 from coordinator.tracing import observers
-from schemas.errors import IdentityError, StorageError
+from schemas.errors import BrokerError, IdentityError, StorageError
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
+
+_LOOK = 0.2
+"""Seconds between two looks whether an awaited call can be done at all."""
+
+_MISSED = 1.0
+"""Seconds without a broker, at the start, after which a call is refused instead of kept waiting."""
+
+_NO_BROKER = "the coordinator has no broker yet: start the broker, then repeat this (the coordinator's log says which)"
 
 
 class Service:
@@ -88,6 +96,7 @@ class Service:
         self._journal = journal
         self.inbox = Inbox(config.queue_messages, config.queue_bytes, clock)
         self._stopping = threading.Event()
+        self._broker_missed: float | None = None
         self.observed = metrics or Metrics(clock)
         self.observed.watch(
             coordinator,
@@ -103,10 +112,24 @@ class Service:
         ------
         TimeoutError
             The coordinator was busy for `timeout` seconds (None: `call_wait`); what was asked for may still happen.
+        BrokerError
+            It has not begun, for it has found no broker yet; what was asked for does not happen.
         """
         longest = self.config.call_wait if timeout is None else timeout
-        result: T = self.inbox.call(lambda: function(self.coordinator)).result(longest)
-        return result
+        deadline = time.monotonic() + longest
+        future = self.inbox.call(lambda: function(self.coordinator))
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                result: T = future.result(min(_LOOK, max(left, 0.0)))
+            except TimeoutError:
+                if future.done() or left <= _LOOK:
+                    raise
+            else:
+                return result
+            missed = self._broker_missed
+            if missed is not None and time.monotonic() - missed >= _MISSED and future.cancel():
+                raise BrokerError(_NO_BROKER)
 
     def metrics(self) -> dict[str, Any]:
         """Return all counters."""
@@ -186,6 +209,7 @@ class Service:
         """
         if not self.config.broker_wait and not for_ever:
             return True
+        self._broker_missed = time.monotonic()
         deadline = time.monotonic() + (self.config.broker_wait or float("inf"))
         while not transport.is_connected and not self._stopping.is_set():
             if time.monotonic() >= deadline:
@@ -193,6 +217,7 @@ class Service:
                 connect_once(link)  # raises BrokerError that says what is wrong
                 deadline = time.monotonic() + self.config.broker_wait  # it answers now: the connection is coming
             time.sleep(0.02)
+        self._broker_missed = None
         return not self._stopping.is_set()
 
     def work(self, timeout: float) -> None:

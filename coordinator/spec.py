@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -238,6 +238,27 @@ class RunSpec(BaseModel):
             return cls.model_validate(document)
         except ValidationError as fault:
             raise UsageError(f"this run cannot be meant: {_first(fault)}") from fault
+
+
+def with_participation(document: Any, lookup: Callable[[str], Any]) -> Any:
+    """Return a spec's document with its scheme's only participation, where it names none and there is just one.
+
+    Parameters
+    ----------
+    document : any
+        As it came; what is not a spec is returned as it is.
+    lookup : callable
+        Scheme by name; raises NotFoundError.
+    """
+    if not isinstance(document, dict) or document.get("participation") is not None:
+        return document
+    document = {name: value for name, value in document.items() if name != "participation"}
+    scheme = document.get("scheme")
+    if isinstance(scheme, str):
+        offered = lookup(scheme).participation
+        if len(offered) == 1:
+            document["participation"] = next(iter(offered))
+    return document
 
 
 def limits_of(bounds: Mapping[str, tuple[float, float] | Bounds]) -> dict[str, tuple[float, float]]:

@@ -16,6 +16,7 @@ import copy
 import importlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final, Literal, get_args, get_origin
@@ -95,13 +96,21 @@ def check_parameters(bench: Bench) -> None:
 
 
 def check_readme(bench: Bench) -> None:
-    """Check that the scheme's folder has a README.md."""
+    """Check that the scheme's folder has a README.md with a drawing of the messages and the equations."""
     module = importlib.import_module(type(bench.scheme).__module__)
     package = module.__package__ or ""
     readme = resources.files(package).joinpath("README.md") if package else None
     require(readme is not None and readme.is_file(), f"the folder of {package or module.__name__} has a README.md")
     assert readme is not None
-    require(len(readme.read_text(encoding="utf-8")) >= 200, "README.md says what is learned and what travels")
+    text = readme.read_text(encoding="utf-8")
+    require(len(text) >= 200, "README.md says what is learned and what travels")
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    drawn = any("->" in block and "<-" in block for block in blocks)
+    require(drawn, "README.md draws the messages between ``` lines, with arrows --> to the vehicles and <-- back")
+    # An equation has a name or a sign of a sum on its left and some arithmetic on its right; `min_rows=1` has not.
+    said = [*blocks, *re.findall(r"`[^`\n]+`", text), *re.findall(r"\$[^$]+\$", text)]
+    equation = re.compile(r"[=~].*([-+*/^]| sum|\\sum|\\frac|\()|\bsum_\w+ ")
+    require(any(equation.search(part) for part in said), "README.md gives an equation, between ` or $ signs")
 
 
 def check_travels(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.dashboard.security import COOKIE
-from coordinator.spec import RunSpec
+from coordinator.spec import RunSpec, with_participation
 from glassfleet import catalogue
 from schemas.errors import GlassfleetError, UsageError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULTS = {
     "scheme": "frt",
     "model": "model",
-    "participation": "cohort",
+    "participation": "",
     "min_agents": "1",
     "gather_agents": "1",
     "deadline": "30",
@@ -89,15 +89,14 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
     if not isinstance(rest, dict) or not isinstance(rest.get("policy", {}), dict):
         raise UsageError('further settings must be a JSON object, e.g. {"parameters": {"max_depth": 3}}')
     policy = {name: _number(name, fields[name]) for name in ("min_agents", "gather_agents", "deadline")}
-    return RunSpec.from_document(
-        {
-            "scheme": fields["scheme"],
-            "model": fields["model"],
-            "participation": fields["participation"],
-            **rest,
-            "policy": {**policy, **rest.get("policy", {})},
-        }
-    )
+    document = {
+        "scheme": fields["scheme"],
+        "model": fields["model"],
+        "participation": fields["participation"] or None,
+        **rest,
+        "policy": {**policy, **rest.get("policy", {})},
+    }
+    return RunSpec.from_document(with_participation(document, catalogue.load))
 
 
 def _number(name: str, text: str) -> Any:

@@ -66,6 +66,12 @@ class ModelWatch:
         self._served: Served | None = None
         self._complaint = ""
 
+    @property
+    def wanted(self) -> str:
+        """What it looks for, in words."""
+        which = "a model" if self._name is None else f"model {self._name!r}"
+        return f"{which} that `glassfleet agent` keeps in {self._directory}"
+
     def look(self) -> tuple[Served | None, bool]:
         """Return the model to use, and whether it is another than before. A file that cannot be used is logged once."""
         path = self._path()

@@ -56,6 +56,11 @@ class Forecaster:
         Seconds that only go forward.
     wall : callable
         Seconds since the epoch, for the records.
+
+    Attributes
+    ----------
+    record : dict
+        What was logged of the last forecast; empty before the first one.
     """
 
     def __init__(
@@ -83,6 +88,8 @@ class Forecaster:
         self._clock, self._wall = clock, wall
         self._due = float("-inf")
         self._alerting = False
+        self._asked_for_model = False
+        self.record: dict[str, Any] = {}
         self.counts: Counter[str] = Counter()
         for note in log.notes:
             # In the chain itself: whoever reads the log later shall know.
@@ -102,6 +109,9 @@ class Forecaster:
         if served is not None and is_new:
             self._features.serve(served.model.domain)
             self._log.keep_model(served.record.digest, served.content)
+        if served is None and not self._asked_for_model:
+            self._asked_for_model = True
+            self._say.warning("waits-for-model", waits_for=self._watch.wanted)
         if isinstance(sample, str):
             self._fault("no-sample", sample)
             return None
@@ -135,20 +145,19 @@ class Forecaster:
         alert = is_alert(prediction, self._alert)
         at = round(self._wall(), 3)
         memberships = [float(degree) for degree in fired.memberships]
-        digest = self._log.append(
-            {
-                "kind": "forecast",
-                "time": at,
-                "model": {"name": record.name, "version": record.version, "digest": record.digest},
-                "inputs": inputs,
-                "prediction": prediction,
-                "rule": fired.rule.index,
-                "strength": float(fired.strength),
-                "memberships": memberships,
-                "fallback": bool(explanation.fallback),
-                "alert": alert,
-            }
-        )
+        self.record = {
+            "kind": "forecast",
+            "time": at,
+            "model": {"name": record.name, "version": record.version, "digest": record.digest},
+            "inputs": inputs,
+            "prediction": prediction,
+            "rule": fired.rule.index,
+            "strength": float(fired.strength),
+            "memberships": memberships,
+            "fallback": bool(explanation.fallback),
+            "alert": alert,
+        }
+        digest = self._log.append(self.record)
         forecast = Forecast(
             name=record.name,
             version=record.version,
@@ -198,7 +207,9 @@ def is_alert(prediction: float | str, threshold: str | None) -> bool:
         return False
 
 
-def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
+def run(
+    config: ForecastConfig, plan: WindowPlan | None = None, tell: Callable[[dict[str, Any]], None] | None = None
+) -> Counter[str]:
     """Forecast until the source ends, or SIGTERM or SIGINT; return what was counted.
 
     Parameters
@@ -206,6 +217,8 @@ def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
     config : ForecastConfig
     plan : WindowPlan or None
         What becomes of the samples; None: they are rows already.
+    tell : callable or None
+        Takes the record of each forecast.
 
     Raises
     ------
@@ -243,7 +256,8 @@ def run(config: ForecastConfig, plan: WindowPlan | None = None) -> Counter[str]:
         source = config.source.rpartition("@")[2]
         say.info("forecaster", source=source, log=str(config.log_directory), records=log.head.n)
         for sample in samples:
-            forecaster.take(sample)
+            if forecaster.take(sample) is not None and tell is not None:
+                tell(forecaster.record)
         say.info("forecaster-ends", **forecaster.counts)
         return forecaster.counts
 

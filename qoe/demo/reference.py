@@ -74,6 +74,9 @@ class Verdict:
         Where a cohort's `federated` and `central` differ: digest of the model that this process learns from its rows,
         kept apart by vehicle, with the run's own parameters.
     metric : "rmse" or "f1"
+    personal : mapping of str to Model
+        The published model as each vehicle forecasts with it: its own tree where the scheme makes one of the vehicle's
+        rows, else the published model itself.
     scores : mapping of str to Score
         By vehicle. LL learns from the vehicle's rows, CL from those of *all* vehicles, both with the run's domain.
     nullification : Nullification or None
@@ -88,6 +91,7 @@ class Verdict:
     setting: tuple[str, ...] = ()
     replayed: str | None = None
     metric: Metric = "rmse"
+    personal: Mapping[str, Model] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
     nullification: Nullification | None = None
 
@@ -138,10 +142,11 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
         # machine makes of all rows is what it would learn from them alone, without a fleet.
         reference, central = None, ""
         everyone = _alone(scheme, parameters, domain, "", pooled, seed)
+    personal = {vehicle: personal_model(scheme, model, part) for vehicle, part in train.items()}
     scores = {
         vehicle: Score(
             score(_alone(scheme, parameters, domain, vehicle, train[vehicle], seed), part),
-            score(personal_model(scheme, model, train[vehicle]), part),
+            score(personal[vehicle], part),
             score(everyone, part),
         )
         for vehicle, part in test.items()
@@ -161,6 +166,7 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
         setting=setting,
         replayed=replayed,
         metric="f1" if domain.target is None else "rmse",
+        personal=personal,
         scores=scores,
         nullification=None
         if not is_cohort

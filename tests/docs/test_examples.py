@@ -35,6 +35,12 @@ SAYS = {
         "exit code 3",
         "60 samples taken, 0 refused, 0 lost; 50 rows",
     ],
+    "docs/howto/secure-fleet.md:secure": [
+        "identity of coordinator coordinator in coordinator-identity",
+        "enrolled as vehicle-07 until",
+        "denied: vehicle-07",
+    ],
+    "docs/howto/add-a-scheme.md:checks": ["every check passed"],
     "docs/explanation/exactness.md:exactness": [],
 }
 """What each prints, among other things; so this is also the list of all groups."""

@@ -190,6 +190,16 @@ def test_server_refuses_a_numeric_target() -> None:
         SCHEME.server.start(Parameters(), domain, 0)
 
 
+def test_server_refuses_more_classes_than_a_tree_can_hold() -> None:
+    def start(count: int) -> Any:
+        names = tuple(f"k{number:03d}" for number in range(count))
+        return SCHEME.server.start(Parameters(), Domain(features=DOMAIN.features, label="kind", classes=names), 0)
+
+    assert start(256).task.kind == start(2).task.kind
+    with pytest.raises(UsageError, match="257 classes, at most 256 are possible"):
+        start(257)
+
+
 def test_vehicle_refuses_numbers_for_classes() -> None:
     task = SCHEME.server.start(Parameters(), DOMAIN, 0).task
     data = Dataset(("a", "b", "c"), "kind", np.zeros((3, 3)), np.zeros(3))

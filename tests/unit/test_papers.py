@@ -114,6 +114,19 @@ def test_chapters_are_chosen_by_name_alias_and_beginning() -> None:
         choose(chapters, ["oracle"])
 
 
+def test_chapters_list_jobs_that_can_be_told_apart_and_only_read_files_that_are_there(glassfleet_data: Path) -> None:
+    for chapter in all_chapters():
+        jobs = chapter.jobs(glassfleet_data, False)
+        assert jobs, chapter.key
+        arguments: dict[str, Any] = {}
+        for job in jobs:
+            assert job.kind in KINDS, job.label
+            assert json.loads(json.dumps(job.arguments)) == job.arguments, job.label
+            assert all((glassfleet_data / name).is_file() for name in job.files), job.label
+            # A section finds its results by label.
+            assert arguments.setdefault(job.label, job.arguments) == job.arguments, job.label
+
+
 def test_command_lists_tables_and_says_which_data_are_missing(tmp_path: Path) -> None:
     listed = CliRunner().invoke(papers, ["--list", "--data-dir", str(tmp_path)]).output
     assert "frt-accuracy" in listed

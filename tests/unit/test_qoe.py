@@ -287,9 +287,9 @@ def small_fleet() -> dict[str, VehicleRows]:
     return fleet
 
 
-def record_of(fleet: dict[str, VehicleRows], parameters: object) -> ModelRecord:
+def record_of(fleet: dict[str, VehicleRows], parameters: object, name: str = "frbc") -> ModelRecord:
     """What a fleet publishes that learned in this process."""
-    scheme = catalogue.load("frbc")
+    scheme = catalogue.load(name)
     domain = Domain(
         features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
         label="q",
@@ -304,7 +304,8 @@ def record_of(fleet: dict[str, VehicleRows], parameters: object) -> ModelRecord:
         document=document,
         fleet="f",
         run="r",
-        scheme="frbc",
+        scheme=name,
+        parameters={} if "cohort" in scheme.participation else {"participation": "elastic"},
         cohort=sorted(train),
         created="2026-01-01T00:00:00+00:00",
     )
@@ -321,6 +322,23 @@ def test_verdict_is_equal_with_f1_scores_when_a_classifier_pools() -> None:
     federated = verdict.mean("federated")
     assert federated is not None
     assert 0.7 < federated <= 1.0
+
+
+def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:
+    fleet = small_fleet()
+    scheme = catalogue.load("fedga")
+    parameters = scheme.Parameters.model_validate({"generations": 1, "population": 6})
+    verdict = judge(record_of(fleet, parameters, "fedga"), fleet, 0)
+    assert set(verdict.personal) == set(fleet)
+    for vehicle, rows in fleet.items():
+        own = verdict.personal[vehicle]
+        answer = own.explain(rows.test.X[0])
+        assert answer.output == own.predict(rows.test.X[:1])[0]
+        # The population knows no conditions: its thresholds are the vehicle's.
+        assert any(rule.conditions for rule in own.rules())
+        assert not any(rule.conditions for rule in verdict.model.rules())
+    same = judge(record_of(fleet, catalogue.load("frbc").Parameters()), fleet, 0)
+    assert all(model is same.model for model in same.personal.values())
 
 
 def test_verdict_promises_nothing_but_replays_the_fleet_when_the_setting_is_another_algorithm() -> None:

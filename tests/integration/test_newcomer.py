@@ -1,0 +1,183 @@
+"""What a newcomer meets: services started together, things that are there already, a coordinator that comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.launch import launch
+from coordinator.spec import with_participation
+from glassfleet import catalogue
+from schemas.errors import BrokerError
+
+GLASSFLEET = [sys.executable, "-m", "console.main"]
+
+
+class House:
+    """One state folder, and the commands that work in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")},
+            "GLASSFLEET_STATE_DIR": str(folder),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        number = len(self.processes)
+        with (self.folder / f"{number}.out").open("wb") as out, (self.folder / f"{number}.err").open("wb") as err:
+            process = subprocess.Popen([*GLASSFLEET, *words], stdout=out, stderr=err, env=self._environment)
+        self.processes.append(process)
+        return process
+
+    def said(self, process: subprocess.Popen[bytes], where: str = "err") -> str:
+        return (self.folder / f"{self.processes.index(process)}.{where}").read_text()
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*GLASSFLEET, *words], capture_output=True, text=True, check=False, env=self._environment, timeout=60
+        )
+
+    def note(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text().strip() if path.exists() else ""
+
+    def healthy(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            url = self.note("api-url")
+            return bool(url) and httpx.get(f"{url}/api/health", trust_env=False).json()["connected"] is True
+        return False
+
+
+def until(condition: Callable[[], Any], seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def taken_port() -> tuple[socket.socket, int]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    return listener, listener.getsockname()[1]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    for process in made.processes:
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def test_coordinator_finds_the_broker_when_both_are_started_together(house: House) -> None:
+    coordinator = house.start("coordinator", "--api-port", "0", "--broker-wait", "40")
+    until(lambda: "no broker yet" in house.said(coordinator))
+    house.start("broker", "--kind", "embedded", "--port", "0")
+    until(house.healthy)
+    assert coordinator.poll() is None
+
+
+@pytest.mark.parametrize("service", ["coordinator", "agent"])
+def test_service_names_the_way_out_when_no_broker_comes(house: House, service: str) -> None:
+    rest = ["--id", "v1", "--data", "rows.csv"] if service == "agent" else ["--no-api"]
+    done = house.ask(service, *rest, "--broker-wait", "0.3")
+    assert done.returncode == 4
+    assert "no broker: give --broker URL" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_start_says_that_there_is_no_broker_while_the_coordinator_waits_for_it(house: House) -> None:
+    house.start("coordinator", "--api-port", "0", "--broker", "mqtt://127.0.0.1:9", "--broker-wait", "60")
+    until(lambda: house.note("api-url"))
+    done = house.ask("run", "start", "--scheme", "frt")
+    assert done.returncode == 11
+    assert "the coordinator has no broker yet" in done.stderr
+
+
+def test_run_start_wait_survives_a_coordinator_that_is_killed_and_started_again(house: House) -> None:
+    house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    first = house.start("coordinator", "--api-port", "0")
+    until(house.healthy)
+    url = house.note("api-url")
+    waiting = house.start("run", "start", "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
+    until(lambda: httpx.get(f"{url}/api/runs/r1", trust_env=False).is_success)
+    first.kill()
+    first.wait()
+    until(lambda: "no coordinator answers" in house.said(waiting))
+    house.start("coordinator", "--api-port", "0", "--take-over")
+    until(house.healthy)
+    assert house.note("api-url") == url
+    assert house.ask("run", "cancel", "r1").returncode == 0
+    until(lambda: waiting.poll() is not None)
+    assert waiting.returncode == 6
+    assert house.said(waiting).count("no coordinator answers") == 1
+    assert "cancelled" in house.said(waiting)
+
+
+def test_coordinator_takes_a_free_port_when_its_former_one_is_taken(house: House) -> None:
+    listener, port = taken_port()
+    with listener:
+        (house.folder / "api-port").write_text(f"{port}\n")
+        house.start("coordinator", "--api-port", "0", "--broker", "mqtt://127.0.0.1:9", "--broker-wait", "0")
+        until(lambda: house.note("api-url"))
+        assert not house.note("api-url").endswith(f":{port}")
+
+
+def test_second_broker_is_refused_and_leaves_the_first_ones_note(house: House) -> None:
+    first = house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    url = house.note("broker-url")
+    done = house.ask("broker", "--kind", "embedded", "--port", "0")
+    assert done.returncode == 5
+    assert "another `glassfleet broker` works in" in done.stderr
+    assert house.note("broker-url") == url
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(20) == 0
+    assert house.note("broker-url") == ""
+
+
+def test_broker_leaves_a_note_that_is_not_its_own(house: House) -> None:
+    broker = house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    (house.folder / "broker-url").write_text("mqtt://other\n")
+    broker.send_signal(signal.SIGTERM)
+    assert broker.wait(20) == 0
+    assert house.note("broker-url") == "mqtt://other"
+
+
+@pytest.mark.parametrize("kind", ["embedded", "mosquitto"])
+def test_launch_says_which_port_is_in_use(tmp_path: Path, kind: str) -> None:
+    listener, port = taken_port()
+    with listener, pytest.raises(BrokerError, match=f"port {port} is in use: --port 0 takes a free one"):
+        launch(kind, state_dir=tmp_path, port=port)
+
+
+def test_spec_gets_the_schemes_only_participation_when_it_names_none() -> None:
+    assert with_participation({"scheme": "fedga"}, catalogue.load)["participation"] == "elastic"
+    assert "participation" not in with_participation({"scheme": "frt", "participation": None}, catalogue.load)
+    named = {"scheme": "fedga", "participation": "cohort"}
+    assert with_participation(named, catalogue.load) == named
+    assert json.dumps(with_participation(["no", "spec"], catalogue.load)) == '["no", "spec"]'
