@@ -49,8 +49,8 @@ def forecast() -> None:
 @forecast.command()
 @settings_options(ForecastConfig)
 @click.option("--json", "as_json", is_flag=True, help="Print each forecast's record, a line of JSON each.")
-@click.option("--quiet", "-q", is_flag=True, help="Print no forecasts; the log on stderr stays.")
-def run(config_file: Path | None, *, as_json: bool, quiet: bool, **flags: Any) -> None:
+@click.option("--print/--no-print", "printed", default=True, show_default=True, help="Print a line for each forecast.")
+def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any) -> None:
     """Serve the model that the agent keeps, from live samples; a new version is taken over between two forecasts.
 
     It works beside `glassfleet agent` and needs neither agent nor broker to be there: the last good model on disk is
@@ -70,7 +70,7 @@ def run(config_file: Path | None, *, as_json: bool, quiet: bool, **flags: Any) -
         from qoe.windows import WINDOW_PLAN  # noqa: PLC0415
 
         plan = WINDOW_PLAN
-    serve(config, plan, None if quiet else _say_json if as_json else _say)
+    serve(config, plan, None if not printed else _say_json if as_json else _say)
 
 
 def _say(record: dict[str, Any]) -> None:

@@ -536,8 +536,9 @@ class Coordinator:
             except Exception as fault:  # noqa: BLE001  a model's own code runs here
                 cause = "request-too-large" if isinstance(effect, OpenRound) else "model-unpublishable"
                 detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
-                where = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else place(state)
-                _log.error(cause, run=effect.run, detail=detail, **where)
+                # The round that cannot be opened is not yet the one where the run stands.
+                about = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else {}
+                _log.error(cause, run=effect.run, detail=detail, **(place(state) | about))
                 return Unable(self.now(), cause, detail[:400])
         return None
 
@@ -600,9 +601,7 @@ class Coordinator:
         self._journal.close_run(effect.run, document, state.at, keep_records=self._keep_records)
         self._past[effect.run] = None
         if len(self._past) > self._kept_runs:
-            for run in self._journal.compact(
-                self._kept_runs, self._retained_versions, self.registry.aliases.pinned()
-            ):
+            for run in self._journal.compact(self._kept_runs, self._retained_versions, self.registry.aliases.pinned()):
                 self._past.pop(run, None)
         del self._runs[effect.run]
         for memory in (self._started, self.models.of_runs, self._books):

@@ -462,7 +462,9 @@ class Agent:
             return about | {"round": job.round}
         # After a restart, until the coordinator asks again, only the stored answer knows.
         payload = self._outbox.get(run, digest)
-        return about if payload is None else about | {"round": Envelope.from_bytes(payload, fleet=self.config.fleet).round}
+        if payload is not None:
+            about["round"] = Envelope.from_bytes(payload, fleet=self.config.fleet).round
+        return about
 
     # What we say
 

@@ -21,6 +21,7 @@ from broker.launch import launch
 from coordinator.spec import with_participation
 from glassfleet import catalogue
 from schemas.errors import BrokerError
+from tests.unit.test_forecast import PLAIN
 
 GLASSFLEET = [sys.executable, "-m", "console.main"]
 
@@ -181,3 +182,52 @@ def test_spec_gets_the_schemes_only_participation_when_it_names_none() -> None:
     named = {"scheme": "fedga", "participation": "cohort"}
     assert with_participation(named, catalogue.load) == named
     assert json.dumps(with_participation(["no", "spec"], catalogue.load)) == '["no", "spec"]'
+
+
+@pytest.fixture
+def vehicle(house: House) -> tuple[str, ...]:
+    """A forecast of two rows, the model not there yet."""
+    (house.folder / "rows.csv").write_text("a,b\n0.1,0.2\n0.9,0.8\n")
+    source = str(house.folder / "rows.csv")
+    return ("forecast", "run", "--id", "v", "--source", source, "--speed", "0", "--alert", "1000")
+
+
+def keep_model(house: House) -> None:
+    models = house.folder / "agents" / "fleet" / "v" / "models"
+    models.mkdir(parents=True)
+    (models / "m.json").write_bytes(PLAIN.to_bytes())
+
+
+def test_forecast_run_prints_a_line_for_each_forecast(house: House, vehicle: tuple[str, ...]) -> None:
+    keep_model(house)
+    done = house.ask(*vehicle)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        time_, _value, rule = line.split("  ")[:3]
+        assert time_.endswith("+00:00")
+        assert rule.startswith("rule ")
+        assert line.endswith("  ALERT")
+
+
+def test_forecast_run_prints_records_when_asked_for_json(house: House, vehicle: tuple[str, ...]) -> None:
+    keep_model(house)
+    records = [json.loads(line) for line in house.ask(*vehicle, "--json").stdout.splitlines()]
+    assert [record["kind"] for record in records] == ["forecast", "forecast"]
+    assert records[0]["inputs"] == {"a": 0.1, "b": 0.2}
+
+
+def test_forecast_run_prints_nothing_when_told_so(house: House, vehicle: tuple[str, ...]) -> None:
+    keep_model(house)
+    done = house.ask(*vehicle, "--no-print")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_forecast_run_says_once_what_it_waits_for_when_there_is_no_model(
+    house: House, vehicle: tuple[str, ...]
+) -> None:
+    done = house.ask(*vehicle)
+    assert done.stdout == ""
+    assert done.stderr.count("waits-for-model") == 1
+    assert "glassfleet agent" in done.stderr

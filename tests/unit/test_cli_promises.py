@@ -35,6 +35,7 @@ DOCUMENTS = {
 }
 """Commands without --json that have no result of ours to print."""
 
+
 def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
     context = click.Context(group, info_name=path)
     for name in group.list_commands(context):

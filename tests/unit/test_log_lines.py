@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ OF_COORDINATOR = {"run-started", "run-resumed", "round-opened", "round-closed", 
 
 
 @pytest.fixture(autouse=True)
-def _defaults():
+def _defaults() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
@@ -58,7 +59,7 @@ def fleet(folder: Path, **more: Any) -> tuple[Simulation, dict[str, Dataset]]:
     return there, data
 
 
-def about(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def about(lines: Sequence[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
     """Lines that concern a run: they name it, or they are of a kind that only a run causes."""
     return [line for line in lines if "run" in line or line["event"] in OF_AGENTS | OF_COORDINATOR]
 

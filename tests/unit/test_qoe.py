@@ -333,7 +333,7 @@ def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones(
     for vehicle, rows in fleet.items():
         own = verdict.personal[vehicle]
         answer = own.explain(rows.test.X[0])
-        assert answer.output == own.predict(rows.test.X[:1])[0]
+        assert answer.prediction == own.predict(rows.test.X[:1])[0]
         # The population knows no conditions: its thresholds are the vehicle's.
         assert any(rule.conditions for rule in own.rules())
         assert not any(rule.conditions for rule in verdict.model.rules())
