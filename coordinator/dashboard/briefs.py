@@ -1,7 +1,7 @@
 """Rules in short: what a rule forecasts, or, where that is a polynomial, which inputs move it most.
 
-A polynomial is given no single number. Its value in the middle of the inputs' ranges, say, is that of a row that the rule
-seldom sees - the inputs go together - and was found to say the opposite of the truth.
+A polynomial is given no single number. Its value in the middle of the inputs' ranges, say, is that of a row that the
+rule seldom sees - the inputs go together - and can say the opposite of the truth.
 """
 
 from __future__ import annotations
