@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from broker.launch import launch
+from coordinator.dashboard.actions import DEFAULTS, spec_of
 from coordinator.spec import with_participation
 from glassfleet import catalogue
 from schemas.errors import BrokerError
@@ -182,6 +183,11 @@ def test_spec_gets_the_schemes_only_participation_when_it_names_none() -> None:
     named = {"scheme": "fedga", "participation": "cohort"}
     assert with_participation(named, catalogue.load) == named
     assert json.dumps(with_participation(["no", "spec"], catalogue.load)) == '["no", "spec"]'
+
+
+@pytest.mark.parametrize(("scheme", "participation"), [("fedga", "elastic"), ("frt", "cohort")])
+def test_form_for_a_new_run_takes_the_participation_that_the_scheme_has(scheme: str, participation: str) -> None:
+    assert spec_of({**DEFAULTS, "scheme": scheme}).participation == participation
 
 
 @pytest.fixture
