@@ -161,7 +161,7 @@ def known(url: str, **changes: Any) -> Known:
     [
         ("/weather.dat", KEEL.encode(), {}),
         ("/weather.csv", CSV.encode(), {}),
-        ("/weather.csv.gz", gzip.compress(CSV.encode()), {}),
+        ("/weather.csv.gz", gzip.compress(CSV.encode(), mtime=0), {}),
         ("/t.csv", b"Temperature,Wind,Sky\n20,1.5,clear\n21.5,2,cloudy\n", {"target": "Temperature"}),
         ("/i.csv", b"id,Wind,Sky,T\n1,1.5,clear,20\n2,2,cloudy,21.5\n", {"without": ("id",)}),
         ("/n.data", b"1.5,clear,20.\n2,cloudy,21.5\n", {"names": ("w", "s", "t"), "strip_last": "."}),
