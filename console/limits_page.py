@@ -88,6 +88,8 @@ NOT_LIMITS: dict[str, str] = {
     "schemas.parts._HEADER_ROOM": "a size of the format",
     "schemas.topics.PROTOCOL": "the protocol's version",
     "schemas.trial.ALL": "the size of a hash",
+    "coordinator.api.LAST_PORT": "a constant of TCP",
+    "coordinator.runner._LOOK": "how often a waiting call looks around; what it waits for has settings",
     "broker.faults.*": "the chaos harness",
     "broker.signed._RENEWED": "bytes by which two certificates of one owner may differ in length",
     "broker.memory.*": "the simulator",

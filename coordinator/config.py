@@ -133,6 +133,8 @@ class CoordinatorConfig(BaseSettings):
         Seconds that the goodbye may wait for the broker's acknowledgement when the process ends.
     call_wait : float
         Seconds that a request to the HTTP API may wait for the coordinator's thread.
+    broker_missed : float
+        Seconds without a broker, at the start, after which such a request is refused instead of kept waiting.
     journal_wait : float
         Seconds to wait for another process that holds the SQLite journal's file (a backup, say).
     verdict_tries : int
@@ -235,6 +237,7 @@ class CoordinatorConfig(BaseSettings):
     close_wait: Annotated[float, Field(gt=0, le=300)] = 1.0
     stop_wait: Annotated[float, Field(ge=0, le=300)] = 2.0
     call_wait: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    broker_missed: Annotated[float, Field(ge=0, le=3600)] = 1.0
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
     verdict_tries: Annotated[int, Field(ge=1, le=1000)] = 5
     kept_certificates: Annotated[int, Field(ge=1, le=10_000_000)] = 4096

@@ -50,9 +50,6 @@ T = TypeVar("T")
 _LOOK = 0.2
 """Seconds between two looks whether an awaited call can be done at all."""
 
-_MISSED = 1.0
-"""Seconds without a broker, at the start, after which a call is refused instead of kept waiting."""
-
 _NO_BROKER = "the coordinator has no broker yet: start the broker, then repeat this (the coordinator's log says which)"
 
 
@@ -128,7 +125,8 @@ class Service:
             else:
                 return result
             missed = self._broker_missed
-            if missed is not None and time.monotonic() - missed >= _MISSED and future.cancel():
+            patience = self.config.broker_missed
+            if missed is not None and time.monotonic() - missed >= patience and future.cancel():
                 raise BrokerError(_NO_BROKER)
 
     def metrics(self) -> dict[str, Any]:

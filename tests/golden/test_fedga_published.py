@@ -41,12 +41,14 @@ def test_structures_of_the_fleet_help_on_compas(glassfleet_data: Path) -> None:
     assert all(0.6 < result.constant < 0.7 for result in results)
 
 
+@pytest.mark.slow
 def test_structures_of_the_fleet_help_on_adult(glassfleet_data: Path) -> None:
     results = _results(glassfleet_data, "fedga", "adult", generations=25)
     assert median_delta(results) > 0.0
     assert fmean(result.better for result in results) > 0.5
 
 
+@pytest.mark.slow
 def test_structures_of_the_fleet_hurt_on_nursery(glassfleet_data: Path) -> None:
     results = _results(glassfleet_data, "fedga", "nursery", generations=25)
     assert -15.0 < median_delta(results) < 0.0
