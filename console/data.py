@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import queue
-import signal
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from console.collect import DAY, collect
 from console.common import config_option, json_option, print_json, rows_place, table_lines
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from edge_agent.forecast.source import Samples
-    from edge_agent.sources.check import Fault, Findings
+    from edge_agent.sources.findings import Fault, Findings
     from edge_agent.sources.fit import Order
-    from edge_agent.sources.window import WindowStore
     from glassfleet.domain import Domain
-
-BATCH = 500
-"""Most samples that one transaction of a window store takes."""
-
-DAY = 24 * 3600.0
 
 _MARKS = {"error": ("error  ", "red"), "warning": ("warning", "yellow"), "note": ("note   ", "cyan")}
 
@@ -45,6 +35,8 @@ def data() -> None:
       glassfleet data collect --source mqtt://127.0.0.1/vehicle/samples --store drive.window
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
+
+data.add_command(collect)
 
 source_argument = click.argument(
     "source", envvar="GLASSFLEET_AGENT_DATA", callback=rows_place, type=click.Path(), required=True
@@ -150,134 +142,6 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     ctx.exit(0 if found.columns else 3)
 
 
-@data.command()
-@click.option(
-    "--source", envvar="GLASSFLEET_DATA_SOURCE", required=True, metavar="URL", callback=rows_place,
-    help="mqtt://[user@]host[:port]/TOPIC, a file or pipe of one JSON object per line, or - for standard input.",
-)  # fmt: skip
-@click.option(
-    "--store", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.window",
-    help="Where the window is kept; an agent takes it as --data.",
-)  # fmt: skip
-@click.option(
-    "--max-rows", type=click.IntRange(2, 100_000_000),
-    help="Newest rows to keep. Default: as the store was made, or 50000.",
-)  # fmt: skip
-@click.option(
-    "--max-days", type=click.FloatRange(0, 36_500),
-    help="Rows that came longer ago go; 0: never. Default: as the store was made, or 0.",
-)  # fmt: skip
-@click.option(
-    "--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: those of the first sample."
-)
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
-@click.option(
-    "--window-wait", type=click.FloatRange(0, 300), default=10.0, show_default=True, metavar="SECONDS",
-    help="Seconds to wait for another process that writes to the window.",
-)  # fmt: skip
-@click.option(
-    "--queue-samples", type=click.IntRange(1, 10_000_000), default=1000, show_default=True,
-    help="Samples that wait to be taken; a live topic drops the newest beyond it, a file waits.",
-)  # fmt: skip
-@click.option(
-    "--max-sample-bytes", type=click.IntRange(1024, 1 << 26), default=1 << 16, show_default=True,
-    help="Longer lines and messages are no samples.",
-)  # fmt: skip
-@json_option
-@config_option
-def collect(  # noqa: PLR0917 - click passes options by name
-    source: str,
-    store: Path,
-    max_rows: int | None,
-    max_days: float | None,
-    columns: str | None,
-    count: int | None,
-    window_wait: float,
-    queue_samples: int,
-    max_sample_bytes: int,
-    as_json: bool,
-) -> None:
-    """Keep the newest rows of a live stream on disk, for an agent to learn from.
-
-    A row is a JSON object of numbers and texts, complete with its target. What does not fit is refused and counted. It
-    may be killed at any moment; started again, it goes on. The agent takes what is in the window when a run freezes
-    its rows. Rows stay on this machine.
-
-    \b
-    Examples:
-      glassfleet data collect --source mqtt://127.0.0.1:1883/vehicle/samples --store drive.window --max-days 7
-      glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from edge_agent.sources.location import WINDOW  # noqa: PLC0415 - loaded when used
-
-    if store.suffix != WINDOW:
-        raise UsageError(f"--store {store}: the name must end in {WINDOW}, by which an agent knows what it is")
-    wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
-    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
-
-    samples = _samples(source, queue_samples, max_sample_bytes)  # first: a wrong source leaves no empty window behind
-    window = WindowStore(
-        store,
-        max_rows=max_rows,
-        max_seconds=None if max_days is None else max_days * DAY,
-        columns=wanted,
-        wait=window_wait,
-    )
-    taken, refused, lost = _fill(window, samples, count)
-    rows, _, _ = window.span()
-    window.close()
-    if as_json:
-        print_json({"taken": taken, "refused": refused, "lost": lost, "rows": rows, "store": str(store)})
-    else:
-        click.echo(f"{taken} samples taken, {refused} refused, {lost} lost; {rows} rows in {store}", err=True)
-
-
-def _samples(source: str, waiting: int, max_bytes: int) -> Samples:
-    """Open a live source; an MQTT broker that is not there is an error now, not a silent wait."""
-    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
-    from broker.port import Link  # noqa: PLC0415
-    from edge_agent.forecast.source import SampleLimits, Samples  # noqa: PLC0415
-
-    scheme, mark, rest = source.partition("://")
-    if mark and scheme in ("mqtt", "mqtts"):
-        connect_once(Link(f"{scheme}://{rest.partition('/')[0]}", "gf-data-collect", session_expiry=0))
-    elif mark:
-        raise UsageError(f"--source {source}: give mqtt://host/topic, a file or pipe of JSON lines, or -")
-    return Samples(source, speed=0.0, limits=SampleLimits(waiting, max_bytes))
-
-
-def _fill(window: WindowStore, samples: Samples, count: int | None) -> tuple[int, int, int]:
-    """Move samples into the window until the source ends, `count` came, or a signal; how many came, and did not."""
-    arrived: queue.Queue[Any] = queue.Queue(2 * BATCH)
-
-    def feed() -> None:
-        for sample in samples:
-            arrived.put(sample)
-        arrived.put(None)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: samples.stop())
-    threading.Thread(target=feed, name="collect", daemon=True).start()
-    taken = refused = 0
-    told = 0.0
-    open_ = True
-    while open_ and (count is None or taken + refused < count):
-        batch = [arrived.get()]
-        most = BATCH if count is None else min(BATCH, count - taken - refused)
-        while batch[-1] is not None and len(batch) < most and not arrived.empty():
-            batch.append(arrived.get())
-        open_ = batch[-1] is not None
-        rows = [sample for sample in batch if isinstance(sample, dict)]
-        faults = [sample for sample in batch if isinstance(sample, str)] + window.append(rows)
-        taken += len(rows) + sum(isinstance(sample, str) for sample in batch) - len(faults)
-        refused += len(faults)
-        if faults and time.monotonic() - told > 10:
-            told = time.monotonic()
-            click.echo(f"refused ({refused} so far): {faults[-1]}", err=True)
-    samples.close()
-    return taken, refused, samples.dropped
-
-
 def _taken(scheme: str | None) -> tuple[bool, bool]:
     """Return whether a scheme takes columns of text, and whether it only classifies."""
     if scheme is None:
@@ -290,7 +154,7 @@ def _taken(scheme: str | None) -> tuple[bool, bool]:
 
 def _say_flags(found: Findings, *, labels: bool, categories: bool) -> None:
     """Add what an agent must be told, so that it reads the table as it was judged here."""
-    from edge_agent.sources.check import Fault  # noqa: PLC0415 - loaded when used
+    from edge_agent.sources.findings import Fault  # noqa: PLC0415 - loaded when used
 
     flags = ["--labels"] if labels else []
     if categories and any(column.role == "input" and column.kind == "text" for column in found.columns):
@@ -302,7 +166,7 @@ def _say_flags(found: Findings, *, labels: bool, categories: bool) -> None:
 def _domain(path: Path) -> Domain:
     from pydantic import ValidationError  # noqa: PLC0415 - loaded when used
 
-    from console.runs import json_file  # noqa: PLC0415
+    from console.runspec import json_file  # noqa: PLC0415
     from glassfleet.domain import Domain  # noqa: PLC0415
 
     given = json_file(path, "domain")

@@ -29,9 +29,9 @@ class ForecastConfig(BaseModel):
     state_dir : Path
         As the agent has it.
     source : str
-        Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt://host/a/topic`` (JSON
-        objects on a local broker), a ``.csv``, ``.csv.gz`` or ``.parquet`` file (replayed), or a file or named pipe of
-        JSON lines.
+        Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt[s]://host/a/topic`` (JSON
+        objects on a broker of the vehicle), a ``.csv``, ``.csv.gz`` or ``.parquet`` file (replayed), or a file or named
+        pipe of JSON lines.
     window : Path or None
         JSON file that says which inputs the last samples make, or ``qoe`` for the case study's; without it samples are
         rows with the inputs already.
@@ -57,6 +57,10 @@ class ForecastConfig(BaseModel):
         the vehicle's rows, so nothing is published unless asked.
     broker : str or None
         Broker's URL, when forecasts are published.
+    source_identity : Path or None
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for a source at ``mqtts``, of an id of its own too.
+    source_ca_file : Path or None
+        Certificate authority for a source at ``mqtts``, in place of that identity's or the system's.
     identity : Path or None
         Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``: of an agent id of the forecaster's own,
         since brokers give each certificate one connection. Forecasts are signed with it, and published under its id.
@@ -72,6 +76,8 @@ class ForecastConfig(BaseModel):
         Longer lines and messages are no samples.
     faults_told_every : int
         So often the same kind of fault of a sample is logged once: a broken sensor must not fill the log.
+    identity_look : float
+        Seconds between two looks whether the files of `identity` changed, at least.
     log_level : str
         ``debug``, ``info``, ``warning`` or ``error``.
     log_format : str
@@ -95,6 +101,8 @@ class ForecastConfig(BaseModel):
     observed: str | None = None
     publish: Literal["none", "alerts", "all"] = "none"
     broker: str | None = None
+    source_identity: Path | None = None
+    source_ca_file: Path | None = None
     identity: Path | None = None
     ca_file: Path | None = None
     insecure_plaintext: bool = False
@@ -102,6 +110,7 @@ class ForecastConfig(BaseModel):
     queue_samples: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
     max_sample_bytes: Annotated[int, Field(ge=1024, le=1 << 26)] = 1 << 16
     faults_told_every: Annotated[int, Field(ge=1, le=1_000_000)] = 60
+    identity_look: Annotated[float, Field(ge=0, le=24 * 3600)] = 2.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

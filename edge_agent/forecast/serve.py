@@ -21,7 +21,7 @@ from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
-from edge_agent.forecast.source import Sample, SampleLimits, Samples
+from edge_agent.forecast.source import Access, Sample, SampleLimits, Samples, is_topic
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Forecast
@@ -235,7 +235,7 @@ def run(
         stack.callback(log.close)
         publish = _publisher(config, stack)
         limits = SampleLimits(config.queue_samples, config.max_sample_bytes)
-        samples = Samples(config.source, speed=config.speed, limits=limits)
+        samples = Samples(config.source, speed=config.speed, limits=limits, access=_access(config))
         stack.callback(samples.close)
         forecaster = Forecaster(
             features,
@@ -262,6 +262,20 @@ def run(
         return forecaster.counts
 
 
+def _access(config: ForecastConfig) -> Access:
+    folder, ca_file = config.source_identity, config.source_ca_file
+    if (folder or ca_file) and not is_topic(config.source):
+        raise UsageError(
+            f"--source {config.source} is no broker's topic: leave out --source-identity and --source-ca-file"
+        )
+    if folder is not None and config.identity is not None and folder.resolve() == config.identity.resolve():
+        raise UsageError(
+            f"--source-identity {folder} is --identity, too: a broker gives one connection to each certificate. Enrol "
+            f"another one, such as {config.id}-samples"
+        )
+    return Access(folder, ca_file, config.insecure_plaintext)
+
+
 def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast], None]:
     if config.publish == "none" or config.broker is None:
         return lambda _forecast: None
@@ -276,7 +290,7 @@ def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast],
                 "certificate, so publishing would throw the agent out. Enrol a second one, such as "
                 f"{config.id}-forecast"
             )
-        credentials = FolderCredentials(config.identity)
+        credentials = FolderCredentials(config.identity, pause=config.identity_look)
     topics = Topics(config.fleet)
     link = Link(
         url=config.broker,

@@ -7,10 +7,7 @@ is: the forecaster counts it and goes on.
 from __future__ import annotations
 
 import json
-import math
-import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
+from broker.tls import tls_of
 from edge_agent.sources import SPLIT, read_table
-from schemas.errors import DataError, UsageError
+from edge_agent.sources.cells import is_finite
+from edge_agent.sources.lines import Lines
+from schemas.errors import UsageError
+
+_log = structlog.get_logger("glassfleet.samples")
 
 REPLAYED = (".csv", ".csv.gz", ".parquet")
 
@@ -44,6 +48,55 @@ class SampleLimits:
     max_bytes: int = 1 << 16
 
 
+@dataclass(frozen=True)
+class Access:
+    """How a broker that samples come from is reached.
+
+    Attributes
+    ----------
+    identity : Path or None
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``.
+    ca_file : Path or None
+        Certificates to trust, in place of the folder's.
+    insecure_plaintext : bool
+        Allow ``mqtt`` to another machine.
+    """
+
+    identity: Path | None = None
+    ca_file: Path | None = None
+    insecure_plaintext: bool = False
+
+
+def is_topic(source: str) -> bool:
+    """Whether a source is a broker's topic."""
+    return source.startswith(("mqtt://", "mqtts://"))
+
+
+def link_of(source: str, access: Access = Access()) -> tuple[Link, str]:
+    """Return how the broker of a source is reached, and the topic.
+
+    Raises
+    ------
+    UsageError
+        No topic is named, or the identity folder lacks a file.
+    """
+    scheme, _, rest = source.partition("://")
+    host, slash, topic = rest.partition("/")
+    if not slash or not topic:
+        shown = rest.rpartition("@")[2]
+        raise UsageError(
+            f"--source {scheme}://{shown}: name the topic too, as in mqtt://127.0.0.1:1883/vehicle/samples"
+        )
+    link = Link(
+        f"{scheme}://{host}",
+        f"gf-samples-{threading.get_native_id()}",
+        session_expiry=0,
+        tls=tls_of(access.identity, access.ca_file),
+        insecure_plaintext=access.insecure_plaintext,
+    )
+    return link, topic
+
+
 class Samples:
     """Samples as they come; an iterable that ends with the source or with `stop`.
 
@@ -54,11 +107,21 @@ class Samples:
     speed : float
         Of a replay.
     limits : SampleLimits
+    access : Access
+        Of a topic's broker.
+    follow : bool
+        At the end of a file wait for more, at the end of a named pipe for the next writer.
+    behind : str
+        Go on behind this `place` of a followed file.
+    is_strict : bool
+        Whether a field that is neither a finite number nor a text makes a sample none.
 
     Attributes
     ----------
     dropped : int
         Samples of a live topic that came faster than they were taken.
+    place : str
+        Of a followed file: where the sample that was given last ends.
     is_replay : bool
         Whether the samples are a table's rows.
 
@@ -74,17 +137,27 @@ class Samples:
         *,
         speed: float = 1.0,
         limits: SampleLimits = SampleLimits(),
+        access: Access = Access(),
+        follow: bool = False,
+        behind: str = "",
+        is_strict: bool = True,
     ) -> None:
         self._longest = limits.max_bytes
-        self._queue: queue.Queue[Sample | str | None] = queue.Queue(limits.waiting)
+        self._is_strict = is_strict
+        self._queue: queue.Queue[tuple[Sample | str, str] | None] = queue.Queue(limits.waiting)
         self._stopping = threading.Event()
         self._transport: PahoTransport | None = None
         self.dropped = 0
+        self.place = behind
         self.is_replay = False
-        if source.startswith(("mqtt://", "mqtts://")):
-            self._listen(source)
+        if is_topic(source):
+            self._listen(source, access)
+        elif source.endswith(REPLAYED):
+            self.is_replay = True
+            self._start(self._replay(Path(source), speed))
         else:
-            self._start(self._feeder(source, speed))
+            lines = Lines(source, self._longest, self._stopping, follow=follow, behind=behind)
+            self._start(lambda: self._lines(lines))
 
     def stop(self) -> None:
         """End the iteration soon. May be called from a signal handler."""
@@ -105,7 +178,8 @@ class Samples:
                 continue
             if item is None:
                 return
-            yield item
+            sample, self.place = item
+            yield sample
 
     # Feeding
 
@@ -113,12 +187,14 @@ class Samples:
         def run() -> None:
             try:
                 feed()
+            except OSError as fault:
+                _log.error("source-failed", reason=str(fault))
             finally:
                 self._put(None)
 
         threading.Thread(target=run, name="samples", daemon=True).start()
 
-    def _put(self, item: Sample | str | None) -> None:
+    def _put(self, item: tuple[Sample | str, str] | None) -> None:
         while not self._stopping.is_set():
             try:
                 self._queue.put(item, timeout=0.2)
@@ -126,31 +202,13 @@ class Samples:
                 continue
             return
 
-    def _feeder(self, source: str, speed: float) -> Callable[[], None]:
-        if source == "-":
-            return lambda: self._lines(sys.stdin.fileno())
-        path = Path(source)
-        if source.endswith(REPLAYED):
-            self.is_replay = True
-            return self._replay(path, speed)
-        try:
-            handle = os.open(path, os.O_RDONLY)
-        except OSError as fault:
-            raise DataError(f"--source {source}: {fault.strerror}") from fault
-        return lambda: self._lines(handle)
+    def _lines(self, lines: Lines) -> None:
+        for line, place in lines:
+            sample = _too_long(self._longest) if line is None else self._parse(line)
+            self._put((sample, place))
 
-    def _lines(self, handle: int) -> None:
-        # Not sys.stdin.buffer: its lock, held by a thread that waits for input, aborts the process at its end.
-        begun = b""
-        while block := os.read(handle, self._longest):
-            *lines, begun = (begun + block).split(b"\n")
-            if len(begun) > self._longest:
-                lines, begun = [*lines, begun], b""
-            for line in lines:
-                if line.strip():
-                    self._put(parse(line, self._longest))
-        if begun.strip():
-            self._put(parse(begun, self._longest))
+    def _parse(self, data: bytes) -> Sample | str:
+        return parse(data, self._longest, is_strict=self._is_strict)
 
     def _replay(self, path: Path, speed: float) -> Callable[[], None]:
         table = read_table(path)
@@ -162,40 +220,45 @@ class Samples:
             for number, cells in enumerate(zip(*columns, strict=True)):
                 if speed and self._stopping.wait(max(0.0, begun + number / speed - time.monotonic())):
                     return
-                self._put(dict(zip(names, cells, strict=True)))
+                self._put((dict(zip(names, cells, strict=True)), ""))
 
         return feed
 
-    def _listen(self, url: str) -> None:
-        scheme, _, rest = url.partition("://")
-        host, slash, topic = rest.partition("/")
-        if not slash or not topic:
-            raise UsageError(f"--source {url}: name the topic too, as in mqtt://127.0.0.1:1883/vehicle/samples")
+    def _listen(self, source: str, access: Access) -> None:
+        link, topic = link_of(source, access)
 
         def take(message: Message) -> None:
             try:
-                self._queue.put_nowait(parse(message.payload, self._longest))
+                self._queue.put_nowait((self._parse(message.payload), ""))
             except queue.Full:
                 self.dropped += 1
 
-        client = f"gf-samples-{threading.get_native_id()}"
-        self._transport = PahoTransport(Link(f"{scheme}://{host}", client, session_expiry=0))
+        self._transport = PahoTransport(link)
         self._transport.subscribe(topic)
-        self._transport.start(Handlers(take, lambda: None, lambda _why: None))
+        self._transport.start(
+            Handlers(
+                take,
+                lambda: _log.info("source-connected", topic=topic),
+                lambda why: _log.warning("source-lost", topic=topic, reason=why, hint="it is tried again"),
+            )
+        )
 
 
-def parse(data: bytes, longest: int = SampleLimits.max_bytes) -> Sample | str:
-    """Return a sample, or in words why it is none."""
+def parse(data: bytes, longest: int = SampleLimits.max_bytes, *, is_strict: bool = True) -> Sample | str:
+    """Return a sample, or in words why it is none; unless `is_strict`, its fields may be anything."""
     if len(data) > longest:
-        return f"a sample of more than {longest} bytes"
+        return _too_long(longest)
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as fault:
         return f"not JSON: {fault}"[:200]
     if not isinstance(value, dict):
         return "a sample is a JSON object of field and value"
-    for name, cell in value.items():
-        number = isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell)
-        if not number and not isinstance(cell, str):
+    for name, cell in value.items() if is_strict else ():
+        if not is_finite(cell) and not isinstance(cell, str):
             return f"{name[:40]!r} is neither a finite number nor a text"
     return value
+
+
+def _too_long(longest: int) -> str:
+    return f"a sample of more than {longest} bytes"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +19,8 @@ SPLIT: Final = "split"
 
 LONGEST_NAME: Final = 200
 """Most characters of a column's name."""
+
+_CELLS: Final = frozenset({float, int, str, bool, type(None), Decimal})
 
 
 def no_column(where: str, name: str, names: Sequence[str]) -> DataError:
@@ -51,10 +57,8 @@ def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
     names = tuple(cell.strip() for cell in cells)
     if not names:
         raise DataError(f"{where}: the file is empty. A header row with the column names is needed")
-    if len(names) == 1:
-        for mark, what in ((";", "semicolons"), ("\t", "tabs")):
-            if mark in names[0]:
-                raise DataError(f"{where}: the columns are separated by {what}. Save the file with commas")
+    if what := separated(names):
+        raise DataError(f"{where}: the columns are separated by {what}. Save the file with commas")
     if all(is_number(name) for name in names):
         raise DataError(f"{where}: the first row holds numbers only. A header row with the column names is needed")
     for index, name in enumerate(names):
@@ -68,6 +72,15 @@ def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
                 f"({names.index(name) + 1} and {index + 1}). Rename one of them"
             )
     return names
+
+
+def separated(names: Sequence[str]) -> str:
+    """Return what a table's columns are separated by, if not by commas."""
+    if len(names) == 1:
+        for mark, which in ((";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")):
+            if mark in names[0]:
+                return which
+    return ""
 
 
 def check_roles(where: str, names: tuple[str, ...], target: str | None) -> None:
@@ -116,6 +129,7 @@ def class_labels(where: str, label: str, values: list[Any], row: int) -> Iterato
 def block_of_numbers(where: str, block: list[list[Any]], names: Sequence[str], row: int) -> NDArray[np.float64]:
     """Return a block of rows as floats; raises DataError naming the first cell that is no finite number."""
     try:
+        _no_underscores(block)
         numbers = np.array(block, dtype=np.float64).reshape(len(block), len(names))
     except (ValueError, TypeError) as fault:
         for offset, cells in enumerate(block):
@@ -134,6 +148,52 @@ def block_of_numbers(where: str, block: list[list[Any]], names: Sequence[str], r
     return numbers
 
 
+def plain_cells(where: str, names: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
+    """Return a database's rows with every value as a number or a text: points and spans of time in seconds.
+
+    Parameters
+    ----------
+    where : str
+    names : sequence of str
+    rows : list of list
+        Changed in place.
+
+    Raises
+    ------
+    DataError
+        A value is neither: an array, a document, bytes.
+    """
+    for cells in rows:
+        for index, cell in enumerate(cells):
+            if type(cell) not in _CELLS:
+                cells[index] = _plain(where, names[index], cell)
+    return rows
+
+
+def _plain(where: str, name: str, cell: Any) -> float | str:
+    """Return a time as seconds (UTC where no zone is told, so that every machine reads the same), an id as text."""
+    match cell:
+        case dt.datetime():
+            return (cell if cell.tzinfo else cell.replace(tzinfo=dt.UTC)).timestamp()
+        case dt.date():
+            return dt.datetime.combine(cell, dt.time(), dt.UTC).timestamp()
+        case dt.time():
+            return cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
+        case dt.timedelta():
+            return cell.total_seconds()
+        case int() | float() | str() | UUID():
+            return str(cell) if isinstance(cell, UUID) else cell
+    raise no_cell(where, name, type(cell).__name__)
+
+
+def no_cell(where: str, name: str, kind: str) -> DataError:
+    """Say that a column holds something that can be no cell."""
+    return DataError(
+        f"{where}: column {name!r} holds values of type {kind}, which are neither numbers nor texts. "
+        "Take single numbers out of them, or leave the column out"
+    )
+
+
 def as_numbers(where: str, name: str, column: NDArray[Any]) -> NDArray[Any]:
     """Return a column as floats when all its cells are numbers, else as the text that it is (dtype object)."""
     if column.dtype == object:
@@ -141,6 +201,7 @@ def as_numbers(where: str, name: str, column: NDArray[Any]) -> NDArray[Any]:
         if blank is not None:
             raise empty_cell(where, name, blank)
         try:
+            _no_underscores([column.tolist()])
             column = column.astype(np.float64)
         except (ValueError, TypeError):
             return np.array([str(cell) for cell in column], dtype=object)
@@ -152,15 +213,31 @@ def as_numbers(where: str, name: str, column: NDArray[Any]) -> NDArray[Any]:
     return numbers
 
 
+def is_finite(cell: Any) -> bool:
+    """Whether a JSON value is a number that a float can hold; a truth value is none."""
+    try:
+        return isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
 def is_number(cell: Any) -> bool:
-    """Whether a cell can be read as a number (nan and inf can)."""
+    """Whether a cell can be read as a number (nan and inf can, 2026_03 cannot, though Python would)."""
     try:
         float(cell)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return False
-    return True
+    return not (isinstance(cell, str) and "_" in cell)
+
+
+def _no_underscores(block: Sequence[Sequence[Any]]) -> None:
+    """Raise ValueError where Python would take a text such as an id for a number."""
+    for cells in block:
+        for cell in cells:
+            if isinstance(cell, str) and "_" in cell:
+                raise ValueError(cell)
 
 
 def empty_table(where: str) -> DataError:
     """Say that a table has columns, but no rows."""
-    return DataError(f"{where}: the file has a header but no rows. Collect data first, or leave this vehicle out")
+    return DataError(f"{where}: there are columns but no rows. Collect data first, or leave this vehicle out")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from edge_agent.sources.cells import header
+from edge_agent.sources.cells import header, plain_cells
 from edge_agent.sources.location import Location
 from schemas.errors import DataError
 
@@ -55,7 +55,8 @@ def query_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
                 if not result.returns_rows:
                     raise DataError(f"{place.shown}: the statement returns no rows. Write a SELECT")
                 names = header(place.shown, tuple(result.keys()))
-                yield names, ([list(row) for row in part] for part in result.partitions(BLOCK))
+                parts = result.partitions(BLOCK)
+                yield names, (plain_cells(place.shown, names, [list(row) for row in part]) for part in parts)
         finally:
             engine.dispose()
     except ModuleNotFoundError as fault:
@@ -67,7 +68,8 @@ def query_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
 
 
 def _engine(sql: Any, place: Location) -> Any:
-    url = sql.engine.make_url(place.text)
+    backend, mark, rest = place.text.partition("://")
+    url = sql.engine.make_url(f"{backend.lower()}{mark}{rest}")
     if url.get_backend_name() == "sqlite":
         path = url.database
         if not path or path == ":memory:":
@@ -85,6 +87,22 @@ def _engine(sql: Any, place: Location) -> Any:
     )
 
 
+_WAYS_OUT: Final = (
+    (("password", "fe_sendauth"), "Put the password into ~/.pgpass or PGPASSWORD"),
+    (("database is locked",), "Another process writes to it: try again when it has finished"),
+    (("not a database",), "Name an SQLite database"),
+    (("ssl",), "Correct sslmode in the URL, or set up TLS at the server"),
+    (("fatal:",), "Name a database and a user that the server knows, and that may log in"),
+    (("resolve", "refused", "timeout", "timed out", "connection is bad", "failed: "),
+     "Check host, port and that the server runs"),
+    (("permission denied",), "Let the database's owner grant SELECT to this user"),
+    (("one statement", "multiple commands"), "Write one SELECT, without a semicolon"),
+)  # fmt: skip
+"""Marks in what a database says, in lower case, and the way out; the first that fits counts."""
+
+_ANY: Final = ". Correct the query, and try it in the database's own shell"
+
+
 def _words(fault: Exception, query: str) -> str:
     """Return what the database said, in one line, with the way out for the usual cases."""
     said = str(getattr(fault, "orig", None) or fault)
@@ -94,10 +112,6 @@ def _words(fault: Exception, query: str) -> str:
     writes = query and query.split(maxsplit=1)[0].upper() not in ("SELECT", "WITH", "VALUES", "TABLE")
     if writes or "readonly" in low or "read-only" in low:
         advice = ". Only reading is allowed here: write a SELECT"
-    elif "password" in low or "fe_sendauth" in low:
-        advice = ". Put the password into ~/.pgpass or PGPASSWORD"
-    elif "connection" in low and ("refused" in low or "failed" in low or "timeout" in low):
-        advice = ". Check host, port and that the server runs"
-    elif "no such table" in low or "no such column" in low or "does not exist" in low or "syntax" in low:
-        advice = ". Correct the query, and try it in the database's own shell"
-    return f"the database says: {said[:300]}{advice}"
+    else:
+        advice = next((f". {way}" for marks, way in _WAYS_OUT if any(mark in low for mark in marks)), "")
+    return f"the database says: {said[:300].rstrip('.?')}{advice or _ANY}"

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.sources.cells import header
@@ -21,6 +20,14 @@ from schemas.errors import DataError
 
 BLOCK: Final = 512
 """Rows that are read and turned into numbers at once."""
+
+_KINDS: Final = (
+    (b"SQLite format 3\0", "an SQLite database", "Name its rows: sqlite:///{path}?table=NAME, or ?query=SELECT ..."),
+    (b"PAR1", "a Parquet file", "Let its name end in .parquet"),
+    (b"\x1f\x8b", "a file compressed with gzip", "Let its name end in .csv.gz"),
+    (b"PK\x03\x04", "a spreadsheet or a zip archive", "Save the table as CSV"),
+)
+"""How files that are taken for CSV by mistake begin, what they are, and the way out."""
 
 
 @contextmanager
@@ -60,9 +67,11 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
     except (EOFError, zlib.error) as fault:
         raise DataError(f"{path}: the gzip file is damaged or cut short ({fault}). Copy it again") from fault
     except UnicodeDecodeError as fault:
-        raise DataError(f"{path}: not UTF-8 text (byte {fault.start}). Save it as UTF-8 CSV{_how(path)}") from fault
+        raise DataError(_not_text(path, fault.start)) from fault
     except csv.Error as fault:
-        raise DataError(f"{path}: not a CSV file ({fault})") from fault
+        raise DataError(
+            f"{path}: not a CSV file ({fault}). Look for a quote that is not closed, and that it is text at all"
+        ) from fault
     except OSError as fault:
         raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
 
@@ -74,37 +83,42 @@ def blocks_of(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
         yield block
 
 
-def _how(path: Path) -> str:
-    """Return the command that mends a file's encoding, as far as its first bytes tell which it is."""
+def _not_text(path: Path, at: int) -> str:
+    """Say what a file is instead, as far as its first bytes tell, and the way out."""
     with path.open("rb") as file:
-        begin = file.read(2)
-    wide = begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        begin = file.read(16)
+    for mark, what, mend in _KINDS:
+        if begin.startswith(mark):
+            return f"{path}: {what}, not a CSV file. {mend.format(path=path)}"
+    wide = begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     name = "UTF-16" if wide else "WINDOWS-1252"
-    return f", for example with: iconv -f {name} -t UTF-8 {path.name} > utf8.csv" if path.suffix != ".gz" else ""
+    how = f", for example with: iconv -f {name} -t UTF-8 {path.name} > utf8.csv" if path.suffix != ".gz" else ""
+    return f"{path}: not UTF-8 text (byte {at}). Save it as UTF-8 CSV{how}"
 
 
 def parquet_columns(path: Path) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
-    """Return names and columns of a Parquet file; a column with nulls has dtype object and None in it."""
+    """Return names and columns of a Parquet file; a column with nulls has dtype object and None in it.
+
+    Points and spans of time become seconds, as from a database. Raises DataError.
+    """
     if not path.exists():
         raise DataError(f"{path}: there is no such file. Check its name and its folder")
     try:
         # Optional, and large: an agent that reads CSV must not pay for it.
         from pyarrow import ArrowException, parquet  # noqa: PLC0415
+
+        from edge_agent.sources.arrow import column_of  # noqa: PLC0415
     except ImportError as fault:
         raise DataError(
             f"{path}: reading Parquet needs pyarrow. Install it with: pip install 'glassfleet[parquet]', "
             "or convert the file to CSV"
         ) from fault
     try:
+        if path.is_file():  # before its rows: two columns of one name are a fault that pyarrow tells on many lines
+            header(str(path), parquet.read_schema(path).names)
         table = parquet.read_table(path)
         names = header(str(path), table.column_names)
-        columns = []
-        for column in table.columns:
-            array = column.to_numpy()
-            nulls = column.null_count
-            if nulls:
-                array = np.array(column.to_pylist(), dtype=object)
-            columns.append(array)
+        return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
-        raise DataError(f"{path}: not a readable Parquet file ({fault})") from fault
-    return names, columns
+        said = str(fault).partition("\n")[0].partition(". ")[0]
+        raise DataError(f"{path}: not a readable Parquet file ({said}). Write or copy it again") from fault

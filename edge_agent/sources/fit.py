@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.sources.check import Fault, Findings
+from edge_agent.sources.findings import Fault, Findings
 from edge_agent.sources.table import Table, read_source, read_table
 from glassfleet.domain import Domain, Variable
 from glassfleet.memory import Memory, remember

@@ -86,7 +86,7 @@ def locate(source: Path | str) -> Location:
         )
     url, words = text[: found.start()], unquote(found.group(2)).strip()
     short = words if len(words) <= _LONGEST_QUERY else f"{words[:_LONGEST_QUERY]}..."
-    shown = f"{without_password(url)}?{found.group(1)}={' '.join(short.split())}"
+    shown = f"{without_password(url)}{text[found.start()]}{found.group(1)}={' '.join(short.split())}"
     if found.group(1) == "table":
         return Location(url, "database", table=words, shown=shown)
     return Location(url, "database", query=words, shown=shown)

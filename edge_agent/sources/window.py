@@ -10,7 +10,6 @@ that one odd sample cannot spoil the window.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sqlite3
 import time
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.sources.cells import header
+from edge_agent.sources.cells import header, is_finite
 from schemas.errors import DataError, StorageError
 
 FORMAT: Final = "1"
@@ -72,10 +71,13 @@ class WindowStore:
         self.path = path
         self._clock = clock
         with self._explained():
-            with suppress(OSError):  # raw rows: for this user alone; SQLite says what is wrong when it cannot be made
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            # Raw rows: for this user alone; SQLite says what is wrong when it cannot be made. Only a new file is opened
+            # here: closing any descriptor of a database drops the locks that this process's connections hold on it
+            # (POSIX), and another process may then take away the log under them.
+            with suppress(OSError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._db = sqlite3.connect(path, timeout=wait, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            self._write_ahead(wait)
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_TABLES)
             known = dict(self._db.execute("SELECT name, value FROM about"))
@@ -97,6 +99,19 @@ class WindowStore:
         if about.items() - known.items():  # a reader need not wait for a writer
             self._note(**about)
 
+    def _write_ahead(self, wait: float) -> None:
+        """Switch to WAL; SQLite does not wait by itself for another process that opens the new file just now."""
+        end = time.monotonic() + wait
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as fault:
+                if "locked" not in str(fault) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
     @classmethod
     def open(cls, path: Path, *, wait: float = 10.0) -> WindowStore:
         """Open a window that is there already; raises DataError when it is not."""
@@ -112,13 +127,15 @@ class WindowStore:
         """Most rows, and the oldest row's age in seconds (0: any)."""
         return self._max_rows, self._max_seconds
 
-    def append(self, samples: Sequence[Mapping[str, Any]]) -> list[str]:
+    def append(self, samples: Sequence[Mapping[str, Any]], **about: str) -> list[str]:
         """Add rows in one transaction, and let the oldest go.
 
         Parameters
         ----------
         samples : sequence of mapping
             Field to number or text; fields that are no columns are left out.
+        about : str
+            What to note in the same transaction, for `noted`.
 
         Returns
         -------
@@ -142,12 +159,14 @@ class WindowStore:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 self._db.executemany("INSERT INTO rows (at, cells) VALUES (?, ?)", rows)
+                self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
                 self._db.execute("DELETE FROM rows WHERE seq <= (SELECT max(seq) FROM rows) - ?", (self._max_rows,))
                 if self._max_seconds:
                     self._db.execute("DELETE FROM rows WHERE at < ?", (now - self._max_seconds,))
                 self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite itself has undone it when the disk is full
+                    self._db.execute("ROLLBACK")
                 raise
         return faults
 
@@ -174,6 +193,12 @@ class WindowStore:
             count, first, last = self._db.execute("SELECT count(*), min(at), max(at) FROM rows").fetchone()
         return int(count), float(first or 0.0), float(last or 0.0)
 
+    def noted(self, name: str) -> str:
+        """Return what was noted with `append` under a name; empty: nothing."""
+        with self._explained():
+            found = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+        return "" if found is None else str(found[0])
+
     def mark(self) -> tuple[int, int]:
         """Return something that differs when the rows in the window do."""
         oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
@@ -193,23 +218,13 @@ class WindowStore:
                 header(str(self.path), names)
             except DataError as fault:
                 return str(fault)
-            missing = next((name for name in names if name not in sample), None)
-            if missing is not None:
-                return f"the field {missing!r} is missing"
-            self.columns = tuple(names)
-            self._text = frozenset(name for name in names if isinstance(sample[name], str))
-            self._fixed = True
-            self._note(columns=json.dumps(self.columns), text=json.dumps(sorted(self._text)))
-        for name in self.columns:
-            if name not in sample:
-                return f"the field {name!r} is missing"
-            cell = sample[name]
-            if name in self._text:
-                if not isinstance(cell, str) or not cell.strip():
-                    return f"the field {name!r} is not a text, as in the first sample"
-            elif isinstance(cell, bool) or not isinstance(cell, int | float) or not math.isfinite(cell):
-                return f"the field {name!r} is not a finite number"
-        return ""
+            text = frozenset(name for name in names if isinstance(sample.get(name), str))
+            if misfit := _misfit(sample, names, text):  # before anything is decided by it
+                hint = "" if self.columns else ". If it is not needed, name the fields to keep with --columns"
+                return f"{misfit}{hint}"
+            self.columns, self._text, self._fixed = tuple(names), text, True
+            self._note(columns=json.dumps(self.columns), text=json.dumps(sorted(text)))
+        return _misfit(sample, self.columns, self._text)
 
     def _note(self, **about: str) -> None:
         with self._explained():
@@ -223,3 +238,19 @@ class WindowStore:
             if isinstance(fault, sqlite3.OperationalError):
                 raise StorageError(f"{self.path}: {fault}. Check the folder, its rights and the free space") from fault
             raise DataError(f"{self.path}: not a window store ({fault}). Name another file with --store") from fault
+
+
+def _misfit(sample: Mapping[str, Any], names: Sequence[str], text: frozenset[str]) -> str:
+    """Return why a sample is no row of these columns, or an empty text."""
+    for name in names:
+        if name not in sample:
+            return f"the field {name!r} is missing"
+        cell = sample[name]
+        if name in text:
+            if not isinstance(cell, str):
+                return f"the field {name!r} is not a text, as in the first sample"
+            if not cell.strip():
+                return f"the field {name!r} is empty"
+        elif not is_finite(cell):
+            return f"the field {name!r} is not a finite number"
+    return ""

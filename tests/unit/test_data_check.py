@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
 import sqlite3
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from console.main import run
-from edge_agent.sources.check import Findings, examine
+from edge_agent.sources.cells import plain_cells
+from edge_agent.sources.check import examine
+from edge_agent.sources.findings import Findings
 from edge_agent.sources.fit import fit, order_of
 from edge_agent.sources.table import read_source, read_table
 from glassfleet.domain import Domain, Variable
@@ -51,7 +56,7 @@ def test_check_finds_nothing_when_an_agent_would_take_the_file(write: Write, nam
 @pytest.mark.parametrize(
     ("text", "column", "said", "lines"),
     [
-        ("a,y\n1,2\n3,x\n\n5,6\n7,nan\n", "y", "1 cell with no number in it: 'x'", (3,)),
+        ("a,y\n1,2\n3,x\n\n5,6\n7,nan\n", "y", "1 cell that is no number: 'x'", (3,)),
         ("a,y\n1,2\n3,4\n\n5,6\n7,-inf\n", "y", "1 cell with a number that is not finite: -inf", (6,)),
         ("a,y\n1,2\nNA,3\n,4\n5,5\n6,6\n", "a", "2 cells without a value, 40.0% (written as 'NA')", (3, 4)),
         ('a,y\n"1,5",2\n2.5,3\n', "a", "1 number with a decimal comma, mixed with points, e.g. '1,5'", (2,)),
@@ -60,11 +65,11 @@ def test_check_finds_nothing_when_an_agent_would_take_the_file(write: Write, nam
         ("a,y\n2,red\n3,blue\n", "y", "the target holds text, e.g. 'red'", (2, 3)),
         ("a,y,split\n2,1,train\n3,2,train\n4,4,tain\n", "split", "'tain': neither 'train' nor 'test'", (4,)),
         ("a,a,y\n1,2,3\n4,5,6\n", "", "2 columns are called 'a'", ()),
-        ("a,,y\n1,2,3\n4,5,6\n", "", "1 columns have no name", ()),
+        ("a,,y\n1,2,3\n4,5,6\n", "", "column 2 has no name", ()),
         ("1,2,3\n4,5,6\n7,8,9\n", "", "the first row holds numbers only", ()),
         ("a,y\n1,2\n3,4,5\n5,6\n", "", "1 row with 3 cells, where the header has 2", (3,)),
         ("a,y\n1,2\n", "", "1 row to train on; at least 2 are needed", ()),
-        ("a,y\n", "", "there is a header but no rows", ()),
+        ("a,y\n", "", "there are columns but no rows", ()),
         ("y\n1\n2\n", "", "there is no input column beside the target", ()),
         ("a,b,y\n,1,2\n,2,3\n", "a", "no cell has a value", ()),
         ("a;y\n1,5;2\n3,5;4\n", "", "the columns are separated by semicolons", ()),
@@ -209,7 +214,7 @@ def test_check_reads_a_query_and_the_file_stays_as_it_was_when_the_query_writes(
     for query, said in (
         ("DELETE FROM rows", "Only reading is allowed here"),
         ("SELECT nosuch FROM rows", "no such column: nosuch"),
-        ("SELECT a, y FROM rows WHERE a < 0", "there is a header but no rows"),
+        ("SELECT a, y FROM rows WHERE a < 0", "there are columns but no rows"),
         ("SELECT a, NULL AS y FROM rows", "no cell has a value"),
     ):
         assert run(["data", "check", f"sqlite:///{file}?query={query}"]) == 3
@@ -253,3 +258,125 @@ def test_database_names_the_package_to_install_when_it_is_not_there(
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(DataError, match="pip install 'glassfleet"):
         read_source("postgresql://car@127.0.0.1:9/drives?table=rows")
+
+
+@pytest.mark.parametrize("seconds", [1, 1_000, 1_000_000])
+def test_times_of_a_parquet_file_are_the_same_seconds_whatever_unit_its_writer_took(
+    tmp_path: Path, seconds: int
+) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    unit = {1: "s", 1_000: "ms", 1_000_000: "us"}[seconds]
+    at = pa.array([(1_772_323_200 + row) * seconds for row in range(3)], pa.int64())
+    columns = {
+        "at": at.cast(pa.timestamp(unit)),
+        "there": at.cast(pa.timestamp(unit, tz="Europe/Rome")),
+        "day": pa.array([20_513, 20_514, 20_515], pa.int32()).cast(pa.date32()),
+        "clock": pa.array([3_600_000, 3_601_500, 3_602_000], pa.int32()).cast(pa.time32("ms")),
+        "took": pa.array([row * seconds for row in range(3)], pa.int64()).cast(pa.duration(unit)),
+        "gear": pa.array(["1", "2", "3"]).dictionary_encode(),
+        "y": [0.1, 0.2, 0.4],
+    }
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    assert examine(path).usable
+    assert read_source(path).train.X.T.tolist() == [
+        [1_772_323_200.0, 1_772_323_201.0, 1_772_323_202.0],
+        [1_772_323_200.0, 1_772_323_201.0, 1_772_323_202.0],
+        [20_513 * 86_400.0, 20_514 * 86_400.0, 20_515 * 86_400.0],
+        [3600.0, 3601.5, 3602.0],
+        [0.0, 1.0, 2.0],
+        [1.0, 2.0, 3.0],
+    ]
+
+
+def test_values_of_a_database_become_numbers_and_texts_in_one_way() -> None:
+    here = dt.timezone(dt.timedelta(hours=1))
+    rows: list[list[Any]] = [
+        [dt.datetime(2026, 3, 1), dt.datetime(2026, 3, 1, 1, tzinfo=here), dt.date(2026, 3, 1)],  # noqa: DTZ001
+        [dt.time(1, 0, 1, 500_000), dt.timedelta(minutes=1), None],
+        [Decimal("1.5"), True, UUID(int=7)],
+    ]
+    assert plain_cells("here", ("a", "b", "c"), rows) == [
+        [1_772_323_200.0, 1_772_323_200.0, 1_772_323_200.0],
+        [3601.5, 60.0, None],
+        [Decimal("1.5"), True, "00000000-0000-0000-0000-000000000007"],
+    ]
+    for cell in ([1, 2], {"a": 1}, b"\x00"):
+        with pytest.raises(
+            DataError, match=r"here: column 'a' holds values of type \w+, which are neither numbers nor"
+        ):
+            plain_cells("here", ("a",), [[cell]])
+
+
+@pytest.mark.parametrize("categories", [False, True])
+def test_check_and_agent_refuse_columns_that_hold_no_cells_by_their_name(tmp_path: Path, categories: bool) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"spectrum": [[1, 2], [3, 4]], "y": [0.1, 0.2]}), path)
+    (fault,) = examine(path, categories=categories).faults
+    assert fault.what.startswith("column 'spectrum' holds values of type list<")
+    with pytest.raises(DataError, match="column 'spectrum' holds values"):
+        read_source(path, categories=categories)
+
+
+def test_check_and_agent_refuse_a_parquet_file_in_one_line_when_it_is_empty_double_or_cut(tmp_path: Path) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    column = pa.array([1.0, 2.0])
+    parquet.write_table(pa.table({"a": column, "y": column}).slice(0, 0), tmp_path / "none.parquet")
+    parquet.write_table(pa.Table.from_arrays([column] * 3, names=["a", "a", "y"]), tmp_path / "double.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "double.parquet").read_bytes()[:-40])
+    for name, said in (
+        ("none", "there are columns but no rows"),
+        ("double", "two columns are called 'a' (1 and 2)"),
+        ("cut", "not a readable Parquet file"),
+    ):
+        path = tmp_path / f"{name}.parquet"
+        (fault,) = examine(path).faults
+        assert fault.what.startswith(said)
+        assert fault.mend
+        assert "\n" not in fault.what
+        with pytest.raises(DataError) as caught:
+            read_source(path)
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "mend"),
+    [
+        ("made by logger\na,y\n1,2\n3,4\n5,6\n", "4 rows with 2 cells, where the header has 1", "Remove the lines"),
+        ('a,b,y\n1,2,3\n1,2,3\n1,"2,3\n1,2,3\n', "1 row with 2 cells, where the header has 3", "not closed"),
+        ("a|b|y\n1|2|3\n", "the columns are separated by vertical bars", "commas"),
+        ("a,b,,\n1,2,,\n3,4,,\n", "columns 3, 4 have no name", "remove them"),
+        ("trip,y\n2026_03,1\n2026_04,2\n", "text, e.g. '2026_03', where numbers are needed", "Encode it"),
+        ("at,y\n2026-03-01 14:05,1\n2026-03-01 14:06,2\n", "text, e.g. '2026-03-01 14:05'", "a number of seconds"),
+        ("a,y\n1," + "9" * 400 + "\n2,3\n4,5\n", f"1 cell with a number that is not finite: {'9' * 40}", "Correct"),
+    ],
+)  # fmt: skip
+def test_check_names_the_cause_when_a_table_is_not_as_it_looks(write: Write, text: str, what: str, mend: str) -> None:
+    path = write(text)
+    first = next(fault for fault in examine(path).faults if fault.level == "error")
+    assert first.what.startswith(what)
+    assert mend in first.mend
+    with pytest.raises(DataError):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"SQLite format 3\x00\x04\xff\xff", "an SQLite database, not a CSV file. Name its rows: sqlite:///"),
+        (b"PAR1\xff\xff", "a Parquet file, not a CSV file. Let its name end in .parquet"),
+        (b"PK\x03\x04\xff", "a spreadsheet or a zip archive, not a CSV file. Save the table as CSV"),
+        (gzip.compress(b"a,y\n"), "a file compressed with gzip, not a CSV file. Let its name end in .csv.gz"),
+    ],
+)
+def test_agent_says_what_a_file_is_when_it_is_no_csv(write: Write, content: bytes, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_source(write(content))
+    assert said in str(caught.value)
+
+
+def test_check_does_not_overflow_when_numbers_are_as_large_as_they_get(write: Write) -> None:
+    rows = "".join(f"{sign}1.7e308,{number}\n" for number, sign in enumerate(("", "-") * 20))
+    (column, _) = examine(write("a,y\n" + rows)).columns
+    assert (column.low, column.high, column.mean) == (-1.7e308, 1.7e308, 0.0)

@@ -83,7 +83,7 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         ("a,y\n1,2\nnan,4\n", None, "row 2 (after the header), column 'a': nan is not a finite number"),
         ("a,y\n1,inf\n3,4\n", None, "row 1 (after the header), column 'y': inf is not a finite number"),
         ("a,y\n1,2\n", None, "only one row; an agent needs at least 2 rows"),
-        ("a,y\n", None, "a header but no rows"),
+        ("a,y\n", None, "there are columns but no rows"),
         ("", None, "the file is empty"),
         ("split,a,y\ntest,1,2\ntest,3,4\n", None, "no rows with split 'train'; an agent"),
         ("split,a,y\ntrain,1,2\nvalid,3,4\n", None, "row 2, column 'split': 'valid' is neither 'train' nor 'test'"),
@@ -173,7 +173,7 @@ def test_table_reports_text_columns_and_reads_numbers_as_floats(write):
     [
         ("a,y\n1,2\n,4\n", "row 2 (after the header), column 'a': the cell is empty"),
         ("a,y\n1,2\nnan,4\n", "column 'a': nan is not a finite number"),
-        ("a,y\n", "a header but no rows"),
+        ("a,y\n", "there are columns but no rows"),
     ],
 )
 def test_table_names_fault_and_place_when_it_cannot_be_used(write, text, said):

@@ -1,0 +1,237 @@
+"""``glassfleet data collect``: keep the newest rows of a live stream in a window on disk."""
+
+from __future__ import annotations
+
+import math
+import queue
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.common import config_option, json_option, print_json, rows_place
+from console.lazy import is_quiet
+from console.progress import Work, progress
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge_agent.forecast.source import Samples
+    from edge_agent.sources.window import WindowStore
+
+BATCH = 500
+"""Most samples that one transaction of a window store takes."""
+
+TELL_EVERY = 10.0
+"""Seconds between two lines about refused samples: a broken sensor must not fill the screen."""
+
+REASONS = 5
+"""Most different reasons in such a line."""
+
+DAY = 24 * 3600.0
+
+
+@click.command()
+@click.option(
+    "--source", envvar="GLASSFLEET_DATA_SOURCE", required=True, metavar="URL", callback=rows_place,
+    help="mqtt[s]://[user@]host[:port]/TOPIC, a file or pipe of one JSON object per line, or - for standard input.",
+)  # fmt: skip
+@click.option(
+    "--store", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.window",
+    help="Where the window is kept; an agent takes it as --data.",
+)  # fmt: skip
+@click.option(
+    "--max-rows", type=click.IntRange(2, 100_000_000),
+    help="Newest rows to keep. Default: as the store was made, or 50000.",
+)  # fmt: skip
+@click.option(
+    "--max-days", type=click.FloatRange(0, 36_500),
+    help="Rows that came longer ago go; 0: never. Default: as the store was made, or 0.",
+)  # fmt: skip
+@click.option(
+    "--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: those of the first sample."
+)
+@click.option(
+    "--follow", is_flag=True,
+    help="At the end of a file wait for more lines, at the end of a pipe for the next writer. Started again, it goes "
+    "on in the file behind the last row that it kept.",
+)  # fmt: skip
+@click.option(
+    "--identity", envvar="GLASSFLEET_DATA_IDENTITY", type=click.Path(path_type=Path), metavar="DIR",
+    help="Folder with key.pem, cert.pem and ca.pem for mqtts; of an id of its own, since brokers give each "
+    "certificate one connection.",
+)  # fmt: skip
+@click.option(
+    "--ca-file", envvar="GLASSFLEET_DATA_CA_FILE", type=click.Path(path_type=Path), metavar="FILE",
+    help="Certificate authority for mqtts, in place of the identity's or the system's.",
+)  # fmt: skip
+@click.option(
+    "--insecure-plaintext", envvar="GLASSFLEET_DATA_INSECURE_PLAINTEXT", is_flag=True,
+    help="Allow mqtt to another machine, where everybody on the way can read and change what is said.",
+)  # fmt: skip
+@click.option(
+    "--silence", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
+    help="Say so when no sample came for so long: a sender that died, a wrong topic, and access rules that keep a "
+    "topic from us all look like this. 0: never.",
+)  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
+@click.option(
+    "--window-wait", type=click.FloatRange(0, 300), default=10.0, show_default=True, metavar="SECONDS",
+    help="Seconds to wait for another process that writes to the window.",
+)  # fmt: skip
+@click.option(
+    "--queue-samples", type=click.IntRange(1, 10_000_000), default=1000, show_default=True,
+    help="Samples that wait to be taken; a live topic drops the newest beyond it, a file waits.",
+)  # fmt: skip
+@click.option(
+    "--max-sample-bytes", type=click.IntRange(1024, 1 << 26), default=1 << 16, show_default=True,
+    help="Longer lines and messages are no samples.",
+)  # fmt: skip
+@json_option
+@config_option
+def collect(  # noqa: PLR0917 - click passes options by name
+    source: str,
+    store: Path,
+    max_rows: int | None,
+    max_days: float | None,
+    columns: str | None,
+    follow: bool,
+    identity: Path | None,
+    ca_file: Path | None,
+    insecure_plaintext: bool,
+    silence: float,
+    count: int | None,
+    window_wait: float,
+    queue_samples: int,
+    max_sample_bytes: int,
+    as_json: bool,
+) -> None:
+    """Keep the newest rows of a live stream on disk, for an agent to learn from.
+
+    A row is a JSON object of numbers and texts, complete with its target. What does not fit is refused and counted. It
+    may be killed at any moment; started again, it goes on. The agent takes what is in the window when a run freezes
+    its rows. Rows stay on this machine.
+
+    \b
+    Examples:
+      glassfleet data collect --source mqtt://127.0.0.1:1883/vehicle/samples --store drive.window --max-days 7
+      glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
+      glassfleet data collect --source samples.jsonl --follow --store drive.window
+      glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent import logs  # noqa: PLC0415 - loaded when used
+    from edge_agent.sources.location import WINDOW  # noqa: PLC0415
+    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
+
+    if store.suffix != WINDOW:
+        raise UsageError(f"--store {store}: the name must end in {WINDOW}, by which an agent knows what it is")
+    wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    logs.configure("error" if is_quiet() else "warning")
+    place = f"place:{Path(source).absolute()}" if follow else ""
+    behind = WindowStore.open(store, wait=window_wait).noted(place) if follow and store.is_file() else ""
+    # First: a wrong source leaves no empty window behind.
+    samples = _samples(
+        source, (identity, ca_file, insecure_plaintext), (queue_samples, max_sample_bytes), follow=follow, behind=behind
+    )
+    window = WindowStore(
+        store,
+        max_rows=max_rows,
+        max_seconds=None if max_days is None else max_days * DAY,
+        columns=wanted,
+        wait=window_wait,
+    )
+    # A service for weeks: it is silent where there is no terminal.
+    with progress("collecting", count, silence=math.inf) as work:
+        taken, refused, lost = _fill(window, samples, count, place, work, silence=silence)
+    rows, _, _ = window.span()
+    window.close()
+    if as_json:
+        print_json({"taken": taken, "refused": refused, "lost": lost, "rows": rows, "store": str(store)})
+    else:
+        click.echo(f"{taken} samples taken, {refused} refused, {lost} lost; {rows} rows in {store}", err=True)
+
+
+def _samples(
+    source: str,
+    access: tuple[Path | None, Path | None, bool],
+    limits: tuple[int, int],
+    *,
+    follow: bool,
+    behind: str,
+) -> Samples:
+    """Open a live source; an MQTT broker that is not there, or refuses us, is an error now, not a silent wait."""
+    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
+    from edge_agent.forecast.source import REPLAYED, Access, SampleLimits, Samples, is_topic, link_of  # noqa: PLC0415
+
+    if is_topic(source):
+        connect_once(link_of(source, Access(*access))[0])
+    elif "://" in source:
+        raise UsageError(f"--source {source}: give mqtt[s]://host/topic, a file or pipe of JSON lines, or -")
+    elif any(access):
+        raise UsageError(f"--source {source} is no broker's topic: leave out --identity, --ca-file and the like")
+    if follow and (is_topic(source) or source == "-" or source.endswith(REPLAYED)):
+        raise UsageError(f"--follow is for a file or named pipe of JSON lines, not for --source {source}")
+    return Samples(
+        source,
+        speed=0.0,
+        limits=SampleLimits(*limits),
+        access=Access(*access),
+        follow=follow,
+        behind=behind,
+        is_strict=False,  # the window judges the fields that it keeps
+    )
+
+
+def _next(arrived: queue.Queue[Any], silence: float, work: Work) -> Any:
+    """Wait for the next sample; say once that none comes."""
+    try:
+        return arrived.get(timeout=silence or None)
+    except queue.Empty:
+        work.say(
+            f"no sample for {silence:g} s: does the sender run, is the source's name right, and may we read it (a "
+            "broker that forbids it may stay silent)?"
+        )
+        return arrived.get()
+
+
+def _fill(
+    window: WindowStore, samples: Samples, count: int | None, place: str, work: Work, *, silence: float
+) -> tuple[int, int, int]:
+    """Move samples into the window until the source ends, `count` came, or a signal; how many came, and did not."""
+    arrived: queue.Queue[Any] = queue.Queue(2 * BATCH)
+
+    def feed() -> None:
+        for sample in samples:
+            arrived.put((sample, samples.place))
+        arrived.put(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: samples.stop())
+    threading.Thread(target=feed, name="collect", daemon=True).start()
+    taken = refused = 0
+    told = float("-inf")
+    reasons: dict[str, None] = {}
+    open_ = True
+    while open_ and (count is None or taken + refused < count):
+        batch = [_next(arrived, silence, work)]
+        most = BATCH if count is None else min(BATCH, count - taken - refused)
+        while batch[-1] is not None and len(batch) < most and not arrived.empty():
+            batch.append(arrived.get())
+        open_ = batch[-1] is not None
+        came = [each for each in batch if each is not None]
+        rows = [sample for sample, _ in came if isinstance(sample, dict)]
+        # The place is kept with the rows, in one transaction: neither is there without the other.
+        about = {place: came[-1][1]} if place and came else {}
+        faults = [sample for sample, _ in came if isinstance(sample, str)] + window.append(rows, **about)
+        taken += len(came) - len(faults)
+        refused += len(faults)
+        work.at(taken + refused, doing=f"{taken} taken, {refused} refused")
+        reasons = dict.fromkeys([*reasons, *dict.fromkeys(faults)][-REASONS:])
+        if reasons and (time.monotonic() - told > TELL_EVERY or not open_):
+            told = time.monotonic()
+            work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
+            reasons = {}
+    samples.close()
+    return taken, refused, samples.dropped

@@ -1,0 +1,248 @@
+"""What is wrong with a table's names and with one column's cells, and how to mend it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.sources.cells import LONGEST_NAME, SPLIT, is_number, separated
+from edge_agent.sources.findings import Cells, Column, Fault, Findings
+from schemas.limits import MAX_CATEGORIES, MAX_FEATURES
+
+FEW_ROWS: Final = 30
+"""Fewer training rows are worth a warning."""
+
+SHOWN: Final = 5
+"""Most places, and categories, that a text names."""
+
+LONGEST_CELL: Final = 40
+"""Most characters of a cell that a text shows."""
+
+MOSTLY: Final = 0.5
+"""Share of numbers from which a column is one of numbers, with odd cells."""
+
+NOTHING: Final = frozenset({"", "na", "n/a", "null", "none", "-", "?", "."})
+"""Cells, in lower case, that stand for a missing value."""
+
+DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+(\.\d{3})*,\d+([eE][+-]?\d+)?$")
+
+
+def judge_names(names: Sequence[str], target: str | None, found: Findings) -> None:
+    """Add to `found` what is wrong with the columns' names, and with the target's."""
+
+    def error(what: str, mend: str) -> None:
+        found.faults.append(Fault("error", what, mend))
+
+    if which := separated(names):
+        error(
+            f"the columns are separated by {which}",
+            "Save it with commas between columns and points in numbers (in a spreadsheet: English locale)",
+        )
+        return
+    if all(is_number(name) for name in names):
+        error("the first row holds numbers only", "Put a header row with the columns' names first")
+    found.faults += _each_name(names)
+    inputs = [name for name in names if name not in (SPLIT, target)]
+    if len(names) == 1 and found.faults:
+        return  # no row is as long as the first: hardly the columns' names
+    if target is not None and target not in names:
+        error(f"there is no column {target!r}", f"Name the target with --target; there are: {', '.join(names[:20])}")
+    elif target == SPLIT:
+        error(f"the column {SPLIT!r} says which rows train and test; it cannot be the target", "Name another --target")
+    elif len(inputs) - (target is None) < 1:
+        error("there is no input column beside the target", "Add at least one column")
+    if len(inputs) > MAX_FEATURES:
+        error(f"{len(inputs)} input columns; at most {MAX_FEATURES} are allowed", "Leave some out")
+
+
+def _each_name(names: Sequence[str]) -> Iterator[Fault]:
+    for name, times in Counter(names).items():
+        if not name:
+            which = ", ".join(str(index + 1) for index, each in enumerate(names) if not each)
+            what = f"column {which} has no name" if times == 1 else f"columns {which} have no name"
+            yield Fault("error", what, "Name it in the header row, or remove it" if times == 1 else
+                        "Name them in the header row, or remove them (a spreadsheet adds empty ones)")  # fmt: skip
+        elif times > 1:
+            yield Fault("error", f"{times} columns are called {name!r}", "Rename all but one of them")
+        elif len(name) > LONGEST_NAME:
+            yield Fault("error", f"the name {name[:20]!r}... is longer than {LONGEST_NAME} characters", "Shorten it")
+
+
+def many(count: int, word: str) -> str:
+    """Return a count with its noun."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    # Truth values of a database or a Parquet file are the numbers 0 and 1 to an agent.
+    return str(int(cell)) if isinstance(cell, bool | np.bool_) else str(cell).strip()
+
+
+def _is_time(text: str) -> bool:
+    for kind in (dt.datetime, dt.time):
+        try:
+            kind.fromisoformat(text)
+        except ValueError:
+            continue
+        return True
+    return False
+
+
+class Judge:
+    """One column's judge."""
+
+    def __init__(self, cells: Cells, found: Findings, name: str, role: str, *, labels: bool, categories: bool) -> None:
+        self._lines = cells.lines
+        self._found = found
+        self._column = Column(name, role)
+        self._labels = labels
+        self._categories = categories
+        self._takes_texts = False
+
+    def judge(self, cells: list[Any]) -> Column:
+        """Return what the column holds; what is wrong with it is added to the findings."""
+        texts = [_text(cell) for cell in cells]
+        missing = [row for row, text in enumerate(texts) if text.lower() in NOTHING]
+        gone = set(missing)
+        numbers = np.full(len(texts), np.nan)
+        odd, commas, infinite = [], [], []
+        for row, text in enumerate(texts):
+            if row in gone:
+                continue
+            if is_number(text):
+                numbers[row] = float(text)
+                if not math.isfinite(numbers[row]):
+                    infinite.append(row)
+            elif DECIMAL_COMMA.match(text):
+                commas.append(row)
+            else:
+                odd.append(row)
+        column = self._column
+        present = len(texts) - len(missing)
+        wordy = column.role == "split" or (column.role == "target" and self._labels)
+        numeric = present > 0 and present - len(odd) >= MOSTLY * present and not wordy
+        column.kind = "number" if numeric else "text" if present else "empty"
+        marks = any(texts[row] for row in missing)
+        # Where texts may be inputs, an agent takes such a column for one of texts: hardly what was meant, but no fault.
+        self._takes_texts = wordy or (self._categories and column.role == "input" and bool(odd or commas or marks))
+        if column.kind == "text":  # a mark such as ? is a text like any other to an agent
+            gone = {row for row in missing if not texts[row]}
+        column.missing = len(gone)
+        column.different = len({text for row, text in enumerate(texts) if row not in gone})
+        self._missing(texts, missing)
+        if numeric:
+            self._numbers(texts, numbers, odd, commas, infinite)
+        elif present:
+            self._texts(texts, [row for row in range(len(texts)) if row not in gone], odd)
+        if present and column.different == 1 and column.role != "split":
+            use = "it cannot help the model here" if column.role == "input" else "there is nothing to learn"
+            self._say("warning", f"all cells are the same; {use}", "Leave it out, unless other vehicles differ")
+        return column
+
+    def _say(self, level: Literal["error", "warning", "note"], what: str, mend: str, rows: Sequence[int] = ()) -> None:
+        places = tuple(self._lines[row] for row in rows[:SHOWN])
+        self._found.faults.append(Fault(level, what, mend, self._column.name, places, len(rows)))
+
+    def _missing(self, texts: list[str], missing: list[int]) -> None:
+        if len(missing) == len(texts):
+            taken = self._takes_texts and all(texts)
+            self._say("warning" if taken else "error", "no cell has a value", "Remove the column")
+            return
+        text = self._takes_texts or self._column.kind == "text"
+        marked = [row for row in missing if texts[row]] if text else []
+        if marked:
+            shown = ", ".join(map(repr, sorted({texts[row] for row in marked})))
+            what = f"{many(len(marked), 'cell')} with {shown}, which counts as a text of its own"
+            self._say("warning", what, "Remove the rows if it means that the value is missing", marked)
+        rows = [row for row in missing if row not in set(marked)]
+        if rows:
+            written = sorted({texts[row] for row in rows} - {""})
+            shown = f" (written as {', '.join(map(repr, written))})" if written else ""
+            what = f"{many(len(rows), 'cell')} without a value, {len(rows) / len(texts):.1%}{shown}"
+            self._say("error", what, "Fill them in, or remove the rows", rows)
+
+    def _numbers(
+        self, texts: list[str], numbers: NDArray[np.float64], odd: list[int], commas: list[int], infinite: list[int]
+    ) -> None:
+        level: Literal["error", "warning"] = "warning" if self._takes_texts else "error"
+        if commas:
+            mixed = "mixed with points" if len(commas) < len(texts) - len(odd) else "throughout"
+            self._say(
+                level,
+                f"{many(len(commas), 'number')} with a decimal comma, {mixed}, "
+                f"e.g. {texts[commas[0]][:LONGEST_CELL]!r}",
+                "Write decimal points",
+                commas,
+            )
+        if odd:
+            shown = ", ".join(repr(text[:LONGEST_CELL]) for text in dict.fromkeys(texts[row] for row in odd[:SHOWN]))
+            self._say(
+                level,
+                f"{many(len(odd), 'cell')} that {'is' if len(odd) == 1 else 'are'} no number: {shown}",
+                "Correct them, or remove the rows",
+                odd,
+            )
+        if infinite:
+            shown = ", ".join(dict.fromkeys(texts[row][:LONGEST_CELL] for row in infinite[:SHOWN]))
+            self._say(
+                level,
+                f"{many(len(infinite), 'cell')} with a number that is not finite: {shown}",
+                "Correct or remove the rows",
+                infinite,
+            )
+        finite = numbers[np.isfinite(numbers)]
+        column = self._column
+        if finite.size:
+            column.low, column.high = float(finite.min()), float(finite.max())
+            # In parts: the sum of large numbers is beyond a float.
+            column.mean = float(np.clip((finite / finite.size).sum(), column.low, column.high))
+        with np.errstate(over="ignore"):
+            counts = bool((np.diff(finite) == 1).all())
+        if column.role == "input" and finite.size > FEW_ROWS and counts:
+            self._say("warning", "it counts the rows", "Remove it as an input (a time column serves memory inputs)")
+
+    def _texts(self, texts: list[str], rows: list[int], odd: list[int]) -> None:
+        column = self._column
+        present = [texts[row] for row in rows]
+        column.common = dict(Counter(present).most_common(SHOWN))
+        if column.role == "split":
+            odd = [row for row in rows if texts[row] not in {"train", "test"}]
+            wrong = sorted({texts[row] for row in odd})
+            if wrong:
+                self._say(
+                    "error",
+                    f"{', '.join(map(repr, wrong[:SHOWN]))}: neither 'train' nor 'test'",
+                    "Correct the cells, or remove the column to train on all rows",
+                    odd,
+                )
+        elif column.role == "target" and not self._labels:
+            self._say(
+                "error",
+                f"the target holds text, e.g. {present[0][:LONGEST_CELL]!r}",
+                "Name a column of numbers with --target, or learn classes: --labels with a classifier such as frbc",
+                odd,
+            )
+        elif column.role == "input" and not self._categories:
+            self._say(
+                "error",
+                f"text, e.g. {present[0][:LONGEST_CELL]!r}, where numbers are needed",
+                "Write a time as a number of seconds, or remove it"
+                if _is_time(present[0])
+                else "Encode it as numbers or remove it; the schemes fedga and dp_tree take categories (--categories)",
+                odd,
+            )
+        elif column.different > MAX_CATEGORIES:
+            self._say(
+                "error", f"{column.different} different texts; at most {MAX_CATEGORIES} are allowed", "Group them"
+            )
+        elif column.role == "input" and column.different > MOSTLY * len(present) and len(present) > FEW_ROWS:
+            self._say("warning", f"{column.different} different texts in {len(present)} rows", "Remove names and ids")
