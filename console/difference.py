@@ -1,4 +1,8 @@
-"""What differs between two versions of a model: rules matched by their antecedents, in words and numbers."""
+"""What differs between two versions of a model: rules matched by their antecedents, in words and numbers.
+
+Sets that were only renamed are the same sets: the older model is read in the newer one's terms, and the renaming is
+told once, with the domain.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from glassfleet.explain import Condition, Rule
+from glassfleet.explain import Condition, Rule, in_terms_of
 from glassfleet.scheme import Model
 from schemas.record import ModelRecord
 
@@ -21,9 +25,11 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
     -------
     dict
         ``same``: whether the digests are equal; ``record``, ``parameters``, ``domain``: name -> [old, new];
-        ``cohort``: who joined and left; ``rules``: added, gone and changed ones, and how many are the same.
+        ``cohort``: who joined and left; ``rules``: added, gone and changed ones, and how many are the same; those of
+        the older model in the newer one's terms.
     """
     (a, first), (b, second) = old, new
+    first = in_terms_of(first, second.domain)
     return {
         "old": _name(a),
         "new": _name(b),
@@ -53,7 +59,10 @@ def difference_lines(told: dict[str, Any]) -> list[str]:
             if name not in _UNTOLD
         ]
     for name, (was, now) in told["domain"].items():
-        lines.append(f"domain {name}: {_limits(was)} -> {_limits(now)}")
+        before, after = _limits(was), _limits(now)
+        lines += [f"domain {name}: {before} -> {after}"] if before != after else []
+        if isinstance(was, dict) and isinstance(now, dict) and was.get("terms") != now.get("terms"):
+            lines.append(f"domain {name}: terms {_terms(was)} -> {_terms(now)}")
     for what in ("joined", "left"):
         if told["cohort"][what]:
             lines.append(f"cohort, {what}: {', '.join(told['cohort'][what])}")
@@ -144,6 +153,10 @@ def _limits(value: Any) -> str:
         unit = f" {value['unit']}" if value.get("unit") else ""
         return f"{value['low']:.6g} to {value['high']:.6g}{unit}"
     return "absent" if value is None else _short(value)
+
+
+def _terms(variable: dict[str, Any]) -> str:
+    return ", ".join(variable.get("terms") or ()) or "standard"
 
 
 def _short(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, json_option, print_json
+from console.progress import progress
 from console.runs import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, StorageError, UsageError, VerificationError
 
@@ -76,7 +77,8 @@ def run_export(options: dict[str, Any], record: ModelRecord | None, model: Model
 
         row = row_of(options["data"], options["row"], model)
     prefix = options["prefix"] or "model"
-    data = export(model, kind, title=title, prefix=prefix, what=options["picture"], row=row)
+    with progress(f"writing {kind}"):
+        data = export(model, kind, title=title, prefix=prefix, what=options["picture"], row=row)
     target = options["out"]
     if target is None and kind == "png" and sys.stdout.isatty():
         target = Path(f"{name}{KNOWN[kind].suffix}")
@@ -109,7 +111,8 @@ def _to_mlflow(options: dict[str, Any], record: ModelRecord | None, model: Model
             "glassfleet.version": str(record.version),
             "glassfleet.cohort": ", ".join(record.cohort)[:4000],
         }
-    made = register(model, name, uri, tags=tags, page=to_html(model, name))
+    with progress("registering the model"):
+        made = register(model, name, uri, tags=tags, page=to_html(model, name))
     click.echo(f"registered as {made['model_uri']} (MLflow run {made['run_id']})")
 
 
@@ -144,9 +147,10 @@ def report(run_id: str, **options: Any) -> None:
 
     api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
     status = api.run(run_id)
-    record, model, scores = _learned(api, status)
-    page = run_page(status, model, record, scores, pictures=options["kind"] == "html")
-    text = html_of(page) if options["kind"] == "html" else markdown_of(page)
+    with progress("drawing the report"):
+        record, model, scores = _learned(api, status)
+        page = run_page(status, model, record, scores, pictures=options["kind"] == "html")
+        text = html_of(page) if options["kind"] == "html" else markdown_of(page)
     suffix = ".html" if options["kind"] == "html" else ".md"
     target = options["out"] or Path(f"{run_id}{suffix}")
     if str(target) == "-":

@@ -9,6 +9,7 @@ What MLflow stores is a folder with the model's document (``model.json``), a pag
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,8 @@ def register(model: Model, name: str, tracking_uri: str, *, tags: Mapping[str, s
     StorageError
         MLflow cannot be reached, or refuses.
     """
+    # MLflow would report its use to its makers; here nothing leaves the machine unless the user wants it.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     from mlflow import MlflowClient  # noqa: PLC0415 - an extra
     from mlflow.exceptions import MlflowException  # noqa: PLC0415
 

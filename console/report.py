@@ -22,18 +22,20 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
     lines = ["", *_scores(result)]
     record = result.record
     lines += ["", f"cohort ({len(record.cohort)} of {len(result.rows)} vehicles): {', '.join(record.cohort)}"]
-    for agent, reason in sorted(record.training.dropped.items()):
-        lines.append(f"  not in it: {agent} ({reason})")
+    dropped = record.training.dropped
+    for reason in sorted(set(dropped.values())):
+        lines.append(
+            f"  not in it ({reason}): {', '.join(sorted(each for each in dropped if dropped[each] == reason))}"
+        )
     took = f"{record.training.rounds} rounds in {result.seconds:.1f} s"
     lines += [
         "",
         f"model {record.name} v{record.version}: {_size(verdict)}; {took}",
-        f"  learned by the fleet    {verdict.federated}",
-        *(
-            [f"  learned centrally       {verdict.central}   (one machine, the pooled rows of the cohort)"]
-            * bool(verdict.central)
-        ),
+        f"  answers: {_answers(result)}",
+        f"  learned by the fleet  {verdict.federated}",
+        *([f"  learned centrally     {verdict.central}"] * bool(verdict.central)),
         f"  {_comparison(result, nullify=nullify)}",
+        *_pooled(verdict),
         *_cost(result, nullify=nullify),
     ]
     rules = verdict.model.rules()
@@ -177,6 +179,25 @@ def _comparison(result: Result, *, nullify: bool) -> str:
     if verdict.replayed == verdict.federated:
         return f"{told}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
     return f"{told}, and draws on what only the vehicles know (secrets, noise)"
+
+
+def _answers(result: Result) -> str:
+    """Return how many answers there were in all rounds, and what became of them, as the run's page counts them."""
+    rounds = result.status["rounds"]
+    told = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
+    words = [f"{told['accepted']} accepted", f"{told['late']} too late and not counted"]
+    words += [f"{told['rejected']} rejected"] * bool(told["rejected"])
+    return f"{', '.join(words)}; {told['dropped']} times a vehicle did not answer in time"
+
+
+def _pooled(verdict: Verdict) -> list[str]:
+    """Return, where the two models differ, how good the central one is."""
+    if verdict.pooled is None:
+        return []
+    fleet = _cell(verdict.mean("federated"))
+    return [
+        f"  mean test {SCORES[verdict.metric]}: the cohort's central model {verdict.pooled:.4f}, the fleet's {fleet}"
+    ]
 
 
 def _cost(result: Result, *, nullify: bool) -> list[str]:

@@ -16,7 +16,7 @@ from glassfleet.explain.partitions import FuzzySet, Partition, partitions
 from glassfleet.explain.parts import Activation, Condition, Explanation, Rule
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
-from glassfleet.explain.views import ActivationView, ConditionView, RuleView, as_row, in_words_of
+from glassfleet.explain.views import ActivationView, ConditionView, RuleView, as_row, in_terms_of, in_words_of
 
 __all__ = [
     "Activation",
@@ -36,6 +36,7 @@ __all__ = [
     "as_row",
     "counterfactual",
     "explain_row",
+    "in_terms_of",
     "in_words_of",
     "partitions",
     "summary",

@@ -1,42 +1,27 @@
-"""The smallest change of a row's inputs that gives another outcome: searched through the model's own predictions.
+"""The smallest change of a row's inputs that gives another outcome: found through the model's own predictions.
 
-The search knows nothing of the scheme but what it predicts and which rules it states. Candidates are: one input moved
-along a grid of its range (with the peaks of its fuzzy sets and both sides of its thresholds), two of the most effective
-inputs moved together, the nearest point of every rule's region, and a fixed sequence of points all over the domain.
-Each candidate that reaches the goal is then *relaxed*: inputs go back to where they were while the goal still holds,
-the others move back as far as it holds. The cheapest of those, rounded to short numbers where that keeps
-the goal, is the answer; it has been predicted again, so it is true of the model. That no cheaper one exists is not
-proved. Wachter, Mittelstadt, Russell, *Counterfactual explanations without opening the black box*, 2017, Eq. 1, with
-the distance of its Eq. 3 (a sum over inputs, scaled).
+:mod:`.search` finds candidates and makes them small; this module asks for them and tells them. What holds of every way:
+the model was asked for the changed row by itself, and the answer reaches the goal; changed inputs lie within the
+domain; none that must stay has moved; and no changed input is idle: with any one of them put back, the goal is missed.
+That no cheaper way exists is not proved. Wachter, Mittelstadt, Russell, *Counterfactual explanations without opening
+the black box*, 2017, Eq. 1, with the distance of its Eq. 3 (a sum over inputs, scaled).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassfleet.explain.goal import Goal
-from glassfleet.explain.partitions import partitions
-from glassfleet.explain.parts import Rule
+from glassfleet.explain.search import PER_INPUT, Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row, in_words_of, value_text
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.domain import Domain
     from glassfleet.scheme import Model
-
-Floats = NDArray[np.float64]
-
-PER_INPUT: Final = 0.1
-"""What changing one more input costs, in units of one input's whole range: few inputs are preferred."""
-
-_GRID, _PAIR_GRID, _PAIR_INPUTS, _POINTS, _RULES, _STEPS, _ROUNDS = 33, 9, 6, 1024, 256, 32, 4
-_MOST_ALTERNATIVES = 3
 
 
 class Change(View):
@@ -133,6 +118,7 @@ def counterfactual(
     goal: Goal | None = None,
     *,
     keep: Collection[str] = (),
+    only: Collection[str] | None = None,
     max_inputs: int | None = None,
 ) -> Counterfactual:
     """Find the smallest change of a row's inputs that gives another outcome.
@@ -147,6 +133,8 @@ def counterfactual(
         None: any other class; for numbers a move by a tenth of the target's range, away from its nearer end.
     keep : collection of str
         Inputs that cannot be changed.
+    only : collection of str or None
+        The inputs that can be changed, less those of `keep`; None: all of them.
     max_inputs : int or None
         Most inputs that may change.
 
@@ -160,14 +148,16 @@ def counterfactual(
     DataError
         The row lacks an input, or has one that is no number.
     UsageError
-        The goal is not one for this target, or `keep` names no input.
+        The goal is not one for this target, or `keep` or `only` names no input.
     """
     speaker = in_words_of(model, domain)
     x = as_row(speaker.domain, row)
     before = _plain(speaker.predict(x[None, :])[0])
     wanted = goal or Goal.default(speaker.domain, before)
-    _check(wanted, speaker.domain, keep, max_inputs)
-    search = _Search.of(speaker, x, before, wanted, keep=frozenset(keep), most=max_inputs)
+    _check(wanted, speaker.domain, [*keep, *(only or ())], max_inputs)
+    names = speaker.domain.names
+    fixed = frozenset(keep) | (frozenset() if only is None else frozenset(names) - frozenset(only))
+    search = Search.of(speaker, x, before, wanted, keep=fixed, most=max_inputs)
     ways = search.run()
     unit = speaker.domain.target.unit if speaker.domain.target is not None else ""
     words = wanted.words(speaker.domain, before)
@@ -189,236 +179,7 @@ def counterfactual(
     )
 
 
-@dataclass
-class _Search:
-    """One search; counts what it asks of the model."""
-
-    model: Model
-    x: Floats
-    before: float | str
-    goal: Goal
-    low: Floats
-    high: Floats
-    span: Floats
-    whole: NDArray[np.bool_]
-    free: list[int]
-    most: int
-    asked: int = 0
-    closest: float | None = None
-
-    @classmethod
-    def of(
-        cls, model: Model, x: Floats, before: float | str, goal: Goal, *, keep: frozenset[str], most: int | None
-    ) -> _Search:
-        features = model.domain.features
-        low = np.array([variable.low for variable in features])
-        high = np.array([variable.high for variable in features])
-        free = [i for i, variable in enumerate(features) if variable.high > variable.low and variable.name not in keep]
-        whole = np.array([bool(variable.categories) for variable in features])
-        span = np.where(high > low, high - low, 1.0)
-        return cls(model, x, before, goal, low, high, span, whole, free, len(free) if most is None else most)
-
-    def run(self) -> list[Floats]:
-        """Return the best row, then the best of those that change other inputs."""
-        if bool(self._good(self.x[None, :])[0]) or not self.free:
-            return []
-        found: dict[tuple[int, ...], tuple[float, Floats]] = {}
-        for candidates, tries in self._candidates():
-            good = candidates[self._good(candidates)]
-            if not len(good):
-                continue
-            for line in np.argsort(self._cost(good), kind="stable")[:tries]:
-                point = self._rounded(self._relaxed(good[line]))
-                changed = tuple(np.flatnonzero(point != self.x).tolist())
-                if not changed or len(changed) > self.most:
-                    continue
-                cost = float(self._cost(point[None, :])[0])
-                if changed not in found or cost < found[changed][0]:
-                    found[changed] = (cost, point)
-        ranked = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
-        chosen: list[tuple[tuple[int, ...], Floats]] = []
-        for changed, (_, point) in ranked:
-            # A way that changes all that a cheaper one changes, and more, tells nothing new.
-            if not any(set(other) <= set(changed) for other, _ in chosen):
-                chosen.append((changed, point))
-        return [point for _, point in chosen[: _MOST_ALTERNATIVES + 1]]
-
-    # --- asking -----------------------------------------------------------------------------------------------------
-
-    def _good(self, rows: Floats) -> NDArray[np.bool_]:
-        self.asked += len(rows)
-        after = self.model.predict(rows)
-        if not isinstance(self.before, str):
-            low, high = self.goal.limit(self.before)
-            distance = np.maximum(np.maximum(low - after, after - high), 0.0)
-            nearest = float(after[int(distance.argmin())])
-            if self.closest is None or distance.min() < max(low - self.closest, self.closest - high, 0.0):
-                self.closest = nearest
-        return self.goal.reached(self.before, after)
-
-    def _cost(self, rows: Floats) -> Floats:
-        moved = np.abs(rows - self.x) / self.span
-        cost: Floats = (np.where(self.whole, np.minimum(moved * 1e9, 0.5), moved)).sum(axis=1)
-        cost += PER_INPUT * (rows != self.x).sum(axis=1)
-        return cost
-
-    # --- candidates -------------------------------------------------------------------------------------------------
-
-    def _candidates(self) -> Iterator[tuple[Floats, int]]:
-        """Yield candidates, shape (n, F), and how many of them are worth relaxing."""
-        grids = self._grids()
-        single = [self._with({i: value}) for i in self.free for value in grids[i]]
-        for i in self.free:  # one input at a time, so that every input has its chance among the cheapest
-            yield np.array([self._with({i: value}) for value in grids[i]]), 2
-        if self.most < 2 or len(self.free) < 2:
-            return
-        rules = self._near_rules()
-        if len(rules):
-            yield rules, 8
-        for i, j in itertools.combinations(self._effective(np.array(single)), 2):
-            values = itertools.product(_thin(grids[i]), _thin(grids[j]))
-            yield np.array([self._with({i: a, j: b}) for a, b in values]), 1
-        yield self._scattered(), 8
-
-    def _with(self, values: dict[int, float]) -> Floats:
-        row = self.x.copy()
-        for i, value in values.items():
-            row[i] = value
-        return row
-
-    def _grids(self) -> dict[int, Floats]:
-        grids = {}
-        for i, partition in enumerate(partitions(self.model)):
-            if self.whole[i]:
-                grids[i] = np.arange(self.low[i], self.high[i] + 1.0)
-                continue
-            cuts = np.array(partition.thresholds)
-            points = np.concatenate(
-                [
-                    np.linspace(self.low[i], self.high[i], _GRID),
-                    [part.peak for part in partition.sets],
-                    cuts,
-                    np.nextafter(cuts, np.inf),
-                ]
-            )
-            inside = points[(points >= self.low[i]) & (points <= self.high[i])]
-            grids[i] = np.unique(inside)
-        return grids
-
-    def _effective(self, single: Floats) -> list[int]:
-        """Return the inputs that move the answer most when moved alone, most first."""
-        self.asked += len(single)
-        after = self.model.predict(single)
-        if isinstance(self.before, str):
-            return self.free[:_PAIR_INPUTS] if not self._by_use() else self._by_use()[:_PAIR_INPUTS]
-        moved = np.abs(after - self.before)
-        which = np.argmax(single != self.x, axis=1)
-        reach = {i: float(moved[which == i].max(initial=0.0)) for i in self.free}
-        return sorted(self.free, key=lambda i: (-reach[i], i))[:_PAIR_INPUTS]
-
-    def _by_use(self) -> list[int]:
-        """Return the inputs by how often rules of other outcomes name them otherwise than the row is."""
-        place = {name: i for i, name in enumerate(self.model.domain.names)}
-        count = dict.fromkeys(self.free, 0.0)
-        for rule in self.model.rules():
-            for part in rule.conditions:
-                i = place[part.feature]
-                if i in count and not part.low < self.x[i] < part.high:
-                    count[i] += rule.support
-        return sorted(self.free, key=lambda i: (-count[i], i))
-
-    def _near_rules(self) -> Floats:
-        """Return the row moved into the region of each rule, nearest first."""
-        place = {name: i for i, name in enumerate(self.model.domain.names)}
-        rows = [row for rule in self.model.rules() if (row := self._into(rule, place)) is not None]
-        if not rows:
-            return np.empty((0, len(self.x)))
-        points = np.unique(np.array(rows), axis=0)
-        return points[np.argsort(self._cost(points), kind="stable")[:_RULES]]
-
-    def _into(self, rule: Rule, place: dict[str, int]) -> Floats | None:
-        row = self.x.copy()
-        for part in rule.conditions:
-            i = place[part.feature]
-            low, high = max(part.low, self.low[i]), min(part.high, self.high[i])
-            if part.crisp:
-                # A row at the lower limit is not in the region (above it), at the upper one it is.
-                value = min(max(row[i], np.nextafter(low, np.inf) if part.low > self.low[i] else low), high)
-                value = float(np.ceil(value)) if self.whole[i] and value != row[i] else value
-            else:
-                value = min(max(part.peak, self.low[i]), self.high[i])
-            if value != row[i]:
-                if i not in self.free or not self.low[i] <= value <= self.high[i]:
-                    return None
-                row[i] = value
-        return row
-
-    def _scattered(self) -> Floats:
-        """Return points all over the domain, the same ones every time."""
-        rng = np.random.default_rng(0)
-        rows = np.tile(self.x, (_POINTS, 1))
-        drawn = self.low + rng.random((_POINTS, len(self.x))) * (self.high - self.low)
-        drawn = np.where(self.whole, np.rint(drawn), drawn)
-        rows[:, self.free] = drawn[:, self.free]
-        return rows
-
-    # --- relaxing ---------------------------------------------------------------------------------------------------
-
-    def _relaxed(self, row: Floats) -> Floats:
-        """Return the row with as many inputs as they were, and the others as near to that as the goal allows."""
-        row = row.copy()
-        while True:
-            changed = np.flatnonzero(row != self.x)
-            if len(changed) <= 1:
-                break
-            back = np.tile(row, (len(changed), 1))
-            back[np.arange(len(changed)), changed] = self.x[changed]
-            good = np.flatnonzero(self._good(back))
-            if not good.size:
-                break
-            row = back[good[self._cost(back[good]).argmin()]]
-        for i in sorted(np.flatnonzero(row != self.x), key=lambda i: -abs(row[i] - self.x[i]) / self.span[i]):
-            row = self._towards(row, int(i))
-        return row
-
-    def _towards(self, row: Floats, i: int) -> Floats:
-        """Move input `i` back as far as the goal holds: the nearest of some steps, then steps before that one."""
-        if self.whole[i]:
-            return row
-        end, start = row[i], min(max(self.x[i], self.low[i]), self.high[i])
-        for _ in range(_ROUNDS):
-            steps = np.linspace(start, end, _STEPS)
-            trial = np.tile(row, (_STEPS, 1))
-            trial[:-1, i] = steps[:-1]
-            nearest = int(self._good(trial).argmax())
-            row, end, start = trial[nearest], trial[nearest, i], steps[max(nearest - 1, 0)]
-            if start == end:
-                break
-        return row
-
-    def _rounded(self, row: Floats) -> Floats:
-        """Return the row with short numbers, rounded away from where it came from, where the goal still holds."""
-        for i in np.flatnonzero(row != self.x):
-            if self.whole[i]:
-                continue
-            nudge = np.ceil if row[i] > self.x[i] else np.floor
-            steps = 10.0 ** (np.floor(np.log10(self.span[i])) - np.arange(2, 7))
-            # Decimal text and number agree: 0.30000000000000004 is nobody's wish.
-            shorter = np.array([float(f"{nudge(row[i] / step) * step:.12g}") for step in steps])
-            shorter = shorter[(shorter >= self.low[i]) & (shorter <= self.high[i]) & (shorter != self.x[i])]
-            trial = np.tile(row, (len(shorter), 1))
-            trial[:, i] = shorter
-            good = np.flatnonzero(self._good(trial)) if len(trial) else np.empty(0, dtype=np.intp)
-            if good.size:
-                row = trial[good[0]]
-        return row
-
-
-def _thin(grid: Floats) -> Floats:
-    return grid if len(grid) <= _PAIR_GRID else grid[np.linspace(0, len(grid) - 1, _PAIR_GRID).astype(np.intp)]
-
-
-def _check(goal: Goal, domain: Domain, keep: Collection[str], max_inputs: int | None) -> None:
+def _check(goal: Goal, domain: Domain, named: Collection[str], max_inputs: int | None) -> None:
     numeric = domain.target is not None
     if numeric and goal.label is not None:
         raise UsageError(f"{domain.target_name} is a number: ask for a threshold or a change, not for a class")
@@ -428,7 +189,7 @@ def _check(goal: Goal, domain: Domain, keep: Collection[str], max_inputs: int | 
         raise UsageError("the goal names no threshold and no change")
     if goal.label is not None and goal.label not in domain.classes:
         raise UsageError(f"no class {goal.label!r}; there are: {', '.join(domain.classes[:20])}")
-    unknown = sorted(set(keep) - set(domain.names))
+    unknown = sorted(set(named) - set(domain.names))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no input of the model; it has: {', '.join(domain.names)}")
     if max_inputs is not None and max_inputs < 1:

@@ -13,7 +13,7 @@ from glassfleet.explain.parts import Activation, Condition, Rule
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
+    from glassfleet.domain import Domain, Variable
     from glassfleet.scheme import Model
 
 FORMAT: Final = 1
@@ -168,6 +168,31 @@ def in_words_of(model: Model, domain: Domain | None) -> Model:
         )
     document = {**model.to_document(), "domain": domain.to_document()}
     return catalogue.load(model.scheme).from_document(document)
+
+
+def in_terms_of(model: Model, domain: Domain) -> Model:
+    """Return the model that names its sets as another model's domain does, so that the rules of the two compare.
+
+    Parameters
+    ----------
+    model : Model
+    domain : Domain
+        Of another model. Of an input of the same name the terms are taken, unless both name their sets and not as
+        many, and the unit where the limits are equal; all else may differ.
+    """
+
+    def spelled(was: Variable, now: Variable | None) -> Variable:
+        if now is None or (was.terms and now.terms and len(was.terms) != len(now.terms)):
+            return was
+        unit = now.unit if (was.low, was.high) == (now.low, now.high) else was.unit
+        return was.model_copy(update={"terms": now.terms, "unit": unit})
+
+    own, named = model.domain, {variable.name: variable for variable in domain.features}
+    target = own.target
+    if target is not None and domain.target is not None and target.name == domain.target.name:
+        target = spelled(target, domain.target)
+    features = tuple(spelled(variable, named.get(variable.name)) for variable in own.features)
+    return in_words_of(model, own.model_copy(update={"features": features, "target": target}))
 
 
 def _numbers(domain: Domain) -> Domain:

@@ -72,6 +72,8 @@ def from_fml(text: str) -> Model:
     ------
     DocumentError
         This is no FML, or not one with a model's document.
+    NotFoundError
+        The scheme that it names is not installed.
     VerificationError
         The document or the standard part were changed after they were written.
     """

@@ -161,13 +161,18 @@ def run_page(
     name = f"Run {status.get('run', '')}"
     outcome = status.get("outcome") or status.get("state") or "?"
     reason = f": {status['reason']}" if status.get("reason") else ""
-    subtitle = f"{outcome}{reason}. {status.get('started') or ''} to {status.get('ended') or 'now'}"
+    subtitle = f"{outcome}{reason}. {_time(status.get('started'), '?')} to {_time(status.get('ended'), 'now')}"
     sections = [_fleet(status, record), _rounds(status)]
     if scores:
         sections.append(_scores(scores))
     if model is not None:
         sections += model_sections(model, summary(model), pictures=pictures)
     return Page(name, subtitle, sections)
+
+
+def _time(text: object, without: str) -> str:
+    """Return a moment as people write it: no T, no parts of a second."""
+    return str(text)[:19].replace("T", " ") + " UTC" * str(text).endswith("+00:00") if text else without
 
 
 def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Section:

@@ -35,7 +35,7 @@ int main(void)
 """
 
 
-def _compiled(folder: Path, header: str, *, classes: bool) -> Path:
+def _compiled(folder: Path, header: str, *more: str, classes: bool) -> Path:
     gcc = shutil.which("gcc")
     if gcc is None:
         pytest.skip("no C compiler here: apt install gcc")
@@ -43,7 +43,7 @@ def _compiled(folder: Path, header: str, *, classes: bool) -> Path:
     main = MAIN.replace("KIND", "int" if classes else "double").replace("FORMAT", "%d" if classes else "%a")
     (folder / "main.c").write_text(main, encoding="utf-8")
     program = folder / "program"
-    flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic"]
+    flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", *more]
     subprocess.run([gcc, *flags, "-o", program, folder / "main.c", "-lm"], check=True, capture_output=True, text=True)
     return program
 
@@ -103,13 +103,25 @@ def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> No
         predict({"snr": 1.0})
 
 
-@pytest.mark.parametrize("kind", ["frt", "frbc"])
-def test_c_answers_nothing_when_an_input_is_not_finite(kind: str, tmp_path: Path) -> None:
-    program = _compiled(tmp_path, to_c(model(kind), "qoe"), classes=kind == "frbc")
-    told = subprocess.run([program], input="nan,1,1,1\n1,inf,1,1\n", capture_output=True, text=True, check=True)
-    answers = [line.split(",") for line in told.stdout.split()]
-    assert all(rule == "-1" for _, rule in answers)
-    assert all(answer == "-1" if kind == "frbc" else "nan" in answer for answer, _ in answers)
+@pytest.mark.parametrize("kind", KINDS)
+def test_c_answers_as_the_model_without_undefined_behaviour_when_inputs_are_extreme(kind: str, tmp_path: Path) -> None:
+    learned = model(kind)
+    classes = learned.domain.classes
+    program = _compiled(tmp_path, to_c(learned, "qoe"), "-fsanitize=undefined", classes=bool(classes))
+    largest, smallest = sys.float_info.max, 5e-324
+    values = [0.0, -0.0, largest, -largest, smallest, -smallest, 1e308, 1e-17, 0.5, 1.0, 2.5, 5.0, 10.0, 50.0, 100.0]
+    values += [math.nextafter(10.0, 11.0), math.nextafter(0.0, -1.0), math.nextafter(2.5, 0.0)]
+    X = np.random.default_rng(0).choice(values, (500, 4))
+    lines = [",".join(map(repr, row)) for row in X.tolist()]
+    lines += ["nan,1,1,1", "1,inf,1,1", "1,1,1,-inf"]
+    done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)
+    assert not done.stderr
+    found = [line.split(",") for line in done.stdout.split()]
+    answers = [classes[int(answer)] if classes else float.fromhex(answer) for answer, _ in found[:-3]]
+    assert answers == learned.predict(X).tolist()
+    # Not finite: nothing is answered.
+    assert all(rule == "-1" for _, rule in found[-3:])
+    assert all(answer == "-1" if classes else "nan" in answer for answer, _ in found[-3:])
 
 
 def test_hostile_names_stay_texts_when_code_is_written(tmp_path: Path) -> None:

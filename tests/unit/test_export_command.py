@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +86,13 @@ def test_explain_prints_rivals_and_the_other_outcome_when_asked_for_a_row(
     assert other["best"]["prediction"] != other["prediction"]
     assert run([*call, "--goal", "excellent"]) == 2
     assert run([*call, "--fixed", "height"]) == 2
+    assert run([*call, "--only", "height"]) == 2
+    capsys.readouterr()
+    assert run([*call, "--only", "snr", "--only", "load", "--fixed", "load", "--json"]) == 0
+    other = json.loads(capsys.readouterr().out)["counterfactual"]
+    ways = [way for way in (other["best"], *other["alternatives"]) if way]
+    assert ways
+    assert all([part["feature"] for part in way["changes"]] == ["snr"] for way in ways)
 
 
 def test_rules_speak_as_engineers_do_when_words_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,6 +124,76 @@ def test_export_is_refused_when_options_do_not_go_together(tmp_path: Path, capsy
         assert "glassfleet: error:" in capsys.readouterr().err
 
 
+WATCHED = """
+import socket
+asked = []
+def refuse(*given, **_):
+    asked.append(str(given[-2:]))
+    raise OSError("no network in this test")
+socket.getaddrinfo = socket.create_connection = refuse
+socket.socket.connect = socket.socket.connect_ex = refuse
+"""
+"""Opens a program that is to stay on its machine: whatever it would ask of another is noted and refused."""
+
+REGISTER = """
+import sys, time
+from console.main import run
+for record in sys.argv[2:]:
+    assert run(["model", "export", "--file", record, "--format", "mlflow", "--tracking-uri", sys.argv[1]]) == 0
+time.sleep(0.5)  # MLflow's telemetry has a thread of its own
+assert not asked, asked
+"""
+
+FORECAST = """
+import json, sys
+import mlflow, pandas
+mlflow.set_tracking_uri(sys.argv[1])
+frame = pandas.read_csv("rows.csv", float_precision="round_trip")
+for version in sys.argv[2:]:
+    loaded = mlflow.pyfunc.load_model(f"models:/qoe/{version}")
+    told = [value if isinstance(value, str) else value.hex() for value in loaded.predict(frame)]
+    print(json.dumps([loaded.get_raw_model().scheme, told]))
+assert not asked, asked
+"""
+
+
+def _fresh(program: str, folder: Path, *arguments: str) -> list[str]:
+    """Run a program in a process of its own, where MLflow does not see that it is tested."""
+    hidden = ("CI", "PYTEST", "MLFLOW", "DO_NOT_TRACK", "GITHUB")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+    if program is FORECAST:
+        environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # as docs/reference/exports.md tells those who load models
+    command = [sys.executable, "-c", WATCHED + program, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_mlflow_forecasts_to_the_bit_and_calls_nobody_when_fresh_processes_register_and_load(tmp_path: Path) -> None:
+    for package in ("mlflow", "pandas"):
+        pytest.importorskip(package, reason="install it: pip install 'glassfleet[mlflow]'")
+    kinds = ("frt", "fmt", "tsk-other", "frbc", "fedga-numbers", "dp_tree", "fedavg_mlp-numbers")
+    records = []
+    for kind in kinds:
+        (tmp_path / kind).mkdir()
+        records.append(str(_record(tmp_path / kind, kind)))
+    X = rows()[:20]
+    lines = [",".join(NAMES), *(",".join(map(repr, row)) for row in X.tolist())]
+    (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-8")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    told = _fresh(REGISTER, tmp_path, uri, *records)
+    assert [line.split(" (")[0] for line in told] == [f"registered as models:/qoe/{n + 1}" for n in range(len(kinds))]
+    told = _fresh(FORECAST, tmp_path, uri, *(str(number + 1) for number in range(len(kinds))))
+    for kind, line in zip(kinds, told, strict=True):
+        expected = model(kind).predict(X).tolist()
+        assert json.loads(line) == [
+            model(kind).scheme,
+            [value if isinstance(value, str) else value.hex() for value in expected],
+        ]
+
+
 def test_mlflow_holds_a_model_that_predicts_and_explains_when_registered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +208,7 @@ def test_mlflow_holds_a_model_that_predicts_and_explains_when_registered(
     folder = Path(version.source.removeprefix("file://"))
     files = sorted(path.name for path in folder.iterdir())
     assert files == ["MLmodel", "model.html", "model.json", "python_env.yaml", "requirements.txt"]
-    # As mlflow.pyfunc.load_model does it; that itself needs pandas.
+    # As mlflow.pyfunc.load_model does it, here without a frame.
     flavour = yaml.safe_load((folder / "MLmodel").read_text())["flavors"]["python_function"]
     loaded = importlib.import_module(flavour["loader_module"])._load_pyfunc(str(folder / flavour["data"]))
     X = rows()[:4]
@@ -138,3 +218,7 @@ def test_mlflow_holds_a_model_that_predicts_and_explains_when_registered(
     assert loaded.predict(dict(zip(NAMES, X.T.tolist(), strict=True))) == expected
     assert [told["prediction"] for told in loaded.predict(X, {"explain": True})] == expected
     assert loaded.get_raw_model().scheme == "frt"
+    pandas = pytest.importorskip("pandas", reason="install it: pip install 'glassfleet[mlflow]'")
+    whole = mlflow.pyfunc.load_model(str(folder))
+    assert whole.predict(pandas.DataFrame(X, columns=list(NAMES))) == expected
+    assert whole.get_raw_model().scheme == "frt"

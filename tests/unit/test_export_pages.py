@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from glassfleet.explain import counterfactual, explain_row
+from glassfleet.explain import counterfactual, explain_row, in_words_of, partitions
 from glassfleet.export import FORMATS, export, to_html, to_markdown
 from glassfleet.export.figures import PICTURES, main_picture, picture
 from glassfleet.export.page import forecast_page, html_of, markdown_of, run_page
@@ -166,6 +166,26 @@ def test_every_format_gives_bytes_or_a_clear_refusal_when_exported(kind: str) ->
         assert len(data) > 500
         assert kind != "png" or data[:4] == b"\x89PNG"
     assert held >= 2
+
+
+@pytest.mark.parametrize("kind", ["frt", "fmt", "tsk", "frbc"])
+def test_every_format_speaks_the_engineers_terms_and_units_when_the_domain_names_them(kind: str) -> None:
+    learned = model(kind)
+    count = len(partitions(learned)[0].sets)
+    terms = tuple(f"grade{number}" for number in range(count))
+    words = learned.domain.features[0].model_copy(update={"unit": "dBm", "terms": terms})
+    features = (words, *learned.domain.features[1:])
+    spoken = in_words_of(learned, learned.domain.model_copy(update={"features": features}))
+    for name in ("json", "fml", "markdown", "html", "python"):
+        text = export(spoken, name).decode()
+        assert "grade0" in text, name
+        assert "dBm" in text, name
+        assert re.search(r"snr (is|from|up to) (Very|Extremely)?(Low|High)", text) is None, name
+    assert "dBm" in export(spoken, "c").decode()
+    assert b"grade0" in export(spoken, "svg", what="partitions")
+    told = explain_row(spoken, None, rows()[0])
+    assert {degree.term for part in told.inputs if part.feature == "snr" for degree in part.memberships} <= set(terms)
+    assert (spoken.predict(rows()) == learned.predict(rows())).all()
 
 
 def test_json_holds_document_digest_and_summary_when_exported() -> None:
