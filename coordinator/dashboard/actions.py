@@ -88,7 +88,7 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
         raise UsageError(f"further settings are not JSON: {fault}") from fault
     if not isinstance(rest, dict) or not isinstance(rest.get("policy", {}), dict):
         raise UsageError('further settings must be a JSON object, e.g. {"parameters": {"max_depth": 3}}')
-    policy = {name: _number(name, fields[name]) for name in ("min_agents", "gather_agents", "deadline")}
+    policy = {name: number_of(name, fields[name]) for name in ("min_agents", "gather_agents", "deadline")}
     document = {
         "scheme": fields["scheme"],
         "model": fields["model"],
@@ -99,7 +99,8 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
     return RunSpec.from_document(with_participation(document, catalogue.load))
 
 
-def _number(name: str, text: str) -> Any:
+def number_of(name: str, text: str) -> Any:
+    """Return a number as it was typed: ``1`` is a count, ``1.0`` a share; raises UsageError that names the field."""
     try:
         return float(text) if any(sign in text for sign in ".eE") else int(text)
     except ValueError as fault:

@@ -51,12 +51,15 @@ class Otherwise(Question):
         class, or a tenth of the target's range.
     keep : list of str
         Inputs that cannot be changed.
+    only : list of str or None
+        The inputs that can be changed, less those of `keep`; None: all of them.
     max_inputs : int or None
         Most inputs that may change.
     """
 
     goal: Annotated[str, Field(max_length=200)] = ""
     keep: Annotated[list[str], Field(max_length=MAX_FEATURES)] = []
+    only: Annotated[list[str], Field(max_length=MAX_FEATURES)] | None = None
     max_inputs: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -94,13 +97,14 @@ class Desk:
         goal: str,
         *,
         keep: list[str] | None = None,
+        only: list[str] | None = None,
         max_inputs: int | None = None,
     ) -> Counterfactual:
         """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
         domain = shelved.model.domain
         wanted = Goal.parse(goal, domain) if goal.strip() else None
         with self._place():
-            return counterfactual(shelved.model, None, row, wanted, keep=keep or (), max_inputs=max_inputs)
+            return counterfactual(shelved.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -131,7 +135,12 @@ def make_router(desk: Desk) -> APIRouter:
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
         shelved = desk.library.get(name, question.version)
         return desk.otherwise(
-            shelved, question.row, question.goal, keep=question.keep, max_inputs=question.max_inputs
+            shelved,
+            question.row,
+            question.goal,
+            keep=question.keep,
+            only=question.only,
+            max_inputs=question.max_inputs,
         ).to_dict()
 
     return router

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.dashboard.library import Shelved
-from glassfleet.explain import Rule
+from glassfleet.explain import Rule, in_terms_of
 
 MAX_SHOWN = 40
 
@@ -43,7 +43,9 @@ class Difference:
 
 def difference(before: Shelved, after: Shelved) -> Difference:
     """Return what is different."""
-    old, new = ({_head(rule): rule for rule in each.rules} for each in (before, after))
+    # Sets that were only renamed are the same sets: the earlier version is read in the later one's terms.
+    earlier = in_terms_of(before.model, after.model.domain).rules()
+    old, new = ({_head(rule): rule for rule in rules} for rules in (earlier, after.rules))
     both = [(old[head], new[head]) for head in new if head in old]
     changed = [(was, now) for was, now in both if was.output != now.output]
     added = [rule for head, rule in new.items() if head not in old]

@@ -23,7 +23,6 @@ class Shelved:
 
     record: ModelRecord
     model: Model
-    equals_central: bool
 
     @property
     def name(self) -> str:
@@ -100,7 +99,7 @@ class Library:
             model = scheme.from_document(record.document)
         except (KeyError, TypeError) as fault:
             raise DocumentError(f"model {name!r} version {stored.version} cannot be read: {fault!r}") from fault
-        shelved = Shelved(record, model, bool(scheme.equals_central))
+        shelved = Shelved(record, model)
         with self._lock:
             self._shelf[key] = shelved
             while len(self._shelf) > self._kept:

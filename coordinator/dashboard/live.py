@@ -70,6 +70,21 @@ class Channel:
         before.set()
 
 
+class Same:
+    """Equal to another only when both hold the same object: frozen states change by being replaced."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Compare identities."""
+        return isinstance(other, Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        """Hash the identity."""
+        return id(self._value)
+
+
 class TooManyWatchersError(Exception):
     """All places are taken."""
 

@@ -6,15 +6,19 @@ import csv
 import io
 import json
 import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
-from coordinator.dashboard import show
+from coordinator.dashboard import scores, show
 from coordinator.dashboard.branches import Branch, most_used, opened
 from coordinator.dashboard.compare import difference
 from coordinator.dashboard.library import Shelved
+from coordinator.dashboard.live import Picture, Same
+from coordinator.dashboard.standing import Standing, standing
+from coordinator.dashboard.trees import RuleTree
 from glassfleet.domain import Domain
 from glassfleet.explain import ConditionView, Partition, RowExplanation, Rule
 from schemas.errors import DataError, GlassfleetError
@@ -35,8 +39,17 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
 
     @app.get("/models", include_in_schema=False)
     def _models(request: Request) -> Response:
-        models = [(registry.versions(name)[-1], len(registry.versions(name))) for name in registry.names()]
+        models = [_listed(dashboard, name) for name in registry.names()]
         return dashboard.page(request, "models.html", models=models)
+
+    @app.get("/events/models/{name}", include_in_schema=False)
+    async def _events(request: Request, name: str) -> Response:
+        if name not in registry.aliases.current:
+            raise HTTPException(404, "no such model")
+        period = dashboard.limits.run_period
+        return await dashboard.live(
+            request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period
+        )
 
     @app.get("/models/{name}", include_in_schema=False)
     @app.get("/models/{name}/{version:int}", include_in_schema=False)
@@ -49,9 +62,11 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         page: int = 1,
         s: int = 1,
     ) -> Response:
-        shelved = dashboard.library.get(name, version)
+        champion = registry.aliases.current.get(name)
+        shelved = dashboard.library.get(name, champion.version if version is None and champion else version)
         address = f"/models/{name}/{shelved.version}"
-        told = show.scores(dashboard.coordinator, name, shelved.version, shelved.record.digest)
+        told = scores.scores(dashboard.coordinator, shelved)
+        stands = standing(dashboard.coordinator, name)
         versions = registry.versions(name)
         return dashboard.page(
             request,
@@ -61,12 +76,19 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             domain=shelved.model.domain,
             summary=shelved.summary,
             address=address,
-            trail=_trail(shelved.root, branch),
+            tree=_tree(shelved, branch, address),
+            stands=stands,
+            standing=dashboard.standing(request, stands, shelved.version),
             rules=show.Page.of(_matching(shelved.rules, q), page, RULES_PER_PAGE),
             q=q[:200],
             scores=told,
-            scored=show.Page.of(told.lines, s, SCORED_PER_PAGE),
-            is_central=_is_central(shelved),
+            scored=(scored := show.Page.of(told.lines, s, SCORED_PER_PAGE)),
+            scored_rows=[
+                # Where it is the same by promise, a mark of its own would only hide the other.
+                (line.agent, line.alone, line.together, line.central if told.source == "reference" else None)
+                for line in scored.items
+            ],
+            unequal=scores.why_not_equal(shelved),
             cohort=shelved.record.cohort[:MEMBERS_PER_PAGE],
             versions=[(each.version, each.digest, each.run) for each in versions[::-1][:20]],
             count=len(versions),
@@ -83,6 +105,33 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         return dashboard.page(request, "forecast.html", **_asked(dashboard, shelved, dict(request.query_params)))
 
 
+def _listed(dashboard: Dashboard, name: str) -> tuple[Any, int, Standing]:
+    """Return what the list says of a name: the version that is in use (else the newest), how many, how it stands."""
+    versions = dashboard.coordinator.registry.versions(name)
+    stands = standing(dashboard.coordinator, name)
+    shown = next((each for each in versions if each.version == stands.current), versions[-1])
+    return shown, len(versions), stands
+
+
+def _look(dashboard: Dashboard, name: str) -> Hashable:
+    coordinator = dashboard.coordinator
+    aliases = coordinator.registry.aliases
+    pointers = (aliases.current.get(name), aliases.candidate.get(name))
+    return Same(coordinator.models.rollouts.live(name)), *(each and each.sequence for each in pointers)
+
+
+def _paint(dashboard: Dashboard, name: str) -> Picture:
+    stands = standing(dashboard.coordinator, name)
+    return Picture({"standing": None}, stands.said, is_last=stands.live is None)
+
+
+def _tree(shelved: Shelved, key: str | None, address: str) -> RuleTree | None:
+    """Return the tree as far as it is open; None without rules."""
+    labels = [brief.label for brief in shelved.briefs]
+    trail = _trail(shelved.root, key)
+    return RuleTree(trail, address, labels) if trail else None
+
+
 def _trail(root: Branch, key: str | None) -> list[Branch]:
     """Return what is open in the tree: what the address says, else where most rows go; nothing without rules."""
     if not root.children:
@@ -95,20 +144,6 @@ def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
     words = text[:200].lower().split()
     found = [rule for rule in rules if not words or all(word in str(rule).lower() for word in words)]
     return sorted(found, key=lambda rule: (-rule.support, rule.index))
-
-
-def _is_central(shelved: Shelved) -> bool:
-    """Whether central learning on the cohort's rows would have given this very model (promise of equality)."""
-    record = shelved.record
-    said = record.parameters.get("participation")
-    return shelved.equals_central and said == "cohort" and _is_exact(shelved)
-
-
-def _is_exact(shelved: Shelved) -> bool:
-    from glassfleet import catalogue  # noqa: PLC0415  beside its only use
-
-    parameters = getattr(shelved.model, "parameters", None)
-    return parameters is not None and catalogue.load(shelved.record.scheme).exact(parameters) == parameters
 
 
 def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dict[str, Any]:

@@ -15,13 +15,16 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.staticfiles import StaticFiles
 
-from coordinator.dashboard import draw, show
+from coordinator.dashboard import charts, draw, show, trees
 from coordinator.dashboard.actions import add_actions
 from coordinator.dashboard.asking import Desk, make_router
+from coordinator.dashboard.growth import grown
 from coordinator.dashboard.library import Library
-from coordinator.dashboard.live import Hub, Picture, TooManyWatchersError
+from coordinator.dashboard.live import Hub, Picture, Same, TooManyWatchersError
+from coordinator.dashboard.model_actions import add_model_actions
 from coordinator.dashboard.model_pages import add_model_pages
 from coordinator.dashboard.security import Guard, Sessions
+from coordinator.dashboard.standing import Standing, vehicles
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -66,8 +69,11 @@ class Dashboard:
             seconds=seconds,
             lasted=lasted,
             pretty=pretty,
+            signed=draw.signed,
         )
-        self._templates.globals.update(draw=draw, show=show, static=static_names())
+        self._templates.globals.update(
+            draw=draw, charts=charts, trees=trees, grown=grown, vehicles=vehicles, show=show, static=static_names()
+        )
 
     def add_api(self, app: FastAPI) -> None:
         """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
@@ -79,12 +85,13 @@ class Dashboard:
         self._add_fleet(app)
         self._add_runs(app)
         add_model_pages(app, self)
+        add_model_actions(app, self)
         add_actions(app, self)
         app.add_middleware(Guard, loopback_only=not self.service.config.api_expose)
 
     # -- answers --------------------------------------------------------------------------------------------------
 
-    def page(self, request: Request, name: str, code: int = 200, **values: Any) -> HTMLResponse:
+    def page(self, request: Request, name: str, code: int = 200, /, **values: Any) -> HTMLResponse:
         """Return a page drawn from the template `name`."""
         session = self.sessions.of(request)
         text = self._templates.get_template(name).render(
@@ -103,9 +110,14 @@ class Dashboard:
         """Return a page that says what is wrong."""
         return self.page(request, "fault.html", status, status=status, detail=detail)
 
-    def fragment(self, name: str, **values: Any) -> str:
+    def fragment(self, name: str, /, **values: Any) -> str:
         """Return a part of a page: the template ``_{name}.html``."""
         return self._templates.get_template(f"_{name}.html").render(now=time.time(), **values)
+
+    def standing(self, request: Request, stands: Standing, version: int) -> str:
+        """Return the part of a model's page that says what its name stands for, with what may be done about it."""
+        is_signed_in = self.sessions.of(request) is not None
+        return self.fragment("standing", stands=stands, version=version, signed_in=is_signed_in)
 
     async def live(
         self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], Picture], period: float
@@ -190,21 +202,6 @@ class Dashboard:
         if page == 1:
             parts["run-rounds"] = self.fragment("run_rounds", run=document, rounds=rounds)
         return parts
-
-
-class Same:
-    """Equal to another only when both hold the same object: frozen states change by being replaced."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        """Compare identities."""
-        return isinstance(other, Same) and other._value is self._value
-
-    def __hash__(self) -> int:
-        """Hash the identity."""
-        return id(self._value)
 
 
 def static_names() -> dict[str, str]:

@@ -118,14 +118,21 @@ def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def outline(lines: Sequence[str]) -> list[tuple[int, str, bool]]:
-    """Return a scheme's drawing of what grows as (depth, text, whether it may still grow)."""
-    found = []
-    for line in lines[:200]:
-        text = line.lstrip(" ")
-        is_open = text.endswith(" ?")
-        found.append((min((len(line) - len(text)) // 2, 12), text.removesuffix(" ?"), is_open))
-    return found
+def absences(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return who missed rounds of a run, though it is not among the `trouble`: agent, which rounds it missed."""
+    known = {agent for agent, _, _ in trouble(document)}
+    missed: defaultdict[str, list[str]] = defaultdict(list)
+    for row in document["rounds"]:
+        for agent in dict.fromkeys([*row["dropped_agents"], *row["late_agents"]]):
+            if agent not in known:
+                missed[agent].append(f"{row['phase']} {row['number']}")
+    return [(agent, named(list(dict.fromkeys(rounds)))) for agent, rounds in sorted(missed.items())]
+
+
+def all_answered(document: Mapping[str, Any]) -> bool:
+    """Whether everybody who was asked has answered, in every round that has closed."""
+    rounds = document["rounds"]
+    return bool(rounds) and all(row["accepted"] == row["asked"] and not row["late"] for row in rounds)
 
 
 def sentence(document: Mapping[str, Any]) -> str:
@@ -141,56 +148,3 @@ def sentence(document: Mapping[str, Any]) -> str:
             f"{last['late']} late, {last['dropped']} dropped, {last['rejected']} rejected."
         )
     return f"The run is {document['phase']}."
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What vehicles measured with a model version on rows of their own.
-
-    Attributes
-    ----------
-    metric : str
-        ``rmse`` or ``f1``; empty without scores.
-    lines : list of (str, float, float, int)
-        Agent, score alone (LL), together (FL), test rows; those that lose by it first.
-    alone, together : float
-        Means over the vehicles.
-    better : int
-        Vehicles that are better together than alone.
-    """
-
-    metric: str
-    lines: list[tuple[str, float, float, int]]
-    alone: float
-    together: float
-    better: int
-
-
-def scores(coordinator: Coordinator, name: str, version: int, digest: str) -> Scores:
-    """Return the scores of a model version, of that very document."""
-    found = coordinator.fleet.evaluations(name, version)
-    own = {agent: each for agent, each in found.items() if each["digest"] == digest}
-    metrics = Counter(each["metric"] for each in own.values())
-    if not metrics:
-        return Scores("", [], 0.0, 0.0, 0)
-    metric = metrics.most_common(1)[0][0]
-    sign = 1 if metric == "rmse" else -1
-    lines = [
-        (agent, float(each["local"]), float(each["federated"]), int(each["rows"]))
-        for agent, each in own.items()
-        if each["metric"] == metric
-    ]
-    lines.sort(key=lambda line: sign * (line[1] - line[2]))
-    count = len(lines)
-    return Scores(
-        metric,
-        lines,
-        sum(line[1] for line in lines) / count,
-        sum(line[2] for line in lines) / count,
-        sum(1 for line in lines if sign * (line[1] - line[2]) > 0),
-    )
-
-
-def pairs(lines: Sequence[tuple[str, float, float, int]]) -> list[tuple[str, float, float]]:
-    """Return agent, score alone and score together of each line."""
-    return [line[:3] for line in lines]

@@ -32,6 +32,15 @@ class Rollback(BaseModel):
     reason: str
 
 
+class Reference(BaseModel):
+    """What ``POST /api/models/{name}/central`` takes: a model's document, and where it comes from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    document: dict[str, Any]
+    about: str = ""
+
+
 class Wanted(BaseModel):
     """What ``POST /api/rollouts`` takes; the plan is checked by `RolloutPlan`."""
 
@@ -50,7 +59,9 @@ class Why(BaseModel):
     reason: str = ""
 
 
-def add_rollouts(app: FastAPI, service: Service, authorized: Callable[..., None]) -> None:
+def add_rollouts(  # noqa: C901  one short function per address
+    app: FastAPI, service: Service, authorized: Callable[..., None]
+) -> None:
     """Add the addresses; `authorized` guards those that change something."""
     coordinator = service.coordinator
     registry, models = coordinator.registry, coordinator.models
@@ -77,6 +88,12 @@ def add_rollouts(app: FastAPI, service: Service, authorized: Callable[..., None]
     @app.post("/api/models/{name}/rollback", dependencies=guarded)
     def _rollback(name: str, wanted: Rollback) -> dict[str, Any]:
         return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
+
+    @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
+    def _central(name: str, wanted: Reference) -> dict[str, Any]:
+        return service.call(
+            lambda core: core.models.central(name, wanted.document, wanted.about).model_dump(mode="json")
+        )
 
     @app.get("/api/rollouts")
     def _rollouts() -> list[dict[str, Any]]:

@@ -103,14 +103,14 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, *, hostile: bool = True) -> Iterator[World]:
-    """A fleet with two versions of a fuzzy regression tree and a fuzzy model tree."""
+def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator[World]:
+    """A fleet with two versions of a fuzzy regression tree, and, if wanted, a nasty vehicle in the second run."""
     files = simulated_files(folder / "data", VEHICLES, 7)
     sources = {name: read_source(path) for name, path in files.items()}
     first = next(iter(sources.values())).train
     broker = launch(state_dir=folder / "broker")
     coordinator = CoordinatorProcess(broker.url, folder / "coordinator", environment={"OPENBLAS_NUM_THREADS": "1"})
-    nasty: Nasty | None = None
+    intruder: Nasty | None = None
     try:
         with (
             Fleet(sources, broker=broker.url, state_dir=folder / "agents") as _,
@@ -119,8 +119,9 @@ def world(folder: Path, *, hostile: bool = True) -> Iterator[World]:
             there = World(api, folder / "coordinator", broker.url)
             exact = {"nullify": False, "min_rows": 1, "max_depth": 2}
             there.learn("morning", model="video-quality", parameters=exact)
-            nasty = Nasty(broker.url, first.features, first.target, hostile=hostile)
-            wait_for(lambda: len(api.get("/api/agents").json()) == VEHICLES + 1)
+            if nasty:
+                intruder = Nasty(broker.url, first.features, first.target, hostile=hostile)
+                wait_for(lambda: len(api.get("/api/agents").json()) == VEHICLES + 1)
             there.learn("evening", model="video-quality", parameters={**exact, "max_depth": 3})
             wait_for(
                 lambda: len(api.get("/api/models/video-quality/2/evaluations").json()) == VEHICLES,
@@ -133,8 +134,8 @@ def world(folder: Path, *, hostile: bool = True) -> Iterator[World]:
     finally:
         coordinator.process.kill()
         coordinator.process.communicate()
-        if nasty is not None:
-            nasty.transport.stop()
+        if intruder is not None:
+            intruder.transport.stop()
         broker.stop()
 
 

@@ -1,12 +1,8 @@
-"""The dashboard in a real browser, over a real coordinator, broker and vehicles.
-
-``GLASSFLEET_SCREENSHOTS=DIR`` keeps pictures of the pages in DIR.
-"""
+"""The dashboard in a real browser, over a real coordinator, broker and vehicles."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from qoe.demo.vehicles import simulated_files
-from tests.acceptance.cloud import has_ended, wait_for
+from tests.acceptance.cloud import has_ended
 from tests.integration.dashboard_world import EVIL, VEHICLES, World, chromium, world
 
 PAGES = {
@@ -148,10 +144,11 @@ def test_run_page_shows_rounds_as_they_close_and_the_growing_tree(there: World, 
         expect(page.locator("#run-facts h1 .badge")).to_have_text("finished", timeout=30_000)
     rounds = there.api.get("/api/runs/noon").json()["rounds"]
     assert page.locator("#run-rounds tbody tr").count() == len(rounds) > 3
-    assert page.locator("#run-rounds figure svg g").count() == len(rounds)
+    assert page.locator("#run-rounds figure .wide svg g").count() == len(rounds)
     expect(page.locator("#run-rounds")).to_contain_text("refused")
     expect(page.locator("#run-refusals")).to_contain_text("not-asked")
     expect(page.locator("#run-growth")).to_contain_text(" is VeryLow")
+    assert page.locator("#run-growth .wide svg.tree g").count() > 5
     expect(page.locator("#said")).to_have_text("The run has finished.")
     assert page.locator("html").get_attribute("data-live") == "ended"
     assert page.evaluate("window.same")
@@ -176,6 +173,34 @@ def test_tree_opens_branch_by_branch_with_the_keyboard(there: World, page: Page)
     expect(boxes).to_have_count(before)
     page.goto(f"{there.base}/models/video-quality/2?branch={key}")
     assert page.locator("#tree svg a:has(.box.open)").count() == 2  # the same without a script
+
+
+def test_phone_shows_tree_as_a_list_that_opens_and_charts_that_fit(there: World, browser: Browser) -> None:
+    opened = context(browser, "phone")
+    page = opened.new_page()
+    page.goto(f"{there.base}/models/video-quality/2?branch=")
+    expect(page.locator("#tree svg")).to_be_hidden()
+    lines = page.locator("#tree .branches a")
+    expect(lines).to_have_count(6)
+    shut = page.locator("#tree .branches ul a[data-branch]").first
+    key = shut.get_attribute("data-branch")
+    shut.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#tree .branches ul ul a").first).to_be_visible()
+    assert page.url.endswith(f"?branch={key}#tree")
+    assert page.evaluate("document.activeElement.dataset.branch") == key
+    assert page.evaluate("document.activeElement.closest('ul') !== null")
+    cut = """each => [...document.querySelectorAll("svg.scores, svg.timeline, svg.shares, .branches")].filter(
+        each => each.getClientRects().length && each.closest(".scroll, .picture").scrollWidth
+            > each.closest(".scroll, .picture").clientWidth).length"""
+    assert page.evaluate(cut) == 0
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    for address in ("/runs/evening", "/models/video-quality/2/forecast"):
+        page.goto(there.base + address)
+        assert page.locator("svg.timeline:visible, svg.shares:visible").count() == 1
+        assert page.evaluate(cut) == 0
+    opened.close()
 
 
 def test_model_page_shows_scores_cohort_and_equality(there: World, page: Page) -> None:
@@ -218,7 +243,7 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     expect(page.locator(".way.best")).to_contain_text(change["after_text"])
     again = there.api.post("/api/models/video-quality/explain", json={"row": otherwise["best"]["row"]}).json()
     assert again["prediction"] >= told["prediction"] + 0.1
-    assert page.locator("svg.shares").get_attribute("aria-label")
+    assert page.locator("svg.shares:visible").get_attribute("aria-label")
     assert page.locator("svg.sets").count() >= len(columns)
 
 
@@ -255,6 +280,19 @@ def test_api_refuses_rows_that_do_not_fit(there: World, body: dict[str, Any], st
         answer = there.api.post(f"/api/models/video-quality/{question}", json=body)
         assert answer.status_code == status
         assert answer.json()["detail"]
+
+
+def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
+    name = there.api.get("/api/models/video-quality/summary").json()["features"][0]["feature"]  # the most used
+    asked = {"row": [0.0] * 15, "goal": "+0.1", "only": [name]}
+    told = there.api.post("/api/models/video-quality/counterfactual", json=asked)
+    assert told.status_code == 200
+    ways = [way for way in (told.json()["best"], *told.json()["alternatives"]) if way]
+    assert all([part["feature"] for part in way["changes"]] == [name] for way in ways)
+    assert ways or not told.json()["found"]
+    answer = there.api.post("/api/models/video-quality/counterfactual", json={**asked, "only": ["height"]})
+    assert answer.status_code == 422
+    assert "height" in answer.json()["detail"]
 
 
 def test_api_refuses_a_goal_that_cannot_be_meant(there: World) -> None:
@@ -346,31 +384,3 @@ def test_page_asks_nobody_else(there: World, page: Page) -> None:
         if address != "/runs/none":
             page.goto(there.base + address)
     assert asked == {there.base}
-
-
-def test_screenshots_are_made(browser: Browser, tmp_path: Path) -> None:
-    """Into docs/images, with GLASSFLEET_SCREENSHOTS=docs/images."""
-    folder = Path(os.environ.get("GLASSFLEET_SCREENSHOTS", tmp_path / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    looks: list[tuple[str, str, Literal["light", "dark"]]] = [
-        ("light", "desktop", "light"),
-        ("dark", "desktop", "dark"),
-        ("phone", "phone", "light"),
-    ]
-    with world(tmp_path, hostile=False) as tame:
-        away = read_source(simulated_files(tmp_path / "more", 1, 5)["vehicle-00"])
-        with Fleet({"vehicle-10": away}, broker=tame.broker, state_dir=tmp_path / "away", evaluate=False):
-            wait_for(lambda: len(tame.api.get("/api/agents").json()) == VEHICLES + 2)
-        wait_for(lambda: tame.api.get("/api/agents").json()[-1]["status"] == "down")
-        for look, size, scheme in looks:
-            opened = context(browser, size, scheme)
-            page = opened.new_page()
-            for name in ("fleet", "run", "model", "forecast", "versions"):
-                page.goto(tame.base + PAGES[name])
-                page.wait_for_timeout(200)
-                width, least = SIZES[size]
-                high = page.evaluate("document.documentElement.scrollHeight")
-                clip = {"x": 0.0, "y": 0.0, "width": float(width), "height": float(min(max(high, least), 1500))}
-                page.screenshot(path=folder / f"dashboard-{name}-{look}.png", full_page=True, clip=clip)  # type: ignore[arg-type]
-            opened.close()
-    assert len(list(folder.glob("dashboard-*.png"))) == 3 * 5

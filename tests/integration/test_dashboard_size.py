@@ -11,17 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coordinator.dashboard import show
 from coordinator.dashboard.branches import grow, most_used, opened
 from coordinator.dashboard.draw import memberships, number, size, timeline
+from coordinator.dashboard.growth import grown
 from coordinator.dashboard.model_pages import _terms
+from coordinator.dashboard.trees import growing, growing_list
+from coordinator.fleet import Fleet
 from coordinator.runner import Service
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
 from glassfleet.explain import Condition, ConditionView, FuzzySet, Partition, Rule
+from glassfleet.scheme import Done, Next
 from glassfleet.schemes.fmt.words import span_condition
 from schemas.documents import document_digest
-from schemas.messages import Evaluation
+from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord, Training
 from tests.integration.dashboard_world import EVIL
 from tests.integration.test_dashboard_live import births, served
@@ -45,7 +50,7 @@ def domain_of(data: Dataset, *, labels: bool) -> Domain:
     return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
 
 
-def publish(service: Service, model: Any, name: str, cohort: list[str]) -> ModelRecord:
+def publish(service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort") -> ModelRecord:
     document = model.to_document()
 
     def make(version: int) -> tuple[str, bytes]:
@@ -59,7 +64,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str]) -> Model
             scheme=model.scheme,
             cohort=cohort,
             domain_contributors=[],
-            parameters={"participation": "cohort"},
+            parameters={"participation": participation},
             training=Training(dropped={"zz": EVIL}),
             created=datetime(2026, 1, 1, tzinfo=UTC).isoformat(timespec="seconds"),
             software="test",
@@ -183,6 +188,61 @@ def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tm
         assert sum(body["shares"].values()) + body["base"] == pytest.approx(body["prediction"])
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "participation", "words"),
+    [
+        ("frt", {"nullify": False, "min_rows": 1}, "cohort", ""),
+        ("frt", {"nullify": False, "min_rows": 1}, "elastic", "the run was elastic"),
+        ("frt", {"nullify": True, "min_rows": 5}, "cohort", "are nullified"),
+        ("tsk", {"nullify": False, "min_rows": 1, "antecedents": "local"}, "cohort", "tsk does not promise it"),
+        ("dp_tree", {}, "elastic", "dp_tree does not promise it"),
+    ],
+)
+def test_central_score_is_claimed_only_where_equality_is_promised(
+    name: str, changes: dict[str, Any], participation: str, words: str, tmp_path: Path
+) -> None:
+    scheme = catalogue.load(name)
+    labels = "regression" not in scheme.purpose
+    data = dataset(("a", "b"), labels=labels, rows=300)
+    parameters = scheme.Parameters.model_validate(changes)
+    model = local.federated(scheme, parameters, domain_of(data, labels=labels), {"a": data}).model
+    with served(tmp_path) as (service, client):
+        births(service, 1)
+        record = publish(service, model, "m", ["a"], participation)
+        metric = "f1" if labels else "rmse"
+        scores: dict[str, Any] = {"metric": metric, "federated": 0.123, "local": 0.456, "rows": 10}
+        service.coordinator.fleet.evaluated(
+            "vehicle-0000", Evaluation(name="m", version=1, digest=record.digest, **scores)
+        )
+        text = client.get("/models/m").text
+    assert ("so CL is FL" in text) == (not words)
+    assert text.count("0.123</td>") == (1 if words else 2)
+    assert words in text
+
+
+def test_run_page_tells_who_missed_single_rounds_and_who_answered_all() -> None:
+    row = {"phase": "domain", "number": 1, "asked": 2, "accepted": 1, "late": 0}
+    missed = {**row, "dropped_agents": {"v2": "went down"}, "late_agents": []}
+    whole = {**row, "phase": "statistics", "accepted": 2, "dropped_agents": {}, "late_agents": []}
+    member = {"status": "member", "reason": ""}
+    document = {"rounds": [missed, whole], "agents": {"v1": member, "v2": member}}
+    assert show.absences(document) == [("v2", "domain 1")]
+    assert not show.all_answered(document)
+    assert show.all_answered({"rounds": [whole], "agents": {}})
+    assert not show.all_answered({"rounds": [], "agents": {}})
+    lost = {**document, "agents": {"v1": member, "v2": {"status": "lost", "reason": "went down"}}}
+    assert show.absences(lost) == []
+    assert show.trouble(lost) == [("v2", "lost", "went down")]
+
+
+@pytest.mark.parametrize(("born", "since"), [(400.0, 400.0), (0.0, 1000.0), (2000.0, 1000.0), (float("nan"), 1000.0)])
+def test_vehicle_met_while_up_counts_since_its_process_began(born: float, since: float) -> None:
+    body = AgentState(status="up", incarnation="1", software="s", schemes=["frt"], features=["a"], target="b")
+    fleet = Fleet(lambda: 1000.0)
+    fleet.up("v", body, born)
+    assert fleet.document()[0]["since"] == since
+
+
 def rule(index: int, support: float, *parts: str) -> Rule:
     conditions = tuple(Condition(part[0], part[1:], 0, 1, 0.5) for part in parts)
     return Rule(index, conditions, f"t = {index}", 1, support, 1)
@@ -224,13 +284,86 @@ def test_run_of_sets_is_found_again_from_its_words(first: int, last: int) -> Non
     assert "at 3.5: b 0.50 and c 0.50" in text
 
 
-def test_timeline_shows_the_last_rounds_of_a_long_run_and_counts_all() -> None:
+def test_timeline_shows_all_rounds_of_a_long_run() -> None:
     row = {"phase": "statistics", "attempt": 1, "asked": 5, "accepted": 4, "late": 1, "dropped": 1, "rejected": 0}
-    rounds = [{**row, "number": index, "seconds": 0.1, "bytes": 1000} for index in range(300)]
+    rounds = [{**row, "number": index, "seconds": 0.1, "bytes": 1000} for index in range(200)]
     text = timeline(rounds)
-    assert "300 rounds, the last 60 shown" in text
-    assert text.count("<g>") == 60
-    assert len(text) < 60_000
+    assert text.count("<g>") == 200
+    assert "200 rounds. The table" in text
+    rounds += [{**row, "number": 200 + index, "seconds": 0.1, "bytes": 1000} for index in range(800)]
+    text = timeline(rounds)
+    assert "1000 rounds, 5 in a column" in text
+    assert text.count("<g>") == 200
+    assert "statistics 995 to statistics 999: 25 asked, 20 in, 5 late, 5 dropped, 0 rejected; 0.5 s, 4.9 KiB" in text
+    assert len(text) < 160_000
+    assert timeline(rounds, 296, 74).count("<g>") <= 74
+
+
+TREE = ["everything", "  a b is Low", "    c is High ?", "    c is Low ?", "  a b is High", "... 7 more"]
+
+
+def test_lines_that_are_indented_are_a_tree_that_grows() -> None:
+    found = grown({"lines": TREE})
+    assert found.tree is not None
+    assert found.rest == "7 more"
+    assert (found.tree.counts, found.tree.feature, found.tree.leaves) == ((5, 2, 2), "a b", 3)
+    assert [child.key for child in found.tree.children] == ["0.0", "0.1"]
+    text = growing(found.tree)
+    assert text.count('class="box grows"') == 2
+    assert "5 nodes, 2 levels; 2: may still grow" in text
+    said = growing_list(found.tree)
+    assert said.count("<li") == 5
+    assert '<li class="grows">c is High <span class="quiet">may still grow</span></li>' in said
+    over = grown({"lines": TREE}, ended=True).tree
+    assert over is not None
+    assert "may still grow" not in growing(over) + growing_list(over)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[], ["a", "b"], ["IF a is Low", "OTHERWISE"], ["  deep", "deeper"], ["x: 1 to 2"], "text", None, [EVIL, 3]],
+)
+def test_lines_that_are_no_tree_stay_a_list(lines: Any) -> None:
+    found = grown({"lines": lines})
+    assert found.tree is None
+    assert [text for text, _ in found.lines] == (
+        [str(line).strip() for line in lines] if isinstance(lines, list) else []
+    )
+
+
+def test_large_tree_that_grows_draws_quiet_siblings_as_one_box() -> None:
+    terms = ("Low", "Medium", "High")
+    lines = ["everything"]
+    for first in range(20):
+        lines += [f"  {EVIL} is {first}", *(f"    b is {term}{' ?' * (term == 'High')}" for term in terms)]
+    tree = grown({"lines": lines}).tree
+    assert tree is not None
+    text = growing(tree)
+    assert text.count("<g ") == 1 + 20 * 3
+    assert text.count(">2 leaves</text>") == 20
+    assert "Low, Medium" in text
+    assert EVIL not in text + growing_list(tree)
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_scheme_draws_what_grows(name: str) -> None:
+    scheme = catalogue.load(name)
+    labels = "regression" not in scheme.purpose
+    data = dataset(("a", "b", "c"), labels=labels, rows=300)
+    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
+    trees: list[int] = []
+    step: Next | Done = scheme.server.start(parameters, domain_of(data, labels=labels), 0)
+    for _ in range(200):
+        if isinstance(step, Done):
+            break
+        found = grown(scheme.server.progress(step.state))
+        if found.tree is not None:
+            trees.append(found.tree.counts[0])
+            assert growing(found.tree)
+        step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, data, np.random.default_rng(0))])
+    # fmt takes back what did not help on held-out rows.
+    assert name == "fmt" or trees == sorted(trees)
+    assert bool(trees) == (name in {"frt", "fmt", "dp_tree"})
 
 
 def test_numbers_are_told_shortly() -> None:

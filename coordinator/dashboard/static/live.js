@@ -37,7 +37,8 @@ export function watch(address) {
       const { fragments, said: sentence } = JSON.parse(event.data);
       for (const [id, html] of Object.entries(fragments)) {
         if (html === null) {
-          if (!first) refetch();
+          // At first too: what changed between the page and this event is not in the page.
+          refetch();
           continue;
         }
         const element = document.getElementById(id);

@@ -6,14 +6,21 @@ const openOnes = (root) =>
 export function put(element, html) {
   if (element.innerHTML === html) return;
   const opened = new Map(openOnes(element));
-  const scrolled = [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  const scrolled = [...element.querySelectorAll(".scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
   const active = element.contains(document.activeElement) ? document.activeElement : null;
   const place = active ? [...element.querySelectorAll("a, button, input, select, summary, [tabindex]")].indexOf(active) : -1;
+  const known = new Set([...element.querySelectorAll("[data-node]")].map((each) => each.dataset.node));
   element.innerHTML = html;
-  for (const each of element.querySelectorAll("details")) {
-    if (opened.get(each.querySelector("summary")?.textContent ?? "")) each.open = true;
+  for (const each of known.size ? element.querySelectorAll("[data-node]") : []) {
+    if (!known.has(each.dataset.node)) each.classList.add("new");
   }
-  element.querySelectorAll(".scroll").forEach((each, index) => (each.scrollLeft = scrolled[index] ?? 0));
+  for (const each of element.querySelectorAll("details")) {
+    const before = opened.get(each.querySelector("summary")?.textContent ?? "");
+    if (before !== undefined) each.open = before;
+  }
+  element.querySelectorAll(".scroll").forEach((each, index) => {
+    [each.scrollLeft, each.scrollTop] = scrolled[index] ?? [0, 0];
+  });
   if (place >= 0) element.querySelectorAll("a, button, input, select, summary, [tabindex]")[place]?.focus({ preventScroll: true });
 }
 
@@ -47,7 +54,10 @@ export function swapLinks() {
       return;
     }
     history.pushState({ swap: id }, "", address);
-    const box = [...document.getElementById(id).querySelectorAll("a[data-branch]")].find((each) => each.dataset.branch === name);
+    const box = [...document.getElementById(id).querySelectorAll("a[data-branch]")].find(
+      // Of picture and list, the one that is shown.
+      (each) => each.dataset.branch === name && each.getClientRects().length,
+    );
     box?.focus({ preventScroll: true });
     box?.scrollIntoView({ block: "nearest", inline: "center" });
   });

@@ -1,0 +1,158 @@
+"""What grows in a run, read from the lines that every scheme draws (`glassfleet.scheme.ServerHalf.progress`).
+
+Lines that are indented are a tree; others are a list. A line that ends with a question mark is asked about now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_LINES = 200
+ALL_LEAVES = 40
+"""A tree with more leaves than that has its quiet siblings drawn as one box."""
+
+
+@dataclass
+class Shoot:
+    """A node of a tree that grows.
+
+    Attributes
+    ----------
+    text : str
+        What leads to it, e.g. ``"speed is Low"``.
+    is_open : bool
+        The vehicles are asked about it now: it may still grow.
+    key : str
+        Its place, which stays while the tree grows.
+    children : list of Shoot
+    stands_for : int
+        Nodes that share this box.
+    by : str
+        See `feature`; of a box that stands for several, what leads to them.
+    asked : str
+        What is said of an open node.
+    """
+
+    text: str
+    is_open: bool = False
+    key: str = ""
+    children: list[Shoot] = field(default_factory=list)
+    stands_for: int = 1
+    by: str = ""
+    asked: str = "may still grow"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it, or anything below it, may still grow."""
+        return self.is_open or any(child.is_alive for child in self.children)
+
+    @property
+    def feature(self) -> str:
+        """What the children are told apart by, e.g. ``"speed"``; empty when that differs, or there are none."""
+        names = {child.text.rpartition(" is ")[0] for child in self.children}
+        told_apart = names.pop() if len(names) == 1 and len(self.children) > 1 else ""
+        return self.by if self.children and self.by else told_apart
+
+    @property
+    def note(self) -> str:
+        """What a box says below its name."""
+        if self.children:
+            rest = f" by {self.feature}" if self.feature else ""
+            count = sum(child.stands_for for child in self.children)
+            return f"{count} {'branch' if count == 1 else 'branches'}{rest}"
+        if self.stands_for > 1:
+            return f"{self.by}{f', {self.asked}' * self.is_open}"
+        return self.asked if self.is_open else "leaf"
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Nodes, those that may still grow, and levels below this one."""
+        below = [child.counts for child in self.children]
+        return (
+            1 + sum(each[0] for each in below),
+            self.is_open + sum(each[1] for each in below),
+            max((1 + each[2] for each in below), default=0),
+        )
+
+    @property
+    def leaves(self) -> int:
+        """Nodes below, or this one, that have no children."""
+        return sum(child.leaves for child in self.children) or 1
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What a run has grown.
+
+    Attributes
+    ----------
+    tree : Shoot or None
+        None: it is no tree, see `lines`.
+    lines : list of (str, bool)
+        Text, and whether it is asked about now; for rule bases and the like.
+    rest : str
+        What the scheme has left out, in its words; empty: nothing.
+    """
+
+    tree: Shoot | None
+    lines: list[tuple[str, bool]]
+    rest: str = ""
+
+
+def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
+    """Read a scheme's drawing, of a run that has `ended` or goes on; nothing that is in it can fail this."""
+    told = progress.get("lines")
+    lines = [str(line) for line in told[:MOST_LINES]] if isinstance(told, list) else []
+    rest = lines.pop().removeprefix("...").strip() if lines and lines[-1].startswith("...") else ""
+    tree = _tree(lines, "was asked about last" if ended else "may still grow")
+    flat = [] if tree is not None else [_read(line) for line in lines]
+    return Grown(tree, flat, rest)
+
+
+def _read(line: str) -> tuple[str, bool]:
+    text = line.strip(" ")
+    return text.removesuffix(" ?"), text.endswith(" ?")
+
+
+def _tree(lines: Sequence[str], asked: str) -> Shoot | None:
+    """Return the tree that indented lines draw, depth first; None when they are no tree."""
+    depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
+    is_alone = len(lines) == 1 and (lines[0] == "everything ?" or lines[0] == "everything")
+    if not lines or depths[0] or 0 in depths[1:] or not (is_alone or len(lines) > 1):
+        return None
+    root = Shoot(*_read(lines[0]), "0", asked=asked)
+    path = [root]
+    for depth, line in zip(depths[1:], lines[1:], strict=True):
+        del path[max(1, depth) :]
+        above = path[-1]
+        node = Shoot(*_read(line), f"{above.key}.{len(above.children)}", asked=asked)
+        above.children.append(node)
+        path.append(node)
+    return root
+
+
+def together(root: Shoot) -> Shoot:
+    """Return the tree as it is drawn: in a large one, siblings without children share one box."""
+    return _together(root) if root.leaves > ALL_LEAVES else root
+
+
+def _together(node: Shoot) -> Shoot:
+    kept: list[Shoot] = []
+    quiet: dict[bool, list[Shoot]] = {}
+    for child in node.children:
+        if child.children:
+            kept.append(_together(child))
+        else:
+            quiet.setdefault(child.is_open, []).append(child)
+    for is_open, children in quiet.items():
+        first, names = children[0], ", ".join(_last(child.text, node.feature) for child in children)
+        text = first.text if len(children) == 1 else f"{len(children)} {'nodes' if is_open else 'leaves'}"
+        kept.append(Shoot(text, is_open, first.key, stands_for=len(children), by=names, asked=node.asked))
+    kept.sort(key=lambda child: [int(step) for step in child.key.split(".")])
+    return Shoot(node.text, node.is_open, node.key, kept, node.stands_for, node.feature, node.asked)
+
+
+def _last(text: str, feature: str) -> str:
+    return text.removeprefix(f"{feature} is ")

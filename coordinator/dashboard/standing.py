@@ -1,0 +1,148 @@
+"""What a model's name stands for: the version in use, the one that is tried, the one before, and who decided it.
+
+Reads the coordinator, changes nothing; see `coordinator.aliases` and `coordinator.rollout`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.core import Coordinator
+from coordinator.journal.port import Decision
+from coordinator.rollout.shell import PREFIX
+from schemas.errors import NotFoundError
+from schemas.trial import ALL
+
+DECISIONS = 20
+"""So many decisions are listed, the newest first; the API has all."""
+ROLLOUTS = 5
+"""So many rollouts that have ended are listed."""
+WORDS = {
+    "published": "in use: the run finished",
+    "adopted": "in use: the newest there was",
+    "promoted": "in use: promoted",
+    "rolled-back": "in use again: rolled back",
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a name stands for now.
+
+    Attributes
+    ----------
+    name : str
+    current, candidate, previous : int
+        Versions; 0: there is none. ``previous`` is the one that a rollback goes to.
+    since : float
+        When the current version became so, seconds since the epoch.
+    reason : str
+        Why, in somebody's words; empty: nobody said.
+    live : dict or None
+        The rollout under way, as the API tells it.
+    ended : list of dict
+        Rollouts that have ended, the newest first.
+    decisions : list of (float, str, int, str)
+        When, what, which version (0: none), why; the newest first.
+    """
+
+    name: str
+    current: int
+    candidate: int
+    previous: int
+    since: float
+    reason: str
+    live: dict[str, Any] | None
+    ended: list[dict[str, Any]]
+    decisions: list[tuple[float, str, int, str]]
+
+    def words(self, version: int) -> list[str]:
+        """Return what a version is: champion, candidate, previous, or nothing."""
+        roles = (("champion", self.current), ("candidate", self.candidate), ("previous", self.previous))
+        return [word for word, number in roles if number == version]
+
+    @property
+    def seen(self) -> str:
+        """What an operator has seen who decides now; another text when the name stands for something else by then."""
+        return f"{self.current}.{self.candidate}.{self.live['rollout'] if self.live else ''}"
+
+    @property
+    def said(self) -> str:
+        """One sentence for those who listen."""
+        if self.live is None:
+            return f"Version {self.current} is in use."
+        rollout = self.live
+        return f"Version {rollout['version']} is tried, {rollout['phase']}, stage {rollout['stage']}; " + _reports(
+            rollout
+        )
+
+
+def _reports(rollout: dict[str, Any]) -> str:
+    return f"{rollout['reports']} {'report' if rollout['reports'] == 1 else 'reports'}."
+
+
+def standing(coordinator: Coordinator, name: str) -> Standing:
+    """Return what a name stands for; raises NotFoundError when there is no such model."""
+    registry, rollouts = coordinator.registry, coordinator.models.rollouts
+    decisions = registry.history(name)
+    current, candidate = registry.aliases.current.get(name), registry.aliases.candidate.get(name)
+    documents = rollouts.documents(name)
+    live = next((each for each in documents if each["ended"] is None), None)
+    told = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _told(each)]
+    since = next((each.wall for each in reversed(decisions) if each.kind == "current"), 0.0)
+    return Standing(
+        name=name,
+        current=0 if current is None else current.version,
+        # While the stage is opened nobody has the candidate yet, and there is no pointer to it.
+        candidate=candidate.version if candidate is not None else live["version"] if live is not None else 0,
+        previous=_before(coordinator, name),
+        since=since,
+        reason="" if current is None else current.reason,
+        live=live,
+        ended=[each for each in documents if each["ended"] is not None][::-1][:ROLLOUTS],
+        decisions=told[::-1][:DECISIONS],
+    )
+
+
+def _before(coordinator: Coordinator, name: str) -> int:
+    try:
+        return coordinator.registry.before(name)
+    except (NotFoundError, KeyError):
+        return 0
+
+
+def _told(decision: Decision) -> list[tuple[float, str, int, str]]:
+    body = decision.body
+    version, reason = int(body.get("version", 0)), str(body.get("reason", ""))
+    if decision.kind == "current":
+        return [(decision.wall, WORDS.get(str(body.get("cause")), "in use"), version, reason)]
+    if decision.kind == "candidate":
+        is_all = isinstance(body.get("trial"), dict) and body["trial"].get("below") == ALL
+        return [(decision.wall, f"tried by {'the whole' if is_all else 'a part of the'} fleet", version, reason)]
+    return [(decision.wall, "nothing is tried any more", 0, reason)] if decision.kind == "no-candidate" else []
+
+
+def vehicles(rollout: dict[str, Any]) -> list[tuple[str, int, float | None, float | None, float | None, str]]:
+    """Return who has the candidate: vehicle, stage, both scores, how much worse the candidate is, what it says.
+
+    Those that say something come first, the worst of them at the top; a vehicle is listed in its first stage.
+    """
+    stage_of: dict[str, int] = {}
+    for number, stage in enumerate(rollout["stages"], start=1):
+        for agent in stage["asked"]:
+            stage_of.setdefault(agent, number)
+    for agent in (*rollout["agents"], *rollout["cannot"]):
+        stage_of.setdefault(agent, len(rollout["stages"]))
+    lines = []
+    for agent, number in stage_of.items():
+        scores = rollout["agents"].get(agent)
+        if scores is None:
+            why = rollout["cannot"].get(agent)
+            lines.append((agent, number, None, None, None, "no report yet" if why is None else f"cannot: {why}"))
+            continue
+        sign = -1.0 if scores["metric"] == "f1" else 1.0
+        loss = sign * (scores["candidate"] - scores["champion"])
+        worse = loss / abs(scores["champion"]) if scores["champion"] else None
+        lines.append((agent, number, scores["candidate"], scores["champion"], worse, ""))
+    return sorted(lines, key=lambda line: (line[4] is None, -(line[4] or 0.0), line[0]))
