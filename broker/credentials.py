@@ -17,6 +17,9 @@ from schemas.signing import Signer, Verifier, list_number
 
 _log = structlog.get_logger("glassfleet.broker")
 
+_FILES = (KEY, CERT, CA, CRL)
+_OF_CRL = _FILES.index(CRL)
+
 
 class Credentials(Protocol):
     """What `broker.signed` needs of a process's identity."""
@@ -140,10 +143,13 @@ class FolderCredentials:
         """Take over a list that was heard; keep a newer one in the folder, so that a restart does not forget it."""
         if not self._is_newer(crl):
             return False
+        if self._stamp()[_OF_CRL] != self._stamps[_OF_CRL]:
+            return True  # an operator has put another list there: the next look takes it, if it is newer
         # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
         with contextlib.suppress(StorageError):
             save_identity(self._folder, crl=crl)
-        self._stamps = self._stamp()
+        # Of the list alone: a certificate that was renewed a moment ago is still to be seen.
+        self._stamps = (*self._stamps[:_OF_CRL], self._stamp()[_OF_CRL])
         return True
 
     def _is_newer(self, crl: bytes) -> bool:
@@ -162,7 +168,7 @@ class FolderCredentials:
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:
         found = []
-        for name in (KEY, CERT, CA, CRL):
+        for name in _FILES:
             try:
                 status = (self._folder / name).stat()
             except OSError:

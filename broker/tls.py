@@ -23,7 +23,7 @@ from cryptography import x509
 
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
 from schemas.identity import load_key
-from schemas.signing import Owner, Role, owner_of
+from schemas.signing import UNREADABLE, Owner, Role, owner_of
 
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 """Names of the files in an identity folder."""
@@ -285,7 +285,7 @@ def load_identity(folder: Path) -> Identity:
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         owner = owner_of(parsed)
-    except (ValueError, WireError) as fault:
+    except (*UNREADABLE, WireError) as fault:
         raise UsageError(f"{folder / CERT} is no certificate of a fleet: {fault}") from fault
     if parsed.public_key() != load_key(key).public_key():
         raise UsageError(f"{folder / CERT} was made for another key than {folder / KEY}: enrol again")

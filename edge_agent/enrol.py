@@ -24,7 +24,7 @@ from broker.hardened import check_crl
 from broker.tls import CA, CRL, KEY, client_context, load_identity, save_identity, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
 from schemas.identity import Token, load_key, make_request, new_key, prove_renewal
-from schemas.signing import Owner, Verifier, owner_of
+from schemas.signing import UNREADABLE, Owner, Verifier, owner_of
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def take_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
         certificate, ca = x509.load_pem_x509_certificates(content)
         start = content.find(b"-----BEGIN X509 CRL-----")
         crl = x509.load_pem_x509_crl(content[start:]).public_bytes(Encoding.PEM) if start >= 0 else b""
-    except ValueError as fault:
+    except UNREADABLE as fault:
         raise UsageError(f"{bundle} is not what `glassfleet ca sign-csr` makes: certificate, CA, list") from fault
     answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": ca.public_bytes(Encoding.PEM), "crl": crl}
     return _store(folder, _key(folder), Owner("agent", agent), {name: pem.decode() for name, pem in answer.items()})
@@ -249,7 +249,7 @@ def _check_office(sock: Any, place: str) -> None:
     """Say nothing secret to a server that is no coordinator: a broker on the same host has a good certificate too."""
     try:
         owner = owner_of(x509.load_der_x509_certificate(sock.getpeercert(binary_form=True)))
-    except (WireError, ValueError, TypeError) as fault:
+    except (*UNREADABLE, WireError, TypeError) as fault:
         raise EnrolmentError(f"{place} shows a certificate that is not an authority's: is the URL right?") from fault
     if owner.role != "coordinator":
         raise EnrolmentError(

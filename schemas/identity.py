@@ -16,7 +16,7 @@ import secrets
 from dataclasses import dataclass
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from schemas.errors import UsageError, WireError
-from schemas.signing import ROLES, URN, Owner
+from schemas.signing import ROLES, UNREADABLE, URN, Owner
 from schemas.topics import check_id
 
 RENEWAL = b"glassfleet-renewal/1\x00"
@@ -57,7 +57,7 @@ def load_key(pem: bytes, password: bytes | None = None) -> Ed25519PrivateKey:
         key = load_pem_private_key(pem, password)
     except TypeError as fault:
         raise UsageError(f"the key cannot be read: {str(fault).lower()}") from fault
-    except (ValueError, UnsupportedAlgorithm) as fault:
+    except UNREADABLE as fault:
         raise UsageError("the key cannot be read: it is no PEM, or its password is another") from fault
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError("the key is not an Ed25519 key: make a new one by enrolling again")
@@ -97,7 +97,7 @@ def read_request(pem: bytes) -> tuple[Owner, Ed25519PublicKey]:
         is_signed = request.is_signature_valid
         names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    except (ValueError, UnsupportedAlgorithm, x509.ExtensionNotFound) as fault:
+    except (*UNREADABLE, x509.ExtensionNotFound) as fault:
         raise WireError("bad-request", "the request cannot be read, or names nobody") from fault
     if not isinstance(key, Ed25519PublicKey):
         raise WireError("bad-request", "the request's key is not an Ed25519 key")
@@ -130,7 +130,7 @@ def fingerprint(certificate_pem: bytes) -> str:
     """
     try:
         der = x509.load_pem_x509_certificate(certificate_pem).public_bytes(Encoding.DER)
-    except ValueError as fault:
+    except UNREADABLE as fault:
         raise WireError("bad-certificate", "the certificate cannot be read") from fault
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
 

@@ -94,7 +94,7 @@ def frames_for_contribution(
     Raises
     ------
     UsageError
-        `limit` is below ``MIN_MESSAGE_BYTES``, or the envelope names no agent or run.
+        `limit` is below ``MIN_MESSAGE_BYTES`` less the longest seal, or the envelope names no agent or run.
     BrokerError
         The answer needs more than ``MAX_PARTS`` messages, or is larger than any receiver accepts.
     """
@@ -207,9 +207,12 @@ def open_request(outer: Envelope, content: bytes, *, max_bytes: int = limits.MAX
 
 
 def _checked(limit: int) -> int:
-    if limit < limits.MIN_MESSAGE_BYTES:
+    # What can be configured is for whole messages; in a fleet that signs, the seal has been taken off here.
+    needed = limits.MIN_MESSAGE_BYTES - limits.MAX_SEAL_BYTES
+    if limit < needed:
         raise UsageError(
-            f"max_message_bytes is {limit}; at least {limits.MIN_MESSAGE_BYTES} are needed for an envelope"
+            f"max_message_bytes leaves {limit} bytes, at least {needed} are needed for an envelope: raise it to "
+            f"{limits.MIN_MESSAGE_BYTES} or more, here and at the broker"
         )
     return limit
 

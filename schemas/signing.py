@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
@@ -54,6 +54,16 @@ SIGNED_AS = b"glassfleet-message/1\x00"
 
 SEALED = 1
 """Marker byte of a seal."""
+
+UNREADABLE = (
+    ValueError,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    UnsupportedAlgorithm,
+    InternalError,
+)
+"""What reading hostile bytes as a key, a certificate, a request or a revocation list raises: relatives of nobody."""
 
 SIGNATURE_BYTES = 64
 _FIELD = b"\xa9signature"
@@ -127,7 +137,7 @@ class Signer:
         try:
             key = load_pem_private_key(key_pem, password=None)
             certificate = x509.load_pem_x509_certificate(certificate_pem)
-        except (ValueError, TypeError) as fault:
+        except (*UNREADABLE, TypeError) as fault:
             raise UsageError(f"key or certificate cannot be read as PEM: {fault}") from fault
         if not isinstance(key, Ed25519PrivateKey):
             raise UsageError("messages are signed with Ed25519 keys; this key is of another kind: enrol again")
@@ -203,7 +213,7 @@ class Verifier:
         """
         try:
             self._cas = x509.load_pem_x509_certificates(ca_pem)
-        except ValueError as fault:
+        except UNREADABLE as fault:
             raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
         self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
 
@@ -228,7 +238,7 @@ class Verifier:
         """
         try:
             crl = x509.load_pem_x509_crl(crl_pem)
-        except ValueError as fault:
+        except UNREADABLE as fault:
             raise WireError("bad-crl", "the revocation list cannot be read") from fault
         if not any(_is_crl_signed(crl, ca) for ca in self._cas):
             raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
@@ -376,7 +386,7 @@ def list_number(crl_pem: bytes) -> int:
         return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except x509.ExtensionNotFound:
         return 0
-    except ValueError:
+    except UNREADABLE:
         return -1
 
 

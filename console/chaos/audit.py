@@ -10,15 +10,19 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
+from broker.tls import Tls
+from console.chaos import seals
 from console.chaos.conduct import Played
 from console.chaos.fleet import FLEET, Troupe
+from console.chaos.logs import read_lines
+from console.chaos.office import Theft
 from console.chaos.schedule import COORDINATOR
 from coordinator.engine import Answer
 from coordinator.engine.events import from_value
@@ -65,8 +69,14 @@ class Findings:
         Models that are not the central model of their cohort.
     leaked : list of str
         Retained topics that stand for nothing.
+    intruded : list of str
+        What a revoked vehicle could do, or its thief.
+    harmed : list of str
+        Messages of somebody whose certificate was always good that were refused, and retained ones that would be.
     messages : dict of str to int
         Messages that were lost, doubled and held back by the transport.
+    refused : dict of str to int
+        Messages that a seal did not cover, by code.
     """
 
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -79,7 +89,10 @@ class Findings:
     double_counted: list[str] = field(default_factory=list)
     unequal: list[str] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
+    intruded: list[str] = field(default_factory=list)
+    harmed: list[str] = field(default_factory=list)
     messages: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,12 @@ class Evidence:
         Answers that waited for a receipt in the end.
     retained : mapping of topic to payload
         What the broker held in the end.
+    thefts : sequence of Theft
+        Vehicles that were revoked.
+    reissued : collection of str
+        Whoever had a certificate revoked.
+    trust : (bytes, bytes) or None
+        CA certificate and revocation list, where messages are signed.
     """
 
     work: Path
@@ -103,20 +122,29 @@ class Evidence:
     runs: Sequence[str]
     pending: Sequence[str] = ()
     retained: Mapping[str, bytes] = field(default_factory=dict)
+    thefts: Sequence[Theft] = ()
+    reissued: Collection[str] = ()
+    trust: tuple[bytes, bytes] | None = None
 
 
 def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
     """Wait for the outboxes to empty, look at the broker, then end coordinator and agents."""
     agents = [name for name in troupe.children if name != COORDINATOR]
     pending = _wait_for_outboxes(troupe.work, agents, patience)
-    retained = read_retained(troupe.broker.url)
+    office = troupe.office
+    retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
+    if office is not None:
+        office.try_stolen()
     troupe.end(agents)
     troupe.end([COORDINATOR], 10.0)
     for name, child in troupe.children.items():
         # -15: asked to end before it had got so far as to handle the signal.
         codes = [code for code in child.ends if code not in (0, -15)]
         played.died += [f"{name} ended with code {code} when it was asked to end" for code in codes]
-    return Evidence(troupe.work, agents, played.runs, pending, retained)
+    evidence = Evidence(troupe.work, agents, played.runs, pending, retained)
+    if office is None:
+        return evidence
+    return replace(evidence, thefts=office.thefts, reissued=office.reissued, trust=office.trust)
 
 
 def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
@@ -138,6 +166,9 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
         journal.close()
     _check_retained(evidence.retained, pointers, findings)
     _read_logs(evidence, counted, findings)
+    if evidence.trust is not None:
+        findings.harmed += seals.stale(evidence.retained, Topics(FLEET), evidence.trust)
+        findings.intruded += seals.intrusions(evidence.thefts, evidence.work / "logs" / f"{COORDINATOR}.log")
     return findings
 
 
@@ -168,7 +199,9 @@ def _pending(work: Path, name: str) -> list[str]:
 # The broker
 
 
-def read_retained(url: str, fleet: str = FLEET, *, quiet: float = 0.5, patience: float = 10.0) -> dict[str, bytes]:
+def read_retained(
+    url: str, fleet: str = FLEET, *, quiet: float = 0.5, patience: float = 10.0, tls: Tls | None = None
+) -> dict[str, bytes]:
     """Return all retained messages of the fleet, as somebody sees them who subscribes now."""
     found: dict[str, bytes] = {}
     latest = [time.monotonic()]
@@ -179,7 +212,7 @@ def read_retained(url: str, fleet: str = FLEET, *, quiet: float = 0.5, patience:
         if message.retained and message.payload:
             found[message.topic] = message.payload
 
-    transport = PahoTransport(Link(url, f"gf-{fleet}-audit", session_expiry=0))
+    transport = PahoTransport(Link(url, f"gf-{fleet}-audit", session_expiry=0, tls=tls))
     transport.subscribe(f"{Topics(fleet).prefix}#")
     transport.start(Handlers(take, connected.set, lambda _why: None))
     try:
@@ -199,8 +232,8 @@ def _check_retained(retained: Mapping[str, bytes], pointers: Mapping[str, tuple[
     shown: dict[str, tuple[int, str]] = {}
     for topic, payload in retained.items():
         kind = topics.parse(topic).kind
-        if payload[:1] == b"{":
-            continue  # a model record in one piece
+        if payload[:1] == b"{" or kind == "revoked":
+            continue  # a model record in one piece; a list that is the CA's
         try:
             body = Envelope.from_bytes(payload, fleet=FLEET).body if kind != "blob" else None
         except WireError as fault:
@@ -279,18 +312,6 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
 # Logs
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON lines of a log; a SIGKILL may have torn one, and the next life's line then follows in it."""
-    found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        start = line.rfind('{"') if not line.startswith('{"') else 0
-        try:
-            found.append(json.loads(line[max(start, 0) :]))
-        except json.JSONDecodeError:
-            continue
-    return [line for line in found if isinstance(line, dict)]
-
-
 def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings: Findings) -> None:
     judged: Counter[str] = Counter()
     messages: Counter[str] = Counter()
@@ -298,7 +319,11 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     settled: set[tuple[str, str, str]] = set()
     told_twice: Counter[tuple[str, str, str]] = Counter()
     for name in (COORDINATOR, *evidence.agents):
-        for line in _lines(evidence.work / "logs" / f"{name}.log"):
+        lines = read_lines(evidence.work / "logs" / f"{name}.log")
+        refused, wrongly = seals.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
+        findings.refused = dict(sorted((Counter(findings.refused) + Counter(refused)).items()))
+        findings.harmed += wrongly
+        for line in lines:
             event = line.get("event", "")
             if event in ("message-lost", "message-doubled", "message-held"):
                 messages[event.removeprefix("message-")] += 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from console.chaos.fleet import Troupe
 from console.chaos.schedule import BROKER, COORDINATOR, EVERYONE, Fault
+from console.progress import Work
 from schemas.errors import RunFailedError
 
 MODEL = "chaos"
@@ -28,6 +29,9 @@ PATIENCE = 8.0
 CRASH_PATIENCE = 5.0
 """Seconds to wait for a process to reach the publish at which it crashes; then it is killed."""
 
+
+GRACE = 3.0
+"""Seconds after which a revocation list is in use everywhere: a process looks at its identity every two."""
 
 _AWAY = 1.0
 """Seconds for which an agent is away so that a run can be met while it gathers."""
@@ -76,6 +80,8 @@ class Played:
         Runs without an end within the timeout.
     died : list of str
         Processes that ended although nobody killed them, with their last words.
+    broker_died : int
+        How often the broker ended although nobody killed it; it was started again, as a supervisor does.
     recoveries : mapping of str to list of float
         Seconds from the start of a process after a kill until it works, by kind of process.
     seconds : float
@@ -86,6 +92,7 @@ class Played:
     runs: list[str] = field(default_factory=list)
     hung: list[str] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
+    broker_died: int = 0
     recoveries: Mapping[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
     broker_kind: str = ""
@@ -113,8 +120,8 @@ def write_data(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
     return files
 
 
-def specification(settings: Settings, run: str) -> dict[str, Any]:
-    """Return a run's specification as the coordinator's API takes it."""
+def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
+    """Return a run's specification as the coordinator's API takes it; it waits for `gather` agents."""
     return {
         "run": run,
         "scheme": "frt",
@@ -123,7 +130,7 @@ def specification(settings: Settings, run: str) -> dict[str, Any]:
         "policy": {
             "min_agents": 1,
             "deadline": settings.deadline,
-            "gather_agents": len(settings.files),
+            "gather_agents": gather,
             "gather_timeout": 120.0,
             "extensions": 50,
             "max_restarts": 1000,
@@ -133,7 +140,7 @@ def specification(settings: Settings, run: str) -> dict[str, Any]:
     }
 
 
-def play(settings: Settings, troupe: Troupe, say: Callable[[str], None]) -> Played:
+def play(settings: Settings, troupe: Troupe, work: Work) -> Played:
     """Start the fleet, play the schedule, heal everything and let the last run end.
 
     The processes still run when this returns: the audit looks at their outboxes and at the broker first.
@@ -143,7 +150,7 @@ def play(settings: Settings, troupe: Troupe, say: Callable[[str], None]) -> Play
     RunFailedError
         The fleet did not come up in the beginning.
     """
-    conductor = _Conductor(settings, troupe, say)
+    conductor = _Conductor(settings, troupe, work)
     began = time.monotonic()
     conductor.perform()
     conductor.played.seconds = time.monotonic() - began
@@ -151,8 +158,8 @@ def play(settings: Settings, troupe: Troupe, say: Callable[[str], None]) -> Play
 
 
 class _Conductor:
-    def __init__(self, settings: Settings, troupe: Troupe, say: Callable[[str], None]) -> None:
-        self.settings, self.troupe, self.say = settings, troupe, say
+    def __init__(self, settings: Settings, troupe: Troupe, work: Work) -> None:
+        self.settings, self.troupe, self.work, self.say = settings, troupe, work, work.say
         self.played = Played(recoveries=troupe.recoveries, broker_kind=troupe.broker.kind)
         self._http = httpx.Client(base_url=troupe.api_url, timeout=0.5, trust_env=False)
         self._actions: list[tuple[float, int, Callable[[], None]]] = []
@@ -199,6 +206,10 @@ class _Conductor:
         now = time.monotonic()
         while self._actions and self._actions[0][0] <= now:
             heapq.heappop(self._actions)[2]()
+        if BROKER not in self._busy and not self.troupe.broker.is_running:
+            # It is not ours, and any process may die: what must hold must hold then, too. But it is told.
+            self.played.broker_died += 1
+            self.troupe.start_broker()
         for name in self.troupe.watch():
             self._ended(name)
         for name, due in list(self._expected.items()):
@@ -240,7 +251,7 @@ class _Conductor:
         try:
             answer = self._http.post(
                 "/api/runs",
-                json=specification(self.settings, run),
+                json=specification(self.settings, run, len(self.settings.files) - self._shut_out()),
                 headers={"Authorization": f"Bearer {self._token}"},
             )
         except httpx.HTTPError:
@@ -250,6 +261,9 @@ class _Conductor:
             self._run, self._run_began = run, time.monotonic()
         elif answer.status_code == 422:
             raise RunFailedError(f"the coordinator refuses the run: {answer.text[:300]}")
+
+    def _shut_out(self) -> int:
+        return 0 if self.troupe.office is None else len(self.troupe.office.revoked)
 
     def _send_somebody_away(self) -> None:
         """Let the run wait for an agent, so that it can be met while it gathers: otherwise that takes milliseconds."""
@@ -302,7 +316,7 @@ class _Conductor:
             "accepted": (status.get("open") or {}).get("accepted", 0),
         }
         self.played.injected.append({**fault.to_document(), "met": met})
-        self.say(f"{fault.number:4d} {fault.kind} {fault.target} in {met['phase']} ({fault.lasts:g} s)")
+        self.work(f"{fault.number:4d} {fault.kind} {fault.target} in {met['phase']} ({fault.lasts:g} s)")
         self._busy[fault.target] = fault.number
         undo = self._do(fault)
 
@@ -356,6 +370,8 @@ class _Conductor:
                 # The wall clock stays wrong: it is the jump that is the fault, and the next may set it right.
                 mischief[0].change(wall_offset=fault.strength)
                 return lambda: None
+            case "certificate-renew" | "certificate-replace" | "vehicle-revoke":
+                return self._at_the_office(fault)
         what = {"loss": "loss", "duplication": "duplicate", "reordering": "reorder"}[fault.kind]
         for file in mischief:
             file.change(seed=fault.number, **{what: fault.strength})
@@ -365,6 +381,35 @@ class _Conductor:
                 file.change(**{what: 0.0})
 
         return stop
+
+    def _at_the_office(self, fault: Fault) -> Callable[[], None]:
+        """Renew or revoke; return what undoes it."""
+        troupe, name, office = self.troupe, fault.target, self.troupe.office
+        assert office is not None, "such faults are drawn for a secure fleet only"
+        if fault.kind == "certificate-renew":
+            office.renew(name)
+            return lambda: None
+        if fault.kind == "certificate-replace":
+            office.replace(name)
+            return lambda: None
+        theft = office.steal(name)
+        if fault.strength:
+            troupe.proxy.cut(name)
+            troupe.proxy.mend(name)
+
+        def shut_out() -> None:
+            # One that stands still has not heard of it; what it then takes first was let in before.
+            if name in office.revoked and COORDINATOR not in self._busy:
+                theft.begins = troupe.log_size(COORDINATOR)
+            elif name in office.revoked:
+                self._later(GRACE, shut_out)
+
+        def admit() -> None:
+            theft.ends = troupe.log_size(COORDINATOR)
+            office.admit(name)
+
+        self._later(GRACE, shut_out)
+        return admit
 
 
 __all__ = ["BROKER", "Played", "Settings", "play", "write_data"]

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from broker.child import ChildBroker
 from broker.faults import VARIABLE, MischiefFile
-from broker.launch import RunningBroker, launch
+from broker.launch import launch
 from broker.process import die_with_parent, free_port
 from broker.url import parse_url
+from console.chaos.office import Office
 from console.chaos.proxy import Proxy
 from console.chaos.schedule import BROKER, COORDINATOR
 from schemas.errors import RunFailedError
@@ -65,13 +67,26 @@ class Troupe:
     broker_kind : str
     limits : mapping of name to int
         ``max_message_bytes`` of coordinator and agents.
+    secure : bool
+        Mutual TLS, everybody with an identity, every message signed; needs Mosquitto.
     """
 
-    def __init__(self, work: Path, files: Mapping[str, Path], broker_kind: str, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        work: Path,
+        files: Mapping[str, Path],
+        broker_kind: str,
+        limits: Mapping[str, int],
+        *,
+        secure: bool = False,
+    ) -> None:
         self.work = work
         self.recoveries: dict[str, list[float]] = {"coordinator": [], "agent": [], "broker": []}
         self.children: dict[str, Child] = {}
-        self.broker: RunningBroker = launch(prefer=broker_kind, state_dir=work / "broker")
+        self.office = Office(work, FLEET, COORDINATOR, list(files)) if secure else None
+        self.broker: ChildBroker = (
+            launch(prefer=broker_kind, state_dir=work / "broker") if self.office is None else self.office.broker
+        )
         address = parse_url(self.broker.url)
         self.proxy = Proxy(address.host, address.port)
         (work / "logs").mkdir(parents=True, exist_ok=True)
@@ -91,9 +106,12 @@ class Troupe:
                 arguments += ["--slow", f"{0.04 * index:.2f}"]
                 arguments += ["--resend-first", "0.4", "--resend-longest", "2"]
             mischief = MischiefFile(work / f"{name}.faults.json")
+            own = {"GLASSFLEET_BROKER": url, VARIABLE: str(work / f"{name}.faults.json")}
+            if self.office is not None:
+                own["GLASSFLEET_IDENTITY"] = str(self.office.identity(name))
             self.children[name] = Child(
                 arguments,
-                {**os.environ, **shared, "GLASSFLEET_BROKER": url, VARIABLE: str(work / f"{name}.faults.json")},
+                {**os.environ, **shared, **own},
                 work / "logs" / f"{name}.log",
                 mischief,
             )
@@ -107,6 +125,11 @@ class Troupe:
     def api_url(self) -> str:
         """Where the coordinator's API is, in all its lives."""
         return f"http://127.0.0.1:{self.api_port}"
+
+    def log_size(self, name: str) -> int:
+        """Bytes of a process's log so far."""
+        path = self.children[name].log
+        return path.stat().st_size if path.exists() else 0
 
     # One process
 

@@ -9,20 +9,24 @@ from typing import Any
 
 from console.chaos.audit import Findings
 from console.chaos.conduct import Played
+from console.chaos.office import Theft
 
-FAULTS_OF = ("lost", "double_counted", "unequal", "leaked")
+FAULTS_OF = ("lost", "double_counted", "unequal", "leaked", "intruded", "harmed")
 """Findings that must be empty."""
 
 _JUDGED = ("accepted", "duplicate", "late", "rejected", "withdrawn")
 
 
-def document(seed: int, faults: int, vehicles: int, played: Played, findings: Findings) -> dict[str, Any]:
+def document(  # noqa: PLR0917 - what was asked for, what happened, what was found
+    seed: int, faults: int, vehicles: int, played: Played, findings: Findings, thefts: Sequence[Theft] | None = None
+) -> dict[str, Any]:
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
     equal = [run["equal"] for run in findings.runs if run.get("equal") is not None]
     return {
         "seed": seed,
-        "replay": f"glassfleet chaos --faults {faults} --seed {seed} --vehicles {vehicles}",
+        "replay": f"glassfleet chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
+        + (" --secure" if thefts is not None else ""),
         "broker": played.broker_kind,
         "vehicles": vehicles,
         "seconds": round(played.seconds, 1),
@@ -50,9 +54,11 @@ def document(seed: int, faults: int, vehicles: int, played: Played, findings: Fi
             "double_counted": len(findings.double_counted),
         },
         "messages": findings.messages,
+        "security": None if thefts is None else _security(thefts, findings),
         "digests": {"compared": len(equal), "equal": equal.count(True)},
         "recovery_seconds": {kind: percentiles(values) for kind, values in played.recoveries.items()},
         "died_by_themselves": played.died,
+        "broker_died_by_itself": played.broker_died,
         "findings": {name: getattr(findings, name) for name in FAULTS_OF},
         "schedule": played.injected,
     }
@@ -101,12 +107,20 @@ def lines(report: dict[str, Any]) -> list[str]:
         f"messages       {messages}",
         f"digests        {digests['equal']} of {digests['compared']} equal the central model of their cohort",
     ]
+    if (security := report["security"]) is not None:
+        refused = ", ".join(f"{count} {code}" for code, count in security["refused"].items()) or "none"
+        page.append(
+            f"shut out       {security['revoked']} revoked vehicles, {security['watched']} of them watched meanwhile; "
+            f"{security['refused_by_broker']} stolen identities refused; messages refused: {refused}"
+        )
     for kind, values in report["recovery_seconds"].items():
         if values["count"]:
             page.append(
                 f"recovery       {kind}: p50 {values['p50']:g} s, p95 {values['p95']:g} s ({values['count']} starts "
                 "after a kill, until connected)"
             )
+    if report["broker_died_by_itself"]:
+        page.append(f"broker         died {report['broker_died_by_itself']} times by itself, and was started again")
     for name in FAULTS_OF:
         page += [f"FOUND          {name}: {finding}" for finding in report["findings"][name]]
     page += [f"FOUND          died: {words}" for words in report["died_by_themselves"]]
@@ -114,6 +128,15 @@ def lines(report: dict[str, Any]) -> list[str]:
     page += [f"FOUND          {run} has no end" for run in runs["hung"]]
     page.append("all held" if report["ok"] else f"something did not hold; replay: {report['replay']}")
     return page
+
+
+def _security(thefts: Sequence[Theft], findings: Findings) -> dict[str, Any]:
+    return {
+        "revoked": len(thefts),
+        "watched": sum(theft.begins is not None for theft in thefts),
+        "refused_by_broker": sum("was revoked" in theft.said for theft in thefts),
+        "refused": findings.refused,
+    }
 
 
 def _by_state(played: Played) -> dict[str, int]:

@@ -35,6 +35,16 @@ KINDS: dict[str, int] = {
 }
 """Kind of fault -> how often it is drawn, in relation to the others. Each comes once before any comes twice."""
 
+SECURE_KINDS: dict[str, int] = {
+    "certificate-renew": 8,
+    "certificate-replace": 8,
+    "vehicle-revoke": 6,
+}
+"""The same, for what happens to a fleet with identities only (``--secure``).
+
+A certificate is renewed under a running process; is renewed and the former one revoked; a vehicle is revoked as stolen,
+and enrols again with a new key."""
+
 LASTS: dict[str, tuple[float, float]] = {
     "kill": (0.0, 1.2),
     "agent-kill": (0.0, 4.0),
@@ -48,11 +58,17 @@ LASTS: dict[str, tuple[float, float]] = {
     "duplication": (0.8, 2.5),
     "reordering": (0.8, 2.5),
     "jump": (0.5, 4.0),
+    "renew": (0.1, 1.0),
+    "replace": (0.5, 3.0),
+    "revoke": (6.0, 10.0),
 }
 """Seconds for which a fault lasts (a killed process: until it is started again), by its kind or the
 last word of it."""
 
 _JUMPS = (-10 * 365 * 86400.0, -86400.0, -3600.0, -31.0, 31.0, 3600.0, 86400.0, 10 * 365 * 86400.0)
+
+_SECURE_JUMPS = (-240.0, -31.0, 31.0, 3600.0, 86400.0)
+"""Certificates have dates: a clock may be wrong by what the leeway allows, and forward within their two days."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,8 @@ class Fault:
     lasts : float
         Seconds.
     strength : float
-        Chance per message, seconds of delay, or seconds of the jump; by kind.
+        Chance per message, seconds of delay, or seconds of the jump; by kind. Of a revoked vehicle: 1 when its
+        connection is cut, so that it must connect again; 0 when it stands, without a right.
     count : int
         A crash happens at this publish, on a topic that contains `topic`.
     topic : str
@@ -98,7 +115,7 @@ class Fault:
         return asdict(self)
 
 
-def make_schedule(seed: int, faults: int, vehicles: Sequence[str]) -> tuple[Fault, ...]:
+def make_schedule(seed: int, faults: int, vehicles: Sequence[str], *, secure: bool = False) -> tuple[Fault, ...]:
     """Draw `faults` faults; the same arguments give the same schedule, and more faults only lengthen it.
 
     Parameters
@@ -108,26 +125,34 @@ def make_schedule(seed: int, faults: int, vehicles: Sequence[str]) -> tuple[Faul
         At least 0.
     vehicles : sequence of str
         Agent ids, at least one.
+    secure : bool
+        With `SECURE_KINDS`, which come first; clocks then jump less far.
     """
     # random and not numpy: a handful of draws, and the order of the standard library's is fixed.
     rng = random.Random(f"glassfleet chaos {seed}")  # noqa: S311 - a schedule of faults is no secret
-    kinds = list(KINDS)
+    kinds, shares = list(KINDS), KINDS | (SECURE_KINDS if secure else {})
     rng.shuffle(kinds)
+    if secure:
+        first = list(SECURE_KINDS)
+        rng.shuffle(first)
+        kinds = first + kinds
     schedule = []
     for number in range(1, faults + 1):
-        kind = kinds[number - 1] if number <= len(kinds) else rng.choices(list(KINDS), list(KINDS.values()))[0]
-        schedule.append(_draw(rng, number, kind, vehicles))
+        kind = kinds[number - 1] if number <= len(kinds) else rng.choices(list(shares), list(shares.values()))[0]
+        schedule.append(_draw(rng, number, kind, vehicles, _SECURE_JUMPS if secure else _JUMPS))
     return tuple(schedule)
 
 
-def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str]) -> Fault:
+def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str], jumps: Sequence[float]) -> Fault:
     who, _, what = kind.rpartition("-")
-    if who == "agent":
+    if who in ("agent", "vehicle"):
         target = rng.choice(list(vehicles))
     elif who in (COORDINATOR, BROKER):
         target = who
     elif who in ("link", "clock"):
         target = rng.choice([*vehicles, COORDINATOR])
+    elif who == "certificate":
+        target = rng.choice([*vehicles, COORDINATOR, BROKER])
     else:
         target = EVERYONE
     # An agent may be away for longer than a deadline: then the cohort goes on without it.
@@ -139,8 +164,10 @@ def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str]) -
         "loss": rng.uniform(0.05, 0.4),
         "duplication": rng.uniform(0.1, 0.6),
         "reordering": rng.uniform(0.1, 0.6),
-        "jump": rng.choice(_JUMPS),
+        "jump": rng.choice(jumps),
     }.get(what, 0.0)
+    if what == "revoke":
+        strength = float(rng.randrange(2))
     topic = rng.choice(CRASH_TOPICS) if kind == "coordinator-crash" else ""
     count = rng.randint(1, 2 if topic or who == "agent" else 12) if what == "crash" else 0
     return Fault(

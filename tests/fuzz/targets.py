@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from glassfleet import catalogue
-from glassfleet.checks_bench import Bench
+from glassfleet.checks.bench import Bench
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.scheme import Contribution, ContributionError, Next, Task, TaskError
 from schemas import codec

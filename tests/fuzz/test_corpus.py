@@ -12,14 +12,18 @@ from typing import Any
 
 import pytest
 
+from glassfleet.export.fml import from_fml, to_fml
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import WireError
+from schemas.errors import NotFoundError, UsageError, WireError
+from schemas.identity import load_key, read_request
 from schemas.parts import unpack
 from schemas.record import ModelRecord
+from schemas.signing import list_number
 from schemas.topics import Topics
-from tests.fuzz.targets import FLEET
+from tests.fuzz.targets import FLEET, benches
 from tests.fuzz.worlds import CoordinatorWorld
+from tests.keys import TestCa
 
 FOLDER = Path(__file__).parent / "corpus"
 READERS: dict[str, Callable[[bytes], Any]] = {
@@ -27,6 +31,8 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "envelope": lambda data: Envelope.from_bytes(data, fleet=FLEET),
     "packed": lambda data: unpack(data, max_bytes=2**20),
     "record": ModelRecord.from_bytes,
+    "request": read_request,
+    "crl": lambda data: TestCa().verifier().take_crl(data),
 }
 
 
@@ -46,6 +52,24 @@ def test_reader_refuses_each_message_of_the_corpus(reader, entry):
     with pytest.raises(WireError) as refusal:
         READERS[reader](bytes_of(entry))
     assert refusal.value.code == entry["expect"], entry["name"]
+
+
+@pytest.mark.parametrize("entry", entries("key"))
+def test_key_that_cannot_be_read_is_misuse(entry):
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_key(bytes_of(entry))
+
+
+@pytest.mark.parametrize("entry", entries("crl"))
+def test_list_that_cannot_be_read_has_no_number(entry):
+    assert list_number(bytes_of(entry)) == -1
+
+
+def test_fml_of_an_unknown_scheme_is_told_by_its_name():
+    bench = benches()["frt"]
+    text = to_fml(bench.outcome(bench.parameters).model).replace('"scheme":"frt"', '"scheme":"fmtfrt"')
+    with pytest.raises(NotFoundError, match="no scheme 'fmtfrt'"):
+        from_fml(text)
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ class CoordinatorWorld:
                 for frame in frames_for_contribution(whole, TOPICS):
                     self._publish(*frame)
         assert self._core.run("r")["outcome"] == "finished", self._core.run("r")
-        self._core._past.clear()
+        self._core.runs.past.clear()
 
     @staticmethod
     def _answer(agent: str, task: Task, contribution: Contribution) -> Envelope:
@@ -129,7 +129,7 @@ class CoordinatorWorld:
     def feed(self, rng: random.Random) -> str:
         """Send one broken answer, or another broken message; check what it did."""
         state, whole = rng.choice(self._moments)
-        self._core._runs = {"r": state}
+        self._core.runs.live = {"r": state}
         entries = self._journal.content.entries
         del entries[:]
         self._receipts.clear()
@@ -141,7 +141,7 @@ class CoordinatorWorld:
     def replay(self, topic: str, payload: bytes) -> str:
         """Send one message of the corpus in the run's first round; what became of it."""
         state = self._moments[0][0]
-        self._core._runs = {"r": state}
+        self._core.runs.live = {"r": state}
         del self._journal.content.entries[:]
         self._receipts.clear()
         self._publish(topic, payload)
@@ -155,7 +155,7 @@ class CoordinatorWorld:
     def flood(self, messages: int) -> int:
         """Send the same wrong answer, each time with another lie; how many records the journal holds of them."""
         state, whole = self._moments[0]
-        self._core._runs = {"r": state}
+        self._core.runs.live = {"r": state}
         del self._journal.content.entries[:]
         self._receipts.clear()
         for lie in range(messages):
@@ -220,7 +220,7 @@ class CoordinatorWorld:
         self._receipts.append(body)
 
     def _judge(self, before: RunState, topic: str, payloads: list[bytes], entries: list[Entry]) -> str:
-        self._core._past.clear()
+        self._core.runs.past.clear()
         self._journal.content.documents.clear()
         self._journal.content.models.clear()
         outcomes = [receipt.outcome for receipt in self._receipts]

@@ -126,6 +126,33 @@ def test_list_that_was_heard_is_kept_over_a_restart_though_somebody_withholds_it
         again.verifier.open(topic, sealed, CLOUD)
 
 
+def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_look(ca, clock):
+    folder = ca.identity("agent", "v1")
+    ca.identity("agent", "v2")
+    credentials = FolderCredentials(folder, clock=clock)
+    before = credentials.signer
+    renew(ca, folder, "v1")
+    ca.authority.revoke("v2")
+    assert credentials.take_crl(ca.authority.crl_pem)
+    assert look(credentials, clock)
+    assert credentials.signer.certificate != before.certificate
+
+
+def test_newer_list_of_an_operator_is_not_replaced_by_an_older_one_that_is_heard(ca, clock):
+    folder = ca.identity("agent", "v1")
+    for name in ("v2", "v3"):
+        ca.identity("agent", name)
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.revoke("v2")
+    heard = ca.authority.crl_pem
+    ca.authority.revoke("v3")
+    save_identity(folder, crl=ca.authority.crl_pem)
+    assert credentials.take_crl(heard)
+    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem
+    assert look(credentials, clock)
+    assert credentials.crl == ca.authority.crl_pem
+
+
 def test_changed_ca_is_trusted_and_the_former_one_not_any_more(ca, clock, tmp_path):
     folder, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
     topic, sealed = sealed_birth(cloud, "cloud")

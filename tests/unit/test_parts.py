@@ -267,7 +267,14 @@ def test_contribution_without_agent_or_run_is_misuse(envelope):
 
 def test_limit_below_the_smallest_is_misuse():
     with pytest.raises(UsageError, match="max_message_bytes"):
-        parts.frames_for_contribution(answer(1), TOPICS, LIMIT - 1)
+        parts.frames_for_contribution(answer(1), TOPICS, LIMIT - limits.MAX_SEAL_BYTES - 1)
+
+
+def test_smallest_limit_that_can_be_set_has_room_for_a_seal():
+    room = LIMIT - limits.MAX_SEAL_BYTES
+    sent = parts.frames_for_contribution(answer(20_000), TOPICS, room)
+    assert len(sent) > 1
+    assert all(len(frame.payload) <= room for frame in sent)
 
 
 def test_contribution_that_no_receiver_takes_is_refused_by_the_sender(monkeypatch):

@@ -1,0 +1,223 @@
+"""Cables that are pulled, in real networks: peers that fall silent, which no kill shows (a kernel says goodbye).
+
+Broker, coordinator and each agent are processes in a network namespace of their own, over mutual TLS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.acl import certificate_acl
+from broker.mosquitto import MosquittoConfig, find_mosquitto, mutual, write_mutual
+from broker.process import prepare_state_dir
+from broker.tls import Tls, wait_for_server
+from console.chaos.audit import Evidence, examine
+from console.chaos.conduct import write_data
+from console.chaos.fleet import FLEET
+from schemas.topics import Topics
+from tests.acceptance.cloud import EXACT, ROOT, wait_for
+from tests.fleet import FleetCa
+from tests.netns import Network, why_not
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(240)]
+KEEPALIVE = 2
+VEHICLES = 4
+CLOUD, BROKER = "coordinator", "broker"
+TOPICS = Topics(FLEET)
+
+
+class Fleet:
+    """The processes, their networks, and what they say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files = write_data(folder / "data", VEHICLES, 7)
+        self.names = list(self.files)
+        self.network = Network([BROKER, CLOUD, *self.names])
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.runs: list[str] = []
+        (folder / "logs").mkdir()
+        ca = FleetCa(folder / "authority")
+        self.host = self.network.address(BROKER)
+        self._start_broker(ca)
+        self._common = [
+            *("--keepalive", str(KEEPALIVE), "--connect-timeout", "2", "--reconnect-longest", "1"),
+            *("--broker", f"mqtts://{self.host}:8883", "--fleet", FLEET, "--log-format", "json"),
+        ]
+        self._start(
+            CLOUD,
+            *("coordinator", "--state-dir", str(folder / "coordinator"), "--api-port", "8080", "--log-level", "debug"),
+            *("--identity", str(ca.identity("coordinator", CLOUD))),
+        )
+        for index, name in enumerate(self.names):
+            self._start(
+                name,
+                *("agent", "--id", name, "--data", str(self.files[name]), "--state-dir", str(folder / "vehicles")),
+                *("--identity", str(ca.identity("agent", name)), "--no-evaluate", "--slow", f"{0.1 * index:.1f}"),
+            )
+        for name in (CLOUD, *self.names):
+            self.hears(name, "connected")
+
+    def _start_broker(self, ca: FleetCa) -> None:
+        state = prepare_state_dir(self.folder / "broker")
+        identity = ca.identity("broker", "broker", hosts=(self.host,))
+        config = mutual(MosquittoConfig(8883, state, host=self.host), identity)
+        write_mutual(config, state / "mosquitto.conf", certificate_acl(TOPICS, coordinators=[CLOUD]))
+        program = find_mosquitto()
+        assert program is not None
+        machine = self.network.machines[BROKER]
+        command = [program, "-c", str(state / "mosquitto.conf")]
+        self.processes[BROKER] = machine.start(command, self.folder / "logs" / "broker.err", {})
+        trust = Tls(str(identity / "ca.pem"))
+        machine.visit(lambda: wait_for_server(self.host, 8883, trust, 30))
+
+    def _start(self, name: str, *arguments: str) -> None:
+        self.processes[name] = self.network.machines[name].start(
+            [sys.executable, "-m", "console.main", *arguments, *self._common],
+            self.folder / "logs" / f"{name}.log",
+            {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        )
+
+    # What is said
+
+    def said(self, name: str) -> list[dict[str, Any]]:
+        text = (self.folder / "logs" / f"{name}.log").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+
+    def count(self, name: str, event: str) -> int:
+        return sum(line.get("event") == event for line in self.said(name))
+
+    def hears(self, name: str, event: str, *, more_than: int = 0) -> None:
+        def is_said() -> bool:
+            assert self.processes[name].poll() is None, self.said(name)[-3:]
+            return self.count(name, event) > more_than
+
+        wait_for(is_said, what=f"{name} never said {event!r}")
+
+    def thrown_out(self, name: str) -> int:
+        """How often the broker has noticed that a client is silent."""
+        log = self.folder / "broker" / "mosquitto.log"
+        return log.read_text(encoding="utf-8").count(f"Client {name} has exceeded timeout")
+
+    # Runs
+
+    def ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        token = (self.folder / "coordinator" / "api-token").read_text(encoding="ascii").strip()
+
+        def call() -> dict[str, Any]:
+            with httpx.Client(base_url="http://127.0.0.1:8080", timeout=30, trust_env=False) as client:
+                answer = client.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
+            assert answer.is_success, answer.text
+            found: dict[str, Any] = answer.json()
+            return found
+
+        return self.network.machines[CLOUD].visit(call)
+
+    def start_run(self) -> str:
+        run = f"cable-{len(self.runs) + 1}"
+        policy = {"min_agents": 1, "deadline": 2.0, "gather_agents": VEHICLES, "extensions": 50, "max_restarts": 100}
+        self.ask(
+            "POST", "/api/runs",
+            json={"run": run, "scheme": "frt", "parameters": EXACT, "policy": policy, "model": "cable"},
+        )  # fmt: skip
+        self.runs.append(run)
+        return run
+
+    def wait_for_learning(self, run: str, answers: int) -> None:
+        def is_there() -> bool:
+            status = self.ask("GET", f"/api/runs/{run}")
+            assert status["state"] != "ended", "the run was too fast for the cable"
+            return bool(status["phase"] == "learning" and (status["open"] or {}).get("accepted", 0) >= answers)
+
+        wait_for(is_there)
+
+    def finish(self, run: str) -> list[str]:
+        """Wait for the end of a run; return its cohort."""
+        wait_for(lambda: self.ask("GET", f"/api/runs/{run}")["state"] == "ended", 120)
+        status = self.ask("GET", f"/api/runs/{run}")
+        assert status["outcome"] == "finished", status["reason"]
+        return sorted(status["cohort"])
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.network.remove()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A fleet in namespaces, connected."""
+    if reason := why_not():
+        pytest.skip(reason)
+    made = Fleet(tmp_path_factory.mktemp("cables"))
+    yield made
+    made.stop()
+
+
+def test_fleet_goes_on_when_cables_are_pulled_and_finds_out_by_keepalive(fleet: Fleet) -> None:
+    network, lost = fleet.network, fleet.names[-1]
+
+    # A vehicle's cable, in an open round that it has not answered: neither end is told anything.
+    run = fleet.start_run()
+    fleet.wait_for_learning(run, 1)
+    network.pull(lost)
+    assert fleet.finish(run) == fleet.names[:-1]
+    fleet.hears(lost, "disconnected")
+    wait_for(lambda: fleet.thrown_out(lost) == 1, what="the broker never noticed the silent vehicle")
+    wait_for(lambda: fleet.count(lost, "broker-unreachable") > 0, what="the vehicle never tried to connect again")
+    connected = fleet.count(lost, "connected")
+    network.plug_in(lost)
+    fleet.hears(lost, "connected", more_than=connected)
+
+    # The broker's own cable: everybody is silent to everybody. The link is down where it is seen, this time.
+    run = fleet.start_run()
+    fleet.wait_for_learning(run, 1)
+    before = {name: fleet.count(name, "disconnected") for name in (CLOUD, *fleet.names)}
+    again = {name: fleet.count(name, "connected") for name in (CLOUD, *fleet.names)}
+    network.pull_here(BROKER)
+    for name, count in before.items():
+        fleet.hears(name, "disconnected", more_than=count)
+    network.plug_in_here(BROKER)
+    for name, count in again.items():
+        fleet.hears(name, "connected", more_than=count)
+    fleet.finish(run)
+
+    # Whole again: all of them are in the next model.
+    run = fleet.start_run()
+    assert fleet.finish(run) == fleet.names
+
+
+def test_run_ends_when_packets_are_lost_and_late(fleet: Fleet) -> None:
+    narrowed = (CLOUD, *fleet.names[:2])
+    for name in narrowed:
+        fleet.network.narrow(name, "1mbit", 3000)
+    assert fleet.finish(fleet.start_run())
+    assert sum(fleet.network.lost(name) for name in narrowed) > 0
+    for name in narrowed:
+        fleet.network.widen(name)
+
+
+def test_nothing_was_lost_and_every_model_is_the_central_one_after_all_that(fleet: Fleet) -> None:
+    assert fleet.finish(fleet.start_run())
+    fleet.stop()
+    found = examine(Evidence(fleet.folder, fleet.names, fleet.runs), fleet.files)
+    assert (found.lost, found.double_counted, found.unequal) == ([], [], [])
+    assert [run["equal"] for run in found.runs] == [True] * len(fleet.runs)
+    assert found.accepted > 0

@@ -1,0 +1,430 @@
+"""Fuzzing led by coverage (atheris, libFuzzer): ``make fuzz-guided``, or ``python -m tests.fuzz.guided --list``.
+
+Each target is fuzzed in a process of its own, one after the other, with an equal share of the time. What is tried is
+kept in a folder when it reached new lines; every other mutation changes values and not bytes (`tests.fuzz.mutate`).
+What is not documented is written down with the input, and the fuzzing goes on. Exit code 1 when there was any.
+
+atheris is no part of the locked environment: nothing but this file needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import importlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ["schemas", "glassfleet", "broker", "coordinator", "edge_agent"]
+"""Packages whose lines count as reached."""
+
+MOST_BYTES = 64 * 1024
+PATIENCE = 20
+"""Seconds that libFuzzer lets one input take; the longest that is not a fault takes one."""
+
+
+@dataclass(frozen=True)
+class Guided:
+    """A target.
+
+    Attributes
+    ----------
+    seeds : list of bytes
+        Where it begins.
+    feed : callable
+        Takes an input; raises what is not documented.
+    mutate : callable or None
+        Changes values instead of bytes.
+    """
+
+    seeds: list[bytes]
+    feed: Callable[[bytes], None]
+    mutate: Callable[[random.Random, bytes], bytes] | None = None
+
+
+def spoil_msgpack(rng: random.Random, data: bytes) -> bytes:
+    """Change values of a message."""
+    from schemas import codec  # after the instrumentation
+    from tests.fuzz.mutate import mutate
+
+    return mutate(rng, codec.decode(data), data)
+
+
+def spoil_json(rng: random.Random, data: bytes) -> bytes:
+    """Change values of a JSON document."""
+    from tests.fuzz.mutate import spoil  # after the instrumentation
+
+    return json.dumps(spoil(rng, json.loads(data))).encode()
+
+
+def _codec() -> Guided:
+    from schemas import codec
+    from schemas.errors import WireError
+    from tests.fuzz.targets import envelopes
+
+    def feed(data: bytes) -> None:
+        with contextlib.suppress(WireError):
+            value = codec.decode(data)
+            with contextlib.suppress(ValueError):  # one level more than may be nested
+                again = codec.encode(value)
+                assert codec.encode(codec.decode(again)) == again
+
+    return Guided([envelope.to_bytes() for envelope in envelopes()], feed, spoil_msgpack)
+
+
+def _envelope() -> Guided:
+    from schemas.envelope import Envelope
+    from schemas.errors import WireError
+    from tests.fuzz.targets import FLEET, envelopes, told
+
+    def feed(data: bytes) -> None:
+        try:
+            envelope = Envelope.from_bytes(data, fleet=FLEET)
+        except WireError as fault:
+            told(fault, "refused")
+            return
+        assert Envelope.from_bytes(envelope.to_bytes(), fleet=FLEET).body.kind == envelope.body.kind
+
+    return Guided([envelope.to_bytes() for envelope in envelopes()], feed, spoil_msgpack)
+
+
+def _parts() -> Guided:
+    from schemas.envelope import Envelope
+    from schemas.errors import WireError
+    from schemas.joining import Assembler, BlobStore
+    from schemas.messages import Manifest, Part
+    from schemas.parts import frames_for_contribution, pack, read_model, unpack
+    from schemas.topics import Topics
+    from tests.fuzz.targets import DIGEST, FLEET, envelopes
+
+    topics = Topics(FLEET)
+    assembler = Assembler(max_bytes=2**20, total_bytes=2**21)
+    store = BlobStore(topics, max_bytes=2**20)
+
+    def feed(data: bytes) -> None:
+        with contextlib.suppress(WireError):
+            unpack(data, max_bytes=2**20)
+        with contextlib.suppress(WireError):
+            read_model(data, fleet=FLEET)
+        with contextlib.suppress(WireError):
+            envelope = Envelope.from_bytes(data, fleet=FLEET)
+            if isinstance(envelope.body, Part):
+                assembler.add(envelope)
+            elif isinstance(envelope.body, Manifest):
+                store.want(envelope.body)
+        with contextlib.suppress(WireError):
+            store.add(topics.blob(DIGEST, 0), data)
+        assert assembler.kept_bytes <= 2**21 + 2**20
+        assert len(store.open_digests) <= 4
+
+    whole = envelopes()[3]
+    cut = [frame.payload for frame in frames_for_contribution(whole, topics, 2048, compress=False)]
+    seeds = [pack(whole.to_bytes()), pack(whole.to_bytes(), compress=False), *cut]
+    return Guided(seeds + [envelope.to_bytes() for envelope in envelopes()], feed, spoil_msgpack)
+
+
+def _signed() -> Guided:
+    from broker.signed import writers
+    from schemas.errors import WireError
+    from schemas.topics import Topics
+    from tests.fuzz.targets import FLEET, envelopes
+    from tests.keys import TestCa
+
+    topics, ca = Topics(FLEET), TestCa()
+    verifier = ca.verifier()
+    lines = {topics.contribution("a", "r"): ca.agent("a").signer(), topics.request("r"): ca.coordinator().signer()}
+    true = {topic: [signer.seal(topic, each.to_bytes()) for each in envelopes()] for topic, signer in lines.items()}
+    foreign = TestCa().agent("a").signer()
+    topic = topics.contribution("a", "r")
+    wrong = [foreign.seal(topic, envelopes()[3].to_bytes()), envelopes()[3].to_bytes()]
+
+    def feed(data: bytes) -> None:
+        for topic, sealed in true.items():
+            with contextlib.suppress(WireError):
+                verifier.open(topic, data, writers(topics.parse(topic)))
+                assert data in sealed, "a message that nobody sealed is taken"
+
+    return Guided([*(each for sealed in true.values() for each in sealed), *wrong], feed)
+
+
+def _revocations() -> Guided:
+    import datetime as dt
+
+    from broker.hardened import check_crl
+    from coordinator.authority.store import Authority
+    from schemas.errors import UsageError, WireError
+    from schemas.identity import load_key, new_key, read_request
+    from schemas.identity import make_request as ask
+    from schemas.signing import Owner, Verifier, list_number
+
+    with tempfile.TemporaryDirectory() as folder:
+        authority = Authority.create(Path(folder) / "ca", "fuzz")
+        key = new_key()
+        authority.issue(Owner("agent", "a"), load_key(key).public_key())
+        authority.revoke("a", "stolen")
+        ca, crl = authority.ca_pem, authority.crl_pem
+    now = dt.datetime.now(dt.UTC).timestamp()
+
+    def feed(data: bytes) -> None:
+        list_number(data)
+        verifier = Verifier(ca, lambda: now)
+        with contextlib.suppress(WireError):
+            verifier.take_crl(data)
+            assert len(verifier.revoked) == 1, "a list that the authority did not sign is taken"
+        with contextlib.suppress(UsageError):
+            check_crl(data, ca, crl)
+        with contextlib.suppress(WireError):
+            read_request(data)
+        with contextlib.suppress(UsageError):
+            load_key(data)
+
+    return Guided([ca, crl, ask(key, Owner("agent", "a")), key], feed)
+
+
+def _record() -> Guided:
+    from schemas.errors import WireError
+    from schemas.record import ModelRecord
+    from tests.fuzz.targets import record_of
+
+    def feed(data: bytes) -> None:
+        with contextlib.suppress(WireError):
+            record = ModelRecord.from_bytes(data)
+            assert ModelRecord.from_bytes(record.to_bytes()).digest == record.digest
+
+    return Guided([record_of(name).to_bytes() for name in ("frt", "frbc", "tsk")], feed, spoil_json)
+
+
+def _document() -> Guided:
+    import numpy as np
+
+    from glassfleet import catalogue
+    from schemas.errors import DocumentError
+    from tests.fuzz.targets import benches, told
+
+    names = set(catalogue.names())
+    models = [bench.outcome(bench.parameters).model for bench in benches().values()]
+    seeds = [json.dumps(model.to_document()).encode() for model in models]
+
+    def feed(data: bytes) -> None:
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        name = document.get("scheme") if isinstance(document, dict) else None
+        if not isinstance(name, str) or name not in names:
+            return
+        try:
+            model = catalogue.load(name).from_document(document)
+        except DocumentError as fault:
+            told(fault, "refused")
+            return
+        with np.errstate(all="ignore"):
+            predicted = model.predict(np.full((3, len(model.domain.features)), 0.4))
+        assert predicted.shape == (3,)
+
+    return Guided(seeds, feed, spoil_json)
+
+
+def _fml() -> Guided:
+    from glassfleet.export.fml import from_fml, to_fml
+    from schemas.errors import DocumentError, NotFoundError, VerificationError
+    from tests.fuzz.targets import benches
+
+    seeds = []
+    for name in ("frt", "frbc", "tsk"):
+        for key, bench in benches().items():
+            if key.partition("-")[0] == name:
+                seeds.append(to_fml(bench.outcome(bench.parameters).model).encode())
+
+    def feed(data: bytes) -> None:
+        with contextlib.suppress(DocumentError, NotFoundError, VerificationError):
+            from_fml(data.decode("utf-8", errors="replace"))
+
+    return Guided(seeds, feed)
+
+
+def _config() -> Guided:
+    from coordinator.config import load_config as for_coordinator
+    from edge_agent.config import load_config as for_agent
+    from schemas.errors import UsageError
+    from tests.fuzz.targets import told
+
+    folder = Path(tempfile.mkdtemp(prefix="glassfleet-fuzz-"))
+    file = folder / "settings.toml"
+
+    def feed(data: bytes) -> None:
+        file.write_bytes(data)
+        for load in (for_agent, for_coordinator):
+            try:
+                load(file)
+            except UsageError as fault:
+                told(fault, "refused")
+
+    texts = (
+        """fleet = "north"
+broker = "mqtts://broker.example.org"
+[agent]
+id = "vehicle-07"
+data = "d.csv"
+keepalive = 30
+evaluate = false
+resend_first = 2.0
+max_message_bytes = 131072
+""",
+        """[coordinator]
+state_dir = "/tmp/x"
+api = true
+api_port = 0
+keep_records = false
+kept_runs = 5
+journal_url = "sqlite:///x"
+log_level = "debug"
+retained_versions = 3
+""",
+        """[agent]
+id = ""
+slow = inf
+keepalive = "x"
+[[agent.data]]
+""",
+    )
+    return Guided([text.encode() for text in texts], feed)
+
+
+def _topics() -> Guided:
+    from schemas.errors import UsageError, WireError
+    from schemas.topics import Topics, check_id
+    from tests.fuzz.targets import DIGEST, FLEET
+
+    topics = Topics(FLEET)
+
+    def feed(data: bytes) -> None:
+        text = data.decode("utf-8", errors="surrogateescape")
+        with contextlib.suppress(WireError):
+            address = topics.parse(text)
+            assert "\n" not in f"{address.agent}{address.run}{address.name}{address.digest}"
+        with contextlib.suppress(UsageError):
+            check_id("agent", text)
+
+    told = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.model_version("m", 7))
+    return Guided([topic.encode() for topic in (*told, topics.receipt("a"), topics.revoked())], feed)
+
+
+TARGETS: dict[str, Callable[[], Guided]] = {
+    "codec": _codec,
+    "envelope": _envelope,
+    "parts": _parts,
+    "signed": _signed,
+    "revocations": _revocations,
+    "record": _record,
+    "document": _document,
+    "fml": _fml,
+    "config": _config,
+    "topics": _topics,
+}
+
+
+def run_target(name: str, seconds: float, folder: Path, findings: Path) -> None:
+    """Fuzz one target in this process; libFuzzer ends it."""
+    atheris = importlib.import_module("atheris")  # not installed where nobody fuzzes this way
+
+    warnings.simplefilter("ignore")
+    with atheris.instrument_imports(include=OURS, enable_loader_override=False):
+        target = TARGETS[name]()
+    corpus = folder / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for index, seed in enumerate(target.seeds):
+        (corpus / f"seed-{index:02d}").write_bytes(seed)
+    known: set[str] = set()
+
+    def test(data: bytes) -> None:
+        try:
+            target.feed(data)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it is what we look for
+            frames = traceback.extract_tb(fault.__traceback__)[-3:]
+            place = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+            key = f"{type(fault).__name__} {place[-1]}"
+            if key not in known:
+                known.add(key)
+                told: dict[str, Any] = {"target": name, "fault": f"{type(fault).__name__}: {fault}"[:300]}
+                told |= {"place": place, "input": base64.b64encode(data).decode("ascii")}
+                with findings.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(told) + "\n")
+
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+        rng = random.Random(seed)
+        if target.mutate is not None and rng.random() < 0.5:
+            with contextlib.suppress(Exception):
+                return target.mutate(rng, data)[:max_size]
+        return bytes(atheris.Mutate(data, max_size))
+
+    options = [f"-max_total_time={max(1, int(seconds))}", f"-max_len={MOST_BYTES}", f"-timeout={PATIENCE}"]
+    options += ["-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1", f"-artifact_prefix={findings.parent}/"]
+    atheris.Setup([sys.argv[0], *options, str(corpus)], test, custom_mutator=mutate)
+    atheris.Fuzz()
+
+
+def main() -> int:
+    """Fuzz all targets, or one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.guided", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="in all")
+    parser.add_argument("--only", choices=sorted(TARGETS), help="one target")
+    parser.add_argument("--corpus", type=Path, help="folder that keeps what reached new lines; default: a new one")
+    parser.add_argument("--list", action="store_true", help="name the targets")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.list:
+        print("\n".join(TARGETS))
+        return 0
+    folder = chosen.corpus or Path(tempfile.mkdtemp(prefix="glassfleet-guided-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    findings = folder / "findings.jsonl"
+    names = [chosen.only] if chosen.only else list(TARGETS)
+    if chosen.here:
+        run_target(names[0], chosen.seconds, folder, findings)
+        return 0
+    is_clean = True
+    for name in names:
+        began = time.monotonic()
+        command = [sys.executable, "-m", "tests.fuzz.guided", "--here", "--only", name, "--corpus", str(folder)]
+        command += ["--seconds", str(chosen.seconds / len(names))]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, errors="replace")
+        log = folder / f"{name}.log"
+        log.write_text(done.stderr, encoding="utf-8")
+        if done.returncode != 0:
+            is_clean = False
+            print(f"{name}: ended with exit code {done.returncode}, see {log}: {done.stderr[-300:]}")
+        print(f"{name}: {told_of(done.stderr)} in {time.monotonic() - began:.0f} s", flush=True)
+    found = findings.read_text(encoding="utf-8").splitlines() if findings.exists() else []
+    for line in found:
+        print(f"FINDING {line[:400]}")
+    print(f"{len(found)} findings; corpus and logs in {folder}")
+    return 1 if found or not is_clean else 0
+
+
+def told_of(log: str) -> str:
+    """Say in a few words what libFuzzer did."""
+    lines = log.splitlines()
+    stats = dict(line.removeprefix("stat::").split(":", 1) for line in lines if line.startswith("stat::"))
+    last = next((line for line in reversed(lines) if " cov: " in line), "")
+    reached = last.split(" cov: ")[1].split()[0] if last else "?"
+    return f"{stats.get('number_of_executed_units', '?').strip()} inputs, {reached} edges reached"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
