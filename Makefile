@@ -6,11 +6,11 @@ READY  := $(VENV)/.ready
 # Test processes at a time: many tests wait for brokers and deadlines, so one more than the two cores of CI.
 JOBS   ?= 3
 
-.PHONY: help setup demo test test-fast test-slow fuzz check docs format lock bench clean
+.PHONY: help setup demo pictures test test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(READY): requirements.lock pyproject.toml deploy/bootstrap.py
 	$(PYTHON) deploy/bootstrap.py $(VENV)
@@ -18,7 +18,7 @@ $(READY): requirements.lock pyproject.toml deploy/bootstrap.py
 
 setup: $(READY)  ## Create the virtual environment with the locked versions
 
-demo: $(READY)  ## Fifteen vehicles learn one model over MQTT while some are killed
+demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=--stay keeps the dashboard up
 	$(BIN)/glassfleet demo $(ARGS)
 
 test: check  ## Checks and every test but the slow ones (under ten minutes)
@@ -29,6 +29,10 @@ test-fast: $(READY)  ## Unit and property tests only
 
 test-slow: $(READY)  ## The slow suite: all published tables, long chaos
 	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+fuzz-guided: $(READY)  ## Ten minutes of fuzzing led by coverage; ARGS="--seconds N --only TARGET --corpus DIR"
+	@test -d $(VENV)/fuzz || $(BIN)/python -m pip install --quiet --target $(VENV)/fuzz atheris==3.0.0
+	PYTHONPATH=$(VENV)/fuzz nice $(BIN)/python -m tests.fuzz.guided $(ARGS)
 
 fuzz: $(READY)  ## A million broken messages (about ten minutes); ARGS="--inputs N --seed N"
 	$(BIN)/python -m tests.fuzz $(ARGS)
@@ -48,6 +52,9 @@ format: $(READY)  ## Format the code
 
 bench: $(READY)  ## Measure; prints the tables of docs/reference/benchmarks.md
 	$(BIN)/python -m benchmarks $(ARGS)
+
+pictures: $(READY)  ## Renew docs/images from the demo: its terminal and its dashboard (needs Chromium)
+	GLASSFLEET_PICTURES=docs/images $(BIN)/python -m pytest tests/acceptance/test_demo_pictures.py -q $(ARGS)
 
 lock: $(READY)  ## Renew requirements.lock from pyproject.toml
 	$(BIN)/python deploy/lock.py

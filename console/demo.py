@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from console.common import config_option, ended_by_sigterm, parse_parameters, print_json, workshop
-from console.runs import BOUNDS_HELP, json_file, memory_file
+from console.display import for_terminal, watching
+from console.runspec import BOUNDS_HELP, json_file, memory_file
 from schemas.errors import UsageError, VerificationError
+from schemas.limits import ID_PATTERN
 
 if TYPE_CHECKING:
+    from console.display import Lines, Live
     from qoe.demo.conduct import Result
     from qoe.demo.reference import Verdict
+    from qoe.demo.scene import Settings
+    from qoe.demo.troupe import Troupe
+    from schemas.errors import RunFailedError
 
 TOP_RULES, ALL_RULES = 5, 12
 """How many rules are printed; all of them where they are few enough for one screen."""
@@ -26,6 +34,12 @@ that the simulated drives need where fewer rules may cost 3 % of the squared err
 
 OWN_MEMORY = "own"
 """What ``--memory`` without a file stands for."""
+
+LONGEST_PACE = 2.0
+"""Seconds of ``--pace`` that leave time before the deadline that is used when none is given."""
+
+LOOK = 0.5
+"""Seconds between two looks at the processes that stay up."""
 
 ENOUGH_ROUNDS = 9
 """A run of so many rounds has room for all that may happen to its vehicles."""
@@ -69,6 +83,10 @@ ENOUGH_ROUNDS = 9
     "--memory", is_flag=False, flag_value=OWN_MEMORY, metavar="[FILE]",
     help="Inputs' changes as further inputs: the simulated vehicles' own, or FILE's for --data (as in `run start`).",
 )  # fmt: skip
+@click.option(
+    "--model", "model_name", metavar="NAME",
+    help="Name to publish the model under. Default: qoe; with --data, the folder's name.",
+)  # fmt: skip
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
     "--nullify", is_flag=True, help="Vehicles nullify statistics that would give rows away, in the run itself."
@@ -102,6 +120,10 @@ ENOUGH_ROUNDS = 9
 @click.option(
     "--secure", is_flag=True, help="Everything over mutual TLS, with certificates made for it; needs Mosquitto."
 )
+@click.option(
+    "--stay", is_flag=True,
+    help="Keep everything up after the report, until Ctrl-C: to look at the dashboard, forecast, start more runs.",
+)  # fmt: skip
 @click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Summary as JSON on stdout; everything else on stderr.")
 @config_option
@@ -110,6 +132,7 @@ def demo(**options: Any) -> int:
 
     Broker, coordinator and every vehicle are processes of their own. At the end the model is compared with the one that
     a central server would have learned from the rows of the vehicles that finished: the digests are equal, bit for bit.
+    The first lines tell the address of the dashboard, which is there while the demo runs; with --stay until Ctrl-C.
 
     Exit codes: 0 the model exists (and, where the scheme promises it, with cohort participation and without --nullify,
     the digests are equal); 8 the digests differ; 6 the run failed.
@@ -117,42 +140,113 @@ def demo(**options: Any) -> int:
     \b
     Examples:
       glassfleet demo --drop 0.3 --seed 7 --json
+      glassfleet demo --stay
       glassfleet demo --secure
       glassfleet demo --scheme frbc --slow 0.2
       glassfleet demo --scheme frt --participation elastic
-      glassfleet demo --data my-vehicles --target quality
+      glassfleet demo --data my-vehicles --target quality --model fleet-quality
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415 - what the demo needs is loaded when it is called
-    from console.display import watching  # noqa: PLC0415
-    from console.report import report_lines, summary  # noqa: PLC0415
-    from qoe.demo.conduct import conduct  # noqa: PLC0415
-    from qoe.demo.plan import make_plan  # noqa: PLC0415
+    from qoe.demo.plan import make_plan  # noqa: PLC0415 - what the demo needs is loaded when it is called
 
     make_plan((), options["drop"], options["slow"], options["rejoin"], options["seed"])  # a wrong share is told first
     if options["pace"] and options["deadline"] is not None and options["pace"] > 0.8 * options["deadline"]:
         raise UsageError(f"--pace {options['pace']} leaves no time before --deadline {options['deadline']}")
+    if options["deadline"] is None and (options["pace"] or 0.0) > LONGEST_PACE:
+        raise UsageError(
+            f"--pace {options['pace']} needs a longer --deadline too: without one a round may wait for 2.5 s only"
+        )
     if options["secure"] and options["broker_kind"] == "embedded":
         raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
-    with ended_by_sigterm(), workshop(options["keep"], "demo") as work:
-        with watching(plain=options["plain"]) as watcher:
-            settings = _settings(options, work)
-            plan = settings.plan
-            nullification = "on" if options["nullify"] else "off (so that equality shows)"
-            watcher.say(
-                f"{settings.scheme}, {len(settings.files)} vehicles: {len(plan.kills)} will be killed, "
-                f"{len(plan.returns)} of them come back, {len(plan.slow)} are too slow; nullification {nullification}"
-            )
-            watcher.say(f"a round waits {settings.deadline:g} s for those who do not answer")
-            result: Result = conduct(settings, lambda folder: Coordinator(None, None, folder), watcher)
-        if options["keep"] is not None:
-            (work / "model.json").write_bytes(result.record.to_bytes())
-    few = len(result.verdict.model.rules()) <= ALL_RULES
-    report = report_lines(result, nullify=options["nullify"], top=ALL_RULES if few else TOP_RULES)
-    click.echo("\n".join(report), err=options["as_json"])
-    if options["as_json"]:
-        print_json(summary(result, options))
+    with (
+        ended_by_sigterm(),
+        workshop(options["keep"], "demo") as work,
+        watching(plain=options["plain"]) as watcher,
+    ):
+        return _show(options, work, watcher)
+
+
+def _show(options: dict[str, Any], work: Path, watcher: Lines | Live) -> int:
+    from console.client import Coordinator  # noqa: PLC0415
+    from qoe.demo.conduct import Result, conduct  # noqa: PLC0415
+
+    settings = _settings(options, work, watcher)
+    plan = settings.plan
+    nullification = "on" if options["nullify"] else "off (so that equality shows)"
+    watcher.say(
+        f"{settings.scheme}, {len(settings.files)} vehicles: {len(plan.kills)} will be killed, "
+        f"{len(plan.returns)} of them come back, {len(plan.slow)} are too slow; nullification {nullification}"
+    )
+    watcher.say(f"a round waits {settings.deadline:g} s for those who do not answer")
+
+    def stay(outcome: Result | RunFailedError, troupe: Troupe) -> None:
+        watcher.stop()
+        if isinstance(outcome, Result):
+            _report(outcome, options, work)
+        else:
+            watcher.say(f"{outcome}")
+        _stay(options, work, watcher, troupe)
+
+    result = conduct(
+        settings, lambda folder: Coordinator(None, None, folder), watcher, stay if options["stay"] else None
+    )
+    if not options["stay"]:
+        watcher.stop()
+        _report(result, options, work)
+        watcher.say("")
+        watcher.say("to look at all this in the dashboard, with everything up until Ctrl-C: glassfleet demo --stay")
     keep_promise(result.verdict, participation=result.status["participation"], nullify=options["nullify"])
     return 0
+
+
+def _report(result: Result, options: dict[str, Any], work: Path) -> None:
+    """Print what came of it."""
+    from console.report import report_lines, summary  # noqa: PLC0415
+
+    if options["keep"] is not None:
+        (work / "model.json").write_bytes(result.record.to_bytes())
+    few = len(result.verdict.model.rules()) <= ALL_RULES
+    report = report_lines(result, nullify=options["nullify"], top=ALL_RULES if few else TOP_RULES)
+    click.echo("\n".join(for_terminal(report, err=options["as_json"])), err=options["as_json"])
+    if options["as_json"]:
+        print_json(summary(result, options))
+
+
+def _stay(options: dict[str, Any], work: Path, watcher: Lines | Live, troupe: Troupe) -> None:
+    """Return on Ctrl-C (or SIGTERM); raises GlassfleetError when broker or coordinator end before."""
+    folder = work / "coordinator"
+    watcher.say("")
+    watcher.say(f"everything stays up until Ctrl-C; dashboard: {troupe.address}")
+    watcher.say(f"  to start and cancel runs there, sign in with the token in {folder / 'api-token'}")
+    watcher.say("  in another terminal:")
+    watcher.say(f"    export GLASSFLEET_STATE_DIR={folder}")
+    watcher.say(f"    glassfleet model rules {model_name(options)}")
+    try:
+        while True:
+            troupe.check_services()
+            for line in troupe.newly_ended():
+                watcher.say(line)
+            time.sleep(LOOK)
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        watcher.say("stopping vehicles, coordinator and broker")
+
+
+def model_name(options: dict[str, Any]) -> str:
+    """Return the name to publish the model under: the given one, else the data's.
+
+    Raises
+    ------
+    UsageError
+        The given one cannot be a model's name.
+    """
+    given: str | None = options["model_name"]
+    if given is not None:
+        if not re.fullmatch(ID_PATTERN, given):
+            raise UsageError(f"--model {given!r}: use up to 64 letters, digits, dots, dashes and underscores")
+        return given
+    if options["data"] is None:
+        return "qoe"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", options["data"].resolve().name).lstrip("._-")[:64] or "model"
 
 
 def keep_promise(verdict: Verdict, *, participation: str, nullify: bool) -> None:
@@ -165,19 +259,24 @@ def keep_promise(verdict: Verdict, *, participation: str, nullify: bool) -> None
         )
 
 
-def _settings(options: dict[str, Any], work: Path) -> Any:
-    from qoe.demo.conduct import Settings  # noqa: PLC0415
+def _settings(options: dict[str, Any], work: Path, watcher: Lines | Live) -> Settings:
     from qoe.demo.plan import make_plan  # noqa: PLC0415
     from qoe.demo.rehearsal import MANY_ROUNDS, rehearse, tempo  # noqa: PLC0415
+    from qoe.demo.scene import Settings  # noqa: PLC0415
     from qoe.demo.vehicles import read_rows  # noqa: PLC0415
 
+    name = model_name(options)
     scheme, parameters, participation, labels = _scheme(options)
     memory = _memory(options)
-    files = _files(options, work, labels=labels)
+    real = _real_files(options)
+    # What a user can have mistyped is known by now: only after it is something said.
+    watcher.step("making the rows of simulated vehicles" if real is None else "reading the vehicles' files")
+    files = _files(options, work, real, labels=labels)
     # Two vehicles' rows tell how many rounds there will be, and what a file of bounds may name.
     few = list(read_rows(dict(list(files.items())[:2]), options["target"], labels=labels, memory=memory).values())
     known = {*few[0].train.features, few[0].train.target}
     bounds = _bounds(options, known)
+    watcher.step("rehearsing with two vehicles' rows: how many rounds, and how long a vehicle works on an answer")
     at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
     rehearsal = rehearse(scheme, parameters, few, options["seed"], at_most=at_most)
     pace, deadline = tempo(rehearsal, len(files), participation)
@@ -199,6 +298,7 @@ def _settings(options: dict[str, Any], work: Path) -> Any:
         scheme=scheme.name,
         parameters=parameters.model_dump(mode="json"),
         participation=participation,
+        model=name,
         deadline=deadline,
         pace=pace,
         broker_kind=options["broker_kind"],
@@ -209,6 +309,7 @@ def _settings(options: dict[str, Any], work: Path) -> Any:
         seed=options["seed"],
         timeout=options["timeout"],
         secure=options["secure"],
+        evaluate=options["stay"],
     )
 
 
@@ -253,18 +354,24 @@ def _memory(options: dict[str, Any]) -> Any:
     return MEMORY
 
 
-def _files(options: dict[str, Any], work: Path, *, labels: bool) -> dict[str, Path]:
-    from qoe.demo.vehicles import labelled_files, real_files, simulated_files  # noqa: PLC0415
+def _real_files(options: dict[str, Any]) -> dict[str, Path] | None:
+    """Return the files of ``--data``; None: the vehicles are simulated. Raises UsageError or DataError."""
+    from qoe.demo.vehicles import real_files  # noqa: PLC0415
+
+    if options["data"] is not None:
+        return real_files(options["data"], options["vehicles"])
+    for name in ("target", "bounds_file", "labels"):
+        if options[name]:
+            raise UsageError(f"--{name.removesuffix('_file')} goes with --data; the simulated vehicles have their own")
+    return None
+
+
+def _files(options: dict[str, Any], work: Path, real: dict[str, Path] | None, *, labels: bool) -> dict[str, Path]:
+    from qoe.demo.vehicles import labelled_files, simulated_files  # noqa: PLC0415
     from qoe.windows import GOOD_ABOVE  # noqa: PLC0415
 
-    if options["data"] is None:
-        for name in ("target", "bounds_file", "labels"):
-            if options[name]:
-                raise UsageError(
-                    f"--{name.removesuffix('_file')} goes with --data; the simulated vehicles have their own"
-                )
     good_above = GOOD_ABOVE if options["good_above"] is None else options["good_above"]
-    if options["data"] is None:
+    if real is None:
         return simulated_files(
             work / "data",
             options["vehicles"] or 15,
@@ -272,10 +379,9 @@ def _files(options: dict[str, Any], work: Path, *, labels: bool) -> dict[str, Pa
             good_above=good_above if labels else None,
             drives=options["memory"] is not None,
         )
-    files = real_files(options["data"], options["vehicles"])
     if not labels:
-        return files
-    return labelled_files(files, work / "data", options["target"], good_above, labels=options["labels"])
+        return real
+    return labelled_files(real, work / "data", options["target"], good_above, labels=options["labels"])
 
 
 def _bounds(options: dict[str, Any], known: set[str]) -> dict[str, Any] | None:

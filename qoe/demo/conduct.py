@@ -5,104 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from broker.launch import RunningBroker, launch
-from glassfleet.memory import Memory
-from qoe.demo.plan import Plan
 from qoe.demo.processes import Family
 from qoe.demo.reference import Verdict, judge
-from qoe.demo.secure import Identities, secure_broker
+from qoe.demo.scene import Api, Settings, Watcher
+from qoe.demo.troupe import POLL, Troupe
 from qoe.demo.vehicles import VehicleRows, read_rows
 from schemas.errors import GlassfleetError, RunFailedError
 from schemas.record import ModelRecord
-
-FLEET, MODEL, COORDINATOR = "demo", "qoe", "coordinator"
-POLL = 0.05
-"""Seconds between looks at the run."""
-
-
-class Api(Protocol):
-    """What is needed of the coordinator's HTTP API."""
-
-    def get(self, path: str) -> Any:
-        """Return the JSON of a resource."""
-        ...
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """Ask for an action."""
-        ...
-
-
-class Watcher(Protocol):
-    """Who looks on: a live display, or plain lines."""
-
-    def say(self, line: str) -> None:
-        """Take one line about what happened."""
-        ...
-
-    def look(self, status: Mapping[str, Any], vehicles: Mapping[str, str]) -> None:
-        """Take the run as it stands, and what each vehicle's process is doing, in a word or two."""
-        ...
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is demonstrated.
-
-    Attributes
-    ----------
-    files : mapping of str to Path
-        Vehicle id -> its data.
-    plan : Plan
-    work : Path
-        Folder for logs and state.
-    scheme : str
-    parameters : mapping
-        Of the scheme, as the run is started with.
-    participation : "cohort" or "elastic"
-    deadline : float
-        Seconds per round, > 0.
-    pace : float
-        Seconds that every vehicle takes to answer, so that people can watch and kills fall into open rounds.
-    broker_kind : "auto", "embedded" or "mosquitto"
-    bounds : mapping or None
-        As the run's specification takes it: column -> [low, high], or an object with unit and terms too.
-    target : str or None
-    labels : bool
-        The target is a class.
-    memory : Memory or None
-        Memory inputs of the run.
-    seed : int
-    timeout : float
-        Seconds for the whole run.
-    secure : bool
-        Mutual TLS with certificates made for the occasion; needs Mosquitto.
-    """
-
-    files: Mapping[str, Path]
-    plan: Plan
-    work: Path
-    scheme: str = "frt"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    participation: str = "cohort"
-    deadline: float = 2.5
-    pace: float = 0.2
-    broker_kind: str = "auto"
-    bounds: Mapping[str, Any] | None = None
-    target: str | None = None
-    labels: bool = False
-    memory: Memory | None = None
-    seed: int = 0
-    timeout: float = 300.0
-    secure: bool = False
-
-    @property
-    def slowness(self) -> float:
-        """Seconds that each answer of a slow vehicle is on its way: beyond every deadline."""
-        return self.deadline + 0.4
 
 
 @dataclass(frozen=True)
@@ -135,13 +48,19 @@ class Result:
     seconds: float
 
 
-def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher) -> Result:
+Stay = Callable[[Result | RunFailedError, Troupe], None]
+"""Is shown what came of a run while all processes are up; they are ended when it returns."""
+
+
+def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher, stay: Stay | None = None) -> Result:
     """Run the demonstration; all processes have ended when it returns or raises.
 
     Parameters
     ----------
     connect : callable
         Takes the coordinator's state folder, returns its API.
+    stay : callable or None
+        Is given the result, or the named end of a run that failed, with everything up; see `Stay`.
 
     Raises
     ------
@@ -153,149 +72,33 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
     # First of all: a vehicle whose file cannot be used is told before anything is started.
     rows = read_rows(settings.files, settings.target, labels=settings.labels, memory=settings.memory)
     with Family(settings.work / "logs") as family:
-        identities: Identities | None = None
-        broker: RunningBroker
-        if settings.secure:
-            broker, identities = secure_broker(settings.work, FLEET, COORDINATOR, list(settings.files))
-        else:
-            broker = launch(prefer=settings.broker_kind, state_dir=settings.work / "broker")
+        troupe = Troupe(settings, family, watcher)
         try:
-            watcher.say(f"broker: {broker.kind}, its own process, on loopback")
-            if identities is not None:
-                watcher.say(
-                    f"secure: mutual TLS 1.3; {len(settings.files)} vehicles and the coordinator, each with its own"
-                    " certificate, may write under their own names alone"
-                )
-            troupe = _Troupe(settings, family, broker.url, watcher, identities)
-            # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
-            troupe.start_coordinator()
-            api = troupe.wait_for_api(connect)
-            for vehicle in settings.files:
-                troupe.start_vehicle(vehicle)
-            watcher.say(f"{len(settings.files)} vehicles started, each its own process; waiting until all are up")
+            api = _set_the_stage(settings, connect, troupe, watcher)
             begun = time.monotonic()
-            status = _follow(settings, api, troupe, watcher)
+            try:
+                status = _follow(settings, api, troupe, watcher)
+            except RunFailedError as fault:
+                if stay is not None:
+                    stay(fault, troupe)
+                raise
             seconds = time.monotonic() - begun
             record = _record(api, status)
+            if stay is not None:
+                result = _result(settings, status, record, rows, troupe, seconds, watcher)
+                stay(result, troupe)
+                return result
+        except GlassfleetError:
+            # Broker or coordinator that ended are the reason, and say it better.
+            troupe.check_services()
+            raise
+        except KeyboardInterrupt:
+            watcher.say("interrupted: stopping vehicles, coordinator and broker")
+            raise
         finally:
             family.end_all()
-            broker.stop()
-    watcher.say("learning the references: central (the cohort's rows, and all rows) and local (each vehicle alone)")
-    return Result(
-        status=status,
-        record=record,
-        rows=rows,
-        verdict=judge(record, rows, settings.seed),
-        killed=tuple(troupe.killed),
-        returned=tuple(troupe.returned),
-        slow=settings.plan.slow,
-        broker_kind=broker.kind,
-        seconds=seconds,
-    )
-
-
-class _Troupe:
-    """The processes of one demonstration, and what the plan does to them."""
-
-    def __init__(
-        self, settings: Settings, family: Family, url: str, watcher: Watcher, identities: Identities | None = None
-    ) -> None:
-        self._settings = settings
-        self._family = family
-        self._watcher = watcher
-        self._environment = {
-            # In the environment and not among the arguments, which everybody on the machine can read.
-            "GLASSFLEET_BROKER": url,
-            "GLASSFLEET_FLEET": FLEET,
-        }
-        self._identities = identities
-        self.killed: list[str] = []
-        self.returned: list[str] = []
-
-    def _environment_of(self, name: str) -> dict[str, str]:
-        if self._identities is None:
-            return self._environment
-        return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities.of(name))}
-
-    @property
-    def _coordinator_state(self) -> Path:
-        return self._settings.work / "coordinator"
-
-    def start_coordinator(self) -> None:
-        self._family.start(
-            COORDINATOR,
-            ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"],
-            self._environment_of(COORDINATOR),
-        )
-
-    def start_vehicle(self, vehicle: str) -> None:
-        settings = self._settings
-        arguments = ["agent", "--id", vehicle, "--data", str(settings.files[vehicle])]
-        arguments += ["--state-dir", str(settings.work / "vehicles"), "--no-evaluate"]
-        if settings.target is not None:
-            arguments += ["--target", settings.target]
-        if settings.labels:
-            arguments.append("--labels")
-        delay = settings.slowness if vehicle in settings.plan.slow else settings.pace
-        if delay:
-            arguments += ["--slow", str(delay)]
-        self._family.start(vehicle, arguments, self._environment_of(vehicle))
-
-    def wait_for_api(self, connect: Callable[[Path], Api], patience: float = 60.0) -> Api:
-        end = time.monotonic() + patience
-        note = self._coordinator_state / "api-url"
-        while True:
-            self._family.check(COORDINATOR)
-            if note.exists():
-                api = connect(self._coordinator_state)
-                try:
-                    api.get("/api/health")
-                except GlassfleetError:
-                    # Between the note and the first answer there is a moment.
-                    if time.monotonic() > end:
-                        raise
-                else:
-                    return api
-            if time.monotonic() > end:
-                raise RunFailedError(
-                    f"the coordinator was not ready within {patience:g} s: {self._family.last_words(COORDINATOR)}"
-                )
-            time.sleep(POLL)
-
-    def play(self, opened: int) -> None:
-        """Do what the plan says for the moment when `opened` rounds have been opened."""
-        plan = self._settings.plan
-        for vehicle, moment in plan.kills.items():
-            if opened >= moment and vehicle not in self.killed:
-                self._family.kill(vehicle)
-                self.killed.append(vehicle)
-                self._watcher.say(f"{vehicle} is killed (SIGKILL)")
-        for vehicle, moment in plan.returns.items():
-            if opened >= moment and vehicle in self.killed and vehicle not in self.returned:
-                self.start_vehicle(vehicle)
-                self.returned.append(vehicle)
-                self._watcher.say(f"{vehicle} comes back")
-
-    def check(self) -> None:
-        """Raise when a process ended that nobody killed."""
-        self._family.check(COORDINATOR)
-        for vehicle in self._settings.files:
-            if vehicle not in self.killed or vehicle in self.returned:
-                self._family.check(vehicle)
-
-    def conditions(self) -> dict[str, str]:
-        """Say what each vehicle's process is doing."""
-        words: dict[str, str] = {}
-        for vehicle in self._settings.files:
-            if vehicle in self.returned:
-                words[vehicle] = "came back"
-            elif vehicle in self.killed:
-                words[vehicle] = "killed"
-            elif vehicle in self._settings.plan.slow:
-                words[vehicle] = "slow"
-            else:
-                words[vehicle] = "up"
-        return words
+            troupe.stop_broker()
+    return _result(settings, status, record, rows, troupe, seconds, watcher)
 
 
 def specification(settings: Settings) -> dict[str, Any]:
@@ -313,18 +116,41 @@ def specification(settings: Settings) -> dict[str, Any]:
             # Each vehicle that is lost may send the growth back once.
             "max_restarts": 2 * vehicles,
         },
-        "model": MODEL,
+        "model": settings.model,
         "bounds": None if settings.bounds is None else dict(settings.bounds),
         "memory": None if settings.memory is None else settings.memory.to_document(),
         "seed": settings.seed,
     }
 
 
-def _follow(settings: Settings, api: Api, troupe: _Troupe, watcher: Watcher) -> dict[str, Any]:
+def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], troupe: Troupe, watcher: Watcher) -> Api:
+    watcher.step("starting the broker")
+    troupe.start_broker()
+    watcher.say(f"broker: {troupe.broker_kind}, its own process, on loopback")
+    if settings.secure:
+        watcher.say(
+            f"secure: mutual TLS 1.3; {len(settings.files)} vehicles and the coordinator, each with its own"
+            " certificate, may write under their own names alone"
+        )
+    # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
+    watcher.step("starting the coordinator")
+    api = troupe.start_coordinator(connect)
+    watcher.serve(troupe.address)
+    watcher.step(f"starting {len(settings.files)} vehicles, each its own process; waiting until all are up")
+    for vehicle in settings.files:
+        troupe.start_vehicle(vehicle)
+    return api
+
+
+def _follow(settings: Settings, api: Api, troupe: Troupe, watcher: Watcher) -> dict[str, Any]:
     run = str(api.post("/api/runs", specification(settings))["run"])
     end = time.monotonic() + settings.timeout
     while True:
         status: dict[str, Any] = api.get(f"/api/runs/{run}")
+        if status["phase"] == "gathering":
+            troupe.call_the_roll(api)
+        else:
+            troupe.all_are_up()
         watcher.look(status, troupe.conditions())
         if status["state"] == "ended":
             break
@@ -347,3 +173,26 @@ def _record(api: Api, status: Mapping[str, Any]) -> ModelRecord:
     made = status["model"]
     answer = api.get(f"/api/models/{made['name']}/{made['version']}")
     return ModelRecord.load(json.dumps(answer).encode())
+
+
+def _result(  # noqa: PLR0917 - gathers what is there, in one place
+    settings: Settings,
+    status: dict[str, Any],
+    record: ModelRecord,
+    rows: Mapping[str, VehicleRows],
+    troupe: Troupe,
+    seconds: float,
+    watcher: Watcher,
+) -> Result:
+    watcher.step("learning the references: central (the cohort's rows, and all rows) and local (each vehicle alone)")
+    return Result(
+        status=status,
+        record=record,
+        rows=rows,
+        verdict=judge(record, rows, settings.seed),
+        killed=tuple(troupe.killed),
+        returned=tuple(troupe.returned),
+        slow=settings.plan.slow,
+        broker_kind=troupe.broker_kind,
+        seconds=seconds,
+    )

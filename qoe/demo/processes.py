@@ -66,6 +66,8 @@ class Family:
                 stderr=log,
                 env=whole,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
+                # Ctrl-C at a terminal is for the demonstration, which ends its children in order.
+                start_new_session=True,
             )
 
     def kill(self, name: str) -> None:

@@ -73,6 +73,8 @@ class Verdict:
     replayed : str or None
         Where a cohort's `federated` and `central` differ: digest of the model that this process learns from its rows,
         kept apart by vehicle, with the run's own parameters.
+    pooled : float or None
+        Where `federated` and `central` differ: mean test score of the central model.
     metric : "rmse" or "f1"
     personal : mapping of str to Model
         The published model as each vehicle forecasts with it: its own tree where the scheme makes one of the vehicle's
@@ -90,6 +92,7 @@ class Verdict:
     promised: bool
     setting: tuple[str, ...] = ()
     replayed: str | None = None
+    pooled: float | None = None
     metric: Metric = "rmse"
     personal: Mapping[str, Model] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
@@ -151,8 +154,9 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
         )
         for vehicle, part in test.items()
     }
-    # Whoever answers an elastic run's rounds, no set of rows has its model: there is nothing to learn again.
-    is_cohort = record.parameters.get("participation") != "elastic"
+    # Whoever answers an elastic run's rounds, no set of rows has its model: there is nothing to learn again. Nor is
+    # there where nobody knows whether the run was one.
+    is_cohort = participation_of(record, scheme) == "cohort"
     replayed = None
     if is_cohort and central != record.digest:
         replayed = document_digest(local.federated(scheme, parameters, domain, cohort, seed).model.to_document())
@@ -165,6 +169,9 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
         promised=promises_central(scheme, parameters),
         setting=setting,
         replayed=replayed,
+        pooled=None
+        if reference is None or central == record.digest
+        else mean([score(personal_model(scheme, reference, train[vehicle]), part) for vehicle, part in test.items()]),
         metric="f1" if domain.target is None else "rmse",
         personal=personal,
         scores=scores,
@@ -181,6 +188,14 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
             seed,
         ),
     )
+
+
+def participation_of(record: ModelRecord, scheme: Any) -> str | None:
+    """Return ``"cohort"`` or ``"elastic"``: what the record says, else the scheme's only way; None: nobody knows."""
+    told = record.parameters.get("participation")
+    if told is None and len(scheme.participation) == 1:
+        told = next(iter(scheme.participation))
+    return told if told in scheme.participation else None
 
 
 def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:

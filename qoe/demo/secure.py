@@ -38,7 +38,7 @@ class Identities:
 
 
 def secure_broker(
-    work: Path, fleet: str, coordinator: str, vehicles: Sequence[str]
+    work: Path, fleet: str, coordinator: str, vehicles: Sequence[str], operators: Sequence[str] = ()
 ) -> tuple[MosquittoProcess, Identities]:
     """Make an authority and all certificates, and start Mosquitto with them.
 
@@ -50,6 +50,8 @@ def secure_broker(
     coordinator : str
         Id of the coordinator; no vehicle's.
     vehicles : sequence of str
+    operators : sequence of str
+        Who else gets an identity: may read all, and write nothing.
 
     Raises
     ------
@@ -61,12 +63,13 @@ def secure_broker(
     authority = Authority.create(work / "ca", f"{fleet} demonstration CA", days=int(DAYS) + 1)
     made = Identities(work / "identities")
     owners = [(Owner("broker", "broker"), HOSTS), (Owner("coordinator", coordinator), ())]
+    owners += [(Owner("operator", operator), ()) for operator in operators]
     for owner, hosts in [*owners, *((Owner("agent", vehicle), ()) for vehicle in vehicles)]:
         key = new_key()
         certificate = authority.issue(owner, load_key(key).public_key(), days=DAYS, hosts=hosts)
         parts = {"ca": authority.ca_pem, "crl": authority.crl_pem, "certificate": certificate}
         save_identity(made.of(owner.id), key=key, **parts)
-    acl = certificate_acl(Topics(fleet), coordinators=[coordinator])
+    acl = certificate_acl(Topics(fleet), coordinators=[coordinator], operators=operators)
     broker = MosquittoProcess(work / "broker", identity=made.of("broker"), acl=acl)
     broker.start()
     return broker, made

@@ -9,11 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from console.demo import model_name
+from schemas.errors import UsageError
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +49,36 @@ def check_summary(summary: dict[str, Any], metric: str = "rmse") -> None:
     for vehicle, score in summary[metric]["per_vehicle"].items():
         assert score["in_cohort"] == (vehicle in summary["cohort"])
         assert 0 < score["federated"] < 1
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Start a demonstration; give it once all its processes are started, and what it says."""
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "console.main", *SMALL, "--keep", str(folder / "work")],
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+            # A shell starts what runs in the background with Ctrl-C ignored, and these tests may run there.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
+        )
+    try:
+        end = time.monotonic() + 60
+        while b"waiting until all are up" not in log.read_bytes() or len(children_of(process)) < 7:
+            assert time.monotonic() < end
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield process, log
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def children_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
 
 
 @pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
@@ -126,6 +161,7 @@ def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: P
     check_summary(summary)
     assert summary["verify"]["equal"] is True
     assert len(summary["rmse"]["per_vehicle"]) == 3
+    assert summary["model"]["name"] == folder.name
     assert len(summary["dropped"]) == 1
 
 
@@ -137,33 +173,53 @@ def test_demo_says_which_vehicle_when_a_file_cannot_be_used(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("data", "given", "name"),
+    [
+        (None, None, "qoe"),
+        ("some/vans", None, "vans"),
+        ("our vans (2)", None, "our-vans--2-"),
+        ("...", None, "model"),
+        ("vans", "delivery", "delivery"),
+    ],
+)
+def test_demo_names_the_model_after_the_data_unless_told_otherwise(
+    data: str | None, given: str | None, name: str, tmp_path: Path
+) -> None:
+    folder = None if data is None else tmp_path / data
+    assert model_name({"data": folder, "model_name": given}) == name
+
+
+def test_demo_refuses_a_name_that_no_model_can_have() -> None:
+    with pytest.raises(UsageError, match="--model 'a/b'"):
+        model_name({"data": None, "model_name": "a/b"})
+
+
+def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, log):
+        (broker,) = [
+            child
+            for child in children_of(process)
+            if "mosquitto" in child.name() or "broker.embedded" in child.cmdline()
+        ]
+        broker.kill()
+        assert process.wait(30) == 4
+    told = log.read_text()
+    assert re.search(r"glassfleet: error: the broker \((mosquitto|embedded)\) ended by itself, or was killed", told)
+    assert "Traceback" not in told
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "console.main", *SMALL, "--keep", str(tmp_path / "work")],
-            stdout=log,
-            stderr=log,
-            cwd=ROOT,
-            # A shell starts what runs in the background with Ctrl-C ignored, and these tests may run there.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
-        )
-    try:
-        end = time.monotonic() + 60
-        while b"waiting until all are up" not in (tmp_path / "log").read_bytes():
-            assert time.monotonic() < end
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            time.sleep(0.05)
-        children = psutil.Process(process.pid).children(recursive=True)
-        assert len(children) >= 7
+    with started(tmp_path) as (process, log):
+        children = children_of(process)
+        assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", log.read_text())
         os.kill(process.pid, number)
         process.wait(30)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        assert (tmp_path / "log").read_text().rstrip().endswith("glassfleet: error: interrupted")
+        told = log.read_text().rstrip()
+        assert told.endswith("glassfleet: error: interrupted")
+        assert "interrupted: stopping vehicles, coordinator and broker" in told

@@ -13,7 +13,7 @@ from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
 from qoe import cells, video
 from qoe.demo.plan import make_plan
-from qoe.demo.reference import choices, judge
+from qoe.demo.reference import choices, judge, participation_of
 from qoe.demo.rehearsal import MANY_ROUNDS, Rehearsal, rehearse, tempo
 from qoe.demo.vehicles import VehicleRows, labelled_files, read_rows, real_files, simulated_files
 from qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
@@ -305,7 +305,7 @@ def record_of(fleet: dict[str, VehicleRows], parameters: object, name: str = "fr
         fleet="f",
         run="r",
         scheme=name,
-        parameters={} if "cohort" in scheme.participation else {"participation": "elastic"},
+        parameters={"participation": "cohort" if "cohort" in scheme.participation else "elastic"},
         cohort=sorted(train),
         created="2026-01-01T00:00:00+00:00",
     )
@@ -350,6 +350,23 @@ def test_verdict_promises_nothing_but_replays_the_fleet_when_the_setting_is_anot
     assert not verdict.promised
     assert verdict.equal or verdict.replayed == verdict.federated
     assert choices(scheme, scheme.Parameters.model_validate({"n_sets": 5})) == ()
+
+
+def test_verdict_takes_nothing_for_a_cohort_whose_record_does_not_say_so() -> None:
+    fleet = small_fleet()
+    scheme = catalogue.load("frbc")
+    owners = scheme.exact(scheme.Parameters.model_validate({"weights": "owners"}))
+    told = record_of(fleet, owners)
+    assert participation_of(told, scheme) == "cohort"
+    silent = told.model_copy(update={"parameters": {}, "digest": "0" * 64})
+    assert participation_of(silent, scheme) is None
+    verdict = judge(silent, fleet, 0)
+    assert verdict.replayed is None
+    assert verdict.nullification is None
+    assert verdict.pooled is not None, "how good the central model is can be known all the same"
+    # A scheme that knows one way only needs no word about it.
+    assert participation_of(silent, catalogue.load("fedga")) == "elastic"
+    assert participation_of(silent, catalogue.load("fmt")) == "cohort"
 
 
 def test_rehearsal_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
