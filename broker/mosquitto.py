@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.acl import loopback_acl
-from broker.paho_transport import wait_until_ready
+from broker.child import ChildBroker, Program
 from broker.passwords import mosquitto_hash, write_private
-from broker.port import Link
-from broker.process import die_with_parent, free_port, kept_password, prepare_state_dir
+from broker.process import free_port, kept_password, prepare_state_dir
 from broker.tls import CA, CERT, CRL, KEY, Tls, check_owner, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
@@ -176,7 +174,7 @@ def write_mutual(config: MosquittoConfig, path: Path, acl: str) -> None:
     write_private(path, config.render())
 
 
-class MosquittoProcess:
+class MosquittoProcess(ChildBroker):
     """One Mosquitto on this machine.
 
     Parameters
@@ -204,8 +202,6 @@ class MosquittoProcess:
         The state directory cannot be written.
     """
 
-    kind = "mosquitto"
-
     def __init__(
         self,
         state_dir: Path,
@@ -221,9 +217,6 @@ class MosquittoProcess:
         program = find_mosquitto()
         if program is None:
             raise BrokerError("mosquitto is not installed: apt install mosquitto, or use the embedded broker")
-        self._program = program
-        self._dies_with_parent = dies_with_parent
-        self._process: subprocess.Popen[bytes] | None = None
         state_dir = prepare_state_dir(state_dir)
         self.config = MosquittoConfig(
             port=port or free_port(),
@@ -235,56 +228,27 @@ class MosquittoProcess:
         conf = state_dir / "mosquitto.conf"
         if identity is None:
             password = write_mosquitto(self.config, conf)
-            self.address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
+            address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
         else:
             self.config = mutual(self.config, identity)
             write_mutual(self.config, conf, acl)
-            self.address = BrokerAddress("localhost", self.config.port, tls=True)
-
-    @property
-    def url(self) -> str:
-        """URL with user and password."""
-        return self.address.url
-
-    @property
-    def pid(self) -> int:
-        """Process id; 0 when it does not run."""
-        return 0 if self._process is None else self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process lives."""
-        return self._process is not None and self._process.poll() is None
-
-    def start(self, timeout: float = 10.0) -> None:
-        """Start it and wait until it answers; raises BrokerError with the end of its log."""
-        if self.is_running:
-            return
-        with (self.config.state_dir / "mosquitto.err").open("wb") as errors:
-            self._process = subprocess.Popen(  # noqa: S603 - the program that we found, with our own file
-                [self._program, "-c", str(self.config.state_dir / "mosquitto.conf")],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                preexec_fn=die_with_parent() if self._dies_with_parent else None,  # noqa: PLW1509 - see die_with_parent
-                start_new_session=True,
-            )
-
-        def is_alive() -> bool:
-            return self.is_running
-
-        try:
-            if self.config.ca is not None:
-                # A probe of ours has no certificate for a client; that it shows its own is enough.
-                trust = Tls(str(self.config.ca))
-                wait_for_server("localhost", self.config.port, trust, timeout, is_alive=is_alive)
-            else:
-                wait_until_ready(Link(self.url, "probe"), timeout, is_alive=is_alive)
-        except BrokerError as fault:
-            # One that runs and shows a wrong certificate has nothing to say about it.
-            words = "" if self.config.is_mutual and is_alive() else self._last_words()
-            self.kill()
-            raise BrokerError(f"mosquitto did not start: {words or fault}") from fault
+            address = BrokerAddress("localhost", self.config.port, tls=True)
+        errors = "mosquitto.err"
+        super().__init__(
+            "mosquitto",
+            address,
+            Program(
+                "mosquitto",
+                [program, "-c", str(conf)],
+                state_dir,
+                output=errors,
+                tells={errors: 3, "mosquitto.log": 3},
+                at_home=False,
+                protocol="auto",
+                grace=5.0,
+            ),
+            dies_with_parent=dies_with_parent,
+        )
 
     def reload(self, acl: str | None = None) -> None:
         """Let it read its certificates, revocation list and access rules again, with new rules if given."""
@@ -293,35 +257,14 @@ class MosquittoProcess:
         if self._process is not None:
             self._process.send_signal(signal.SIGHUP)
 
-    def stop(self, timeout: float = 5.0) -> None:
-        """End it cleanly: it saves what it knows. Idempotent."""
-        if self._process is None:
+    def _await(self, timeout: float) -> None:
+        if self.config.ca is None:
+            super()._await(timeout)
             return
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process = None
-
-    def kill(self) -> None:
-        """SIGKILL: what was not saved is gone."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self) -> None:
-        """Stop and start again on the same port and with the same password."""
-        self.stop()
-        self.start()
+        # A probe of ours has no certificate for a client; that it shows its own is enough.
+        trust = Tls(str(self.config.ca))
+        wait_for_server("localhost", self.config.port, trust, timeout, is_alive=lambda: self.is_running)
 
     def _last_words(self) -> str:
-        words: list[str] = []
-        for name in ("mosquitto.err", "mosquitto.log"):
-            path = self.config.state_dir / name
-            if path.exists():
-                words += [line for line in path.read_text(errors="replace").splitlines() if line.strip()][-3:]
-        return "; ".join(words)
+        # One that runs and shows a wrong certificate has nothing to say about it.
+        return "" if self.config.is_mutual and self.is_running else super()._last_words()

@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.child import ChildBroker
+from broker.child import ChildBroker, Program
 from broker.passwords import write_private
 from broker.process import free_port, kept_password, prepare_state_dir
 from broker.url import BrokerAddress
@@ -109,7 +109,6 @@ class NatsProcess(ChildBroker):
         super().__init__(
             "nats",
             BrokerAddress(self.config.host, self.config.port, username=USER, password=password),
-            [program, "-c", str(state_dir / "nats.conf")],
-            state_dir,
+            Program("nats", [program, "-c", str(state_dir / "nats.conf")], state_dir),
             dies_with_parent=dies_with_parent,
         )

@@ -17,7 +17,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.child import ChildBroker
+from broker.child import ChildBroker, Program
 from broker.passwords import write_private
 from broker.process import free_port, kept_password, prepare_state_dir
 from broker.url import BrokerAddress
@@ -188,10 +188,7 @@ class RabbitmqProcess(ChildBroker):
         super().__init__(
             "rabbitmq",
             BrokerAddress(self.config.host, self.config.port, username=USER, password=password),
-            [program],
-            state_dir,
-            environment=self._surroundings(state_dir),
-            patience=60.0,
+            Program("rabbitmq", [program], state_dir, environment=self._surroundings(state_dir), patience=60.0),
             dies_with_parent=dies_with_parent,
         )
 

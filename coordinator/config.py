@@ -141,6 +141,12 @@ class CoordinatorConfig(BaseSettings):
         Tries to read what the broker said of our certificate before it closed the connection.
     kept_certificates : int
         Agents' certificates that are remembered as verified; others are verified again with each message.
+    identity_look : float
+        Seconds between two looks whether the files of `identity` changed, at least.
+    clock_leeway : float
+        Seconds by which a certificate may seem too young: clocks differ.
+    refused_told_every : float
+        Seconds between two log lines about refused messages of one kind, at least; all are counted.
     bad_seals_burst : float
         Messages with bad seals of one agent that are verified as they come, ...
     bad_seals_per_second : float
@@ -241,6 +247,9 @@ class CoordinatorConfig(BaseSettings):
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
     verdict_tries: Annotated[int, Field(ge=1, le=1000)] = 5
     kept_certificates: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    identity_look: Annotated[float, Field(ge=0, le=24 * 3600)] = 2.0
+    clock_leeway: Annotated[float, Field(ge=0, le=24 * 3600)] = 300.0
+    refused_told_every: Annotated[float, Field(ge=0, le=24 * 3600)] = 10.0
     bad_seals_burst: Annotated[float, Field(ge=1, le=1e9)] = 1000.0
     bad_seals_per_second: Annotated[float, Field(gt=0, le=1e9)] = 200.0
     bad_seals_agents: Annotated[int, Field(ge=1, le=10_000_000)] = 4096

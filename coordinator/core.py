@@ -6,7 +6,9 @@ batch), *take over* the new states, *perform* the effects. When the append fails
 nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
 again at the start, and a receipt that was not sent is asked for by the agent's resend.
 
-The class owns no thread, no clock and no socket: `runner` gives it those, and a simulator may give it others.
+The four words are four places: `turn.decide`, the journal, `runs.Runs` and `performer.Performer`; here they are put in
+order, and messages become events. The class owns no thread, no clock and no socket: `runner` gives it those, and a
+simulator may give it others.
 """
 
 from __future__ import annotations
@@ -23,39 +25,33 @@ from broker.port import Message, Transport
 from coordinator.engine import (
     Answer,
     Cancel,
-    ClearRequest,
     Effect,
-    Ended,
     Engine,
     Event,
     Malformed,
-    OpenRound,
-    Publish,
     Refused,
-    Restarted,
-    RoundClosed,
     RunState,
     SendReceipt,
     Start,
     Tick,
-    Unable,
     standing,
     wakes_at,
 )
-from coordinator.engine.books import Books, is_counted_only
 from coordinator.fleet import FleetLimits
 from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, PartLimits, Peer, Scores
 from coordinator.journal.port import Entry, Journal
 from coordinator.models import Models
-from coordinator.observer import Nobody, Observer, canonical, place
-from coordinator.publisher import Publisher, birth
+from coordinator.observer import Nobody, Observer, place
+from coordinator.performer import Performer
+from coordinator.presence import Presence
+from coordinator.publisher import Publisher
 from coordinator.reception import Reception
-from coordinator.records import entry_of, fold, shortened, spec_of
 from coordinator.registry import Registry
-from coordinator.rival import Rivalry, Rivals
+from coordinator.rival import Rivalry
+from coordinator.runs import Runs
 from coordinator.spec import RunSpec
-from coordinator.view import run_document, suspended_document
-from schemas.errors import GlassfleetError, IdentityError, NotFoundError, StorageError, UsageError
+from coordinator.turn import Ready, decide
+from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.messages import Outcome
 from schemas.parts import Retained
@@ -145,19 +141,19 @@ class Coordinator:
         self.software = software
         self.metrics: Counter[str] = Counter()
         self.engine = engine
-        self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
-        self.fleet = self._reception.fleet
-        self._rivals = Rivals(self.incarnation, wall() if term is None else term, rivalry)
-        self.registry = Registry(journal, fleet, software, wall, now=self.now, signer=signer)
         self._journal = journal
         self._observer = observer or Nobody()
         self._clock = clock
         self._wall = wall
-        self._keep_records = keep_records
-        self._kept_runs = kept_runs
-        self._retained_versions = retained_versions
+        last = journal.last_time()
+        # The time line continues where the journal ends: while no coordinator runs, no deadline comes nearer. A new
+        # journal's begins at the wall clock, which is never read again to decide anything.
+        self._offset = (wall() if last is None else last) - clock()
+
         self._decoder = Decoder(self.topics, part_limits)
-        self._books: dict[str, Books] = {}
+        self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
+        self.fleet = self._reception.fleet
+        self.registry = Registry(journal, fleet, software, wall, now=self.now, signer=signer)
         self._publisher = Publisher(
             self.topics,
             transport,
@@ -168,24 +164,41 @@ class Coordinator:
             max_bytes=max_message_bytes,
             retained_versions=retained_versions,
         )
-        self._runs: dict[str, RunState] = {}
-        self._suspended: dict[str, dict[str, Any]] = {}
-        self._started: dict[str, float] = {}
+        self._presence = Presence(
+            self.topics,
+            self._publisher,
+            incarnation=self.incarnation,
+            software=software,
+            term=wall() if term is None else term,
+            rivalry=rivalry,
+            clock=clock,
+            metrics=self.metrics,
+        )
         self.models = Models(
             self.registry, self._publisher, self.fleet.offers, self.metrics, self.now, rollout_settle=rollout_settle
         )
-        self._past: dict[str, None] = dict.fromkeys(journal.ended())
-        last = journal.last_time()
-        # The time line continues where the journal ends: while no coordinator runs, no deadline comes nearer. A new
-        # journal's begins at the wall clock, which is never read again to decide anything.
-        self._offset = (wall() if last is None else last) - clock()
+        self.runs = Runs(
+            engine,
+            journal,
+            wall,
+            self.metrics,
+            keep_records=keep_records,
+            kept_runs=kept_runs,
+            kept_versions=retained_versions,
+        )
+        self._performer = Performer(
+            self.runs, self._publisher, self.registry, self.models, metrics=self.metrics, now=self.now
+        )
+
         for text in journal.damage:
             _log.warning("journal-mended", detail=text)
             self.metrics["journal.mended"] += 1
         begun = clock()
         self.models.resume(journal.decisions())
-        self._resume()
-        self._observer.resumed(clock() - begun, len(self._runs))
+        self.runs.resume()
+        for state in [state for state in self.runs.live.values() if state.is_ended]:
+            self._stand(state)
+        self._observer.resumed(clock() - begun, len(self.runs.live))
         transport.subscribe(f"{self.topics.prefix}agent/+/state")
         transport.subscribe(f"{self.topics.prefix}agent/+/run/+/contribution")
         transport.subscribe(f"{self.topics.prefix}agent/+/evaluation")
@@ -201,15 +214,15 @@ class Coordinator:
 
     def outrank(self, term: float) -> None:
         """Let this life's term be later than one that was read before it began; before the first connection."""
-        self._rivals.term = max(self._rivals.term, term + 1e-3)
+        self._presence.outrank(term)
 
     def connected(self) -> None:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
         self._reception.newcomers.connected()
-        self._announce()
+        self._presence.announce()
         self.models.connected()
-        for state in list(self._runs.values()):
+        for state in list(self.runs.live.values()):
             self._stand(state)
 
     def at(self, clock: float) -> float:
@@ -245,22 +258,19 @@ class Coordinator:
     def tick(self, now: float | None = None) -> None:
         """Let time pass: close what is due. `now` is in the coordinator's own time."""
         at = self.now() if now is None else now
-        due = [run for run, state in self._runs.items() if (wake := wakes_at(state)) is not None and wake <= at]
+        due = [run for run, state in self.runs.live.items() if (wake := wakes_at(state)) is not None and wake <= at]
         self._apply([(run, Tick(at)) for run in due])
-        clock = self._clock()
-        if self._rivals.due is not None and self._rivals.due <= clock:
-            self.metrics["births.repeated"] += 1
-            self._announce()
+        self._presence.announce_if_due()
         for event in self._reception.released(at):
             self._apply(self._for_all(event))
         self.models.rollouts.tick(at)
-        if self._reception.newcomers.is_due(clock):
-            self._repeat(self._reception.newcomers.take())
+        if self._reception.newcomers.is_due(self._clock()):
+            self._performer.repeat(self._reception.newcomers.take())
 
     def next_wake(self) -> float | None:
         """Return when the next `tick` will matter, in the coordinator's own time; None: only a message can."""
-        wakes = [wake for state in self._runs.values() if (wake := wakes_at(state)) is not None]
-        clocks = self._reception.dues() if self._rivals.due is None else [*self._reception.dues(), self._rivals.due]
+        wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
+        clocks = [*self._reception.dues(), *([] if self._presence.due is None else [self._presence.due])]
         return min([*wakes, *self.models.rollouts.wakes(), *(self.at(due) for due in clocks)], default=None)
 
     def start_run(self, spec: RunSpec) -> str:
@@ -275,110 +285,49 @@ class Coordinator:
         StorageError
             The journal cannot be written.
         """
-        if spec.run in self._runs or spec.run in self._past or spec.run in self._suspended:
+        if spec.run in self.runs:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.parameters(spec)
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16)})
-        self._started[spec.run] = self._wall()
+        self.runs.begin(spec.run)
         self._apply([(spec.run, Start(self.now(), spec, self.fleet.offers()))])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
-        where = {"round": 0} | place(self._runs.get(spec.run))
+        where = {"round": 0} | place(self.runs.live.get(spec.run))
         _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation, **where)
         self.metrics["runs.started"] += 1
         return spec.run
 
     def cancel(self, run: str, reason: str = "cancelled by an operator") -> None:
         """End a live run; a run that has ended stays as it is. Raises NotFoundError when there is no such run."""
-        if run in self._runs:
+        if run in self.runs.live:
             self._apply([(run, Cancel(self.now(), reason))])
-        elif run in self._suspended:
-            ended = suspended_document(self._suspended[run], cancelled=reason, ended=self._wall())
-            self._journal.close_run(run, ended, self.now(), keep_records=self._keep_records)
-            self._past[run] = None
-            del self._suspended[run]
+        elif run in self.runs.suspended:
+            self.runs.cancel_suspended(run, reason, self.now())
             self._publisher.clear(run)
-        elif run not in self._past:
+        elif run not in self.runs.past:
             raise NotFoundError(f"no run {run!r}")
 
     def stop(self) -> None:
-        """Write down what was only counted, and say goodbye: a clean stop does not trigger the last will."""
-        wall = self._wall()
-        entries = [entry_of(run, books.event(), wall) for run, books in self._books.items() if run in self._runs]
-        try:
-            self._journal.append(entries)
-        except StorageError as fault:
-            _log.warning("counts-not-written", reason=str(fault))
-        self._books.clear()
-        self._publisher.publish_state(
-            birth(self.topics, self.incarnation, self.software, "down", term=self._rivals.term)
-        )
+        """Write down what was only counted, and say goodbye."""
+        self.runs.write_counts()
+        self._presence.goodbye()
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
-        return [*self._past, *self._suspended, *self._runs]
-
-    def phases(self) -> dict[str, int]:
-        """Return how many runs are in which phase, or suspended; from any thread."""
-        live: Counter[str] = Counter(state.phase for state in list(self._runs.values()) if not state.is_ended)
-        return {**live, "suspended": len(self._suspended)}
-
-    def nullified(self) -> int:
-        """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
-        return sum(state.nullified for state in list(self._runs.values()))
+        return self.runs.ids()
 
     def state(self, run: str) -> RunState | None:
         """Return the state of a live run."""
-        return self._runs.get(run)
+        return self.runs.live.get(run)
 
     def run(self, run: str) -> dict[str, Any]:
         """Return a run as JSON values; raises NotFoundError when there is no such run."""
-        state = self._runs.get(run)
-        if state is not None:
-            return run_document(
-                self.engine, state, started=self._started.get(run, 0.0), ended=None, model=self.models.of_runs.get(run)
-            )
-        document = self._suspended.get(run) or self._journal.document(run)
-        if document is None:
-            raise NotFoundError(f"no run {run!r}")
-        return document
+        return self.runs.document(run)
 
     # -- inside ---------------------------------------------------------------------------------------------------
-
-    def _resume(self) -> None:
-        for run in self._journal.unfinished():
-            # A list, not an iterator: nothing may hold the database open while it is written to. A damaged record
-            # raises here; one that is whole but cannot be followed concerns its own run only.
-            entries = list(self._journal.records(run))
-            self._started[run] = entries[0].wall
-            try:
-                state = fold(self.engine, entries)
-            except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
-                self._suspend(run, entries, fault)
-                continue
-            if state is not None:
-                self._runs[run] = state
-                self.metrics["runs.resumed"] += 1
-                _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
-        for state in [state for state in self._runs.values() if state.is_ended]:
-            self._stand(state)
-
-    def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
-        """Leave a run in the journal that this software cannot go on with; the other runs must not wait for it."""
-        detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
-        self._suspended[run] = suspended_document(
-            {
-                "run": run,
-                "spec": spec_of(entries),
-                "started": entries[0].wall,
-                "reason": f"suspended: {detail[:300]}. Install what it needs and start the coordinator again, or "
-                "cancel it",
-            }
-        )
-        self.metrics["runs.suspended"] += 1
-        _log.error("run-suspended", run=run, reason=detail)
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
         found = self._decoder.read(message, at)
@@ -386,9 +335,9 @@ class Coordinator:
         self._reception.newcomers.wildcards_work |= message.retained and isinstance(found, Birth | Death | Leftover)
         match found:
             case Birth() | Death():
-                return self._presence(found, at)
-            case Peer(incarnation, status, term):
-                self._meet(incarnation, status, term, retained=message.retained)
+                return self._come_and_go(found, at)
+            case Peer():
+                self._presence.meet(found, retained=message.retained)
             case Scores(agent, scores):
                 self.fleet.heard(agent)
                 if not scores.cannot:
@@ -396,221 +345,81 @@ class Coordinator:
                 self.models.rollouts.report(agent, scores)
             case Leftover(run, blobs):
                 self._leftover(run, blobs)
-            case Gone(run) if run in self._runs:
+            case Gone(run) if run in self.runs.live:
                 # Somebody cleared the request of a live run, or the broker lost it: agents took it for the run's end.
                 self.metrics["requests.restored"] += 1
-                self._stand(self._runs[run])
+                self._stand(self.runs.live[run])
             case Ignored(code, detail):
                 self.metrics[f"ignored.{code}"] += 1
                 _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
-            case ForRun(run, event) if run in self._runs:
+            case ForRun(run, event) if run in self.runs.live:
                 self.fleet.heard(event.agent)
                 return [(run, event)]
             case ForRun(run, event):
                 self._answer_for_absent(run, event)
         return []
 
-    def _presence(self, found: Birth | Death, at: float) -> list[tuple[str, Event]]:
+    def _come_and_go(self, found: Birth | Death, at: float) -> list[tuple[str, Event]]:
         if isinstance(found, Death):
             self._decoder.forget(found.agent)
         event = self._reception.take(found, at)
         return [] if event is None else self._for_all(event)
 
-    def _meet(self, incarnation: str, status: str, term: float, *, retained: bool) -> None:
-        if self._rivals.sees(incarnation, status, term, self._clock(), retained=retained):
-            raise IdentityError(
-                f"another coordinator has taken over fleet {self.topics.fleet!r} (incarnation {incarnation[:8]}, this "
-                f"one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with them, "
-                "stop the other and start this one again, or give it another --fleet"
-            )
-
-    def _announce(self) -> None:
-        self._publisher.publish_state(birth(self.topics, self.incarnation, self.software, "up", term=self._rivals.term))
-        self._rivals.published(self._clock())
-
-    def _repeat(self, agents: Iterable[str]) -> None:
-        """Publish what is open, and which models there are, for agents that the broker may not have told."""
-        came = set(agents)
-        for state in list(self._runs.values()):
-            current = state.open
-            if current is None or not came - set(state.accepted) or (current.limited and not came & set(current.asked)):
-                continue
-            ready: dict[str, Retained] = {}
-            effects = standing(state)
-            if self._rehearse(state, effects, ready, again=True) is None:
-                self.metrics["requests.repeated"] += 1
-                for effect in effects:
-                    if isinstance(effect, OpenRound):
-                        self._publisher.repeat(effect.run, ready[effect.key])
-        self._publisher.pointers()
-
     def _leftover(self, run: str, blobs: tuple[str, ...]) -> None:
-        if run in self._suspended:
+        if run in self.runs.suspended:
             self._publisher.adopt(run, blobs)
         else:
-            self._publisher.seen(run, blobs, is_live=run in self._runs)
+            self._publisher.seen(run, blobs, is_live=run in self.runs.live)
 
     def _answer_for_absent(self, run: str, event: Answer | Refused | Malformed) -> None:
-        if run in self._suspended:
+        if run in self.runs.suspended:
             # No receipt: the agent keeps its answer and sends it again, for the day when the run goes on.
             self.metrics["ignored.suspended"] += 1
             return
-        outcome: Outcome = "late" if run in self._past else "unknown-run"
-        reason = "the run has ended" if run in self._past else ""
+        outcome: Outcome = "late" if run in self.runs.past else "unknown-run"
+        reason = "the run has ended" if run in self.runs.past else ""
         if isinstance(event, Malformed):
             outcome, reason = "rejected", event.reason
-        self._receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
+        self._performer.receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
 
     def _for_all(self, event: Event) -> list[tuple[str, Event]]:
-        return [(run, event) for run in self._runs]
+        return [(run, event) for run in self.runs.live]
 
     def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
         """Decide, append, take over, perform."""
-        states: dict[str, RunState] = {}
-        books: dict[str, Books | None] = {}
-        entries: list[Entry] = []
-        effects: list[Effect] = []
-        ready: dict[str, Retained] = {}
-        wall = self._wall()
-        for run, event in events:
-            before = states.get(run) or self._runs.get(run)
-            after, caused = self.engine.step(before, event)
-            counted = books.get(run, self._books.get(run))
-            receipt = next((effect for effect in caused if isinstance(effect, SendReceipt)), None)
-            if after is not before:
-                states[run] = after
-                if receipt is not None and before is not None and is_counted_only(before, after):
-                    books[run] = counted = counted.copy() if counted is not None else Books()
-                    counted.add(before, receipt.task_digest, receipt.outcome, after.at)
-                    self.metrics["answers.only-counted"] += 1
-                else:
-                    if counted is not None:
-                        entries.append(entry_of(run, counted.event(), wall))
-                    books[run] = None
-                    entries.append(entry_of(run, shortened(event, caused), wall))
-            unable = self._rehearse(after, caused, ready)
-            if unable is not None:
-                states[run], instead = self.engine.step(after, unable)
-                entries.append(entry_of(run, unable, wall))
-                caused = (*_without(caused, unable), *instead)
-            effects += caused
-        if entries:
-            begun = self._clock()
-            try:
-                self._journal.append(entries)
-            except StorageError:
-                self.metrics["journal.failed"] += 1
-                raise
-            self.metrics["journal.records"] += len(entries)
-            self.metrics["journal.transactions"] += 1
-            self._observer.appended(self._clock() - begun, len(entries))
-        self._runs.update(states)
-        for run, kept in books.items():
-            self._books.pop(run, None)
-            if kept is not None:
-                self._books[run] = kept
-        self._perform(effects, ready)
+        runs, wall = self.runs, self._wall()
+        turn = decide(self.engine, runs.live, runs.books, events, rehearse=self._performer.rehearse, wall=wall)
+        if turn.only_counted:
+            self.metrics["answers.only-counted"] += turn.only_counted
+        self._append(turn.entries)
+        runs.take_over(turn.states, turn.books)
+        self._perform(turn.effects, turn.ready)
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        begun = self._clock()
+        try:
+            self._journal.append(entries)
+        except StorageError:
+            self.metrics["journal.failed"] += 1
+            raise
+        self.metrics["journal.records"] += len(entries)
+        self.metrics["journal.transactions"] += 1
+        self._observer.appended(self._clock() - begun, len(entries))
+
+    def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
+        for effect in effects:
+            state = self.runs.live.get(effect.run)
+            self._performer.perform(effect, state, ready)
+            self._observer.performed(effect, state, self.now())
 
     def _stand(self, state: RunState) -> None:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
         effects = standing(state)
-        ready: dict[str, Retained] = {}
-        unable = self._rehearse(state, effects, ready, again=True)
+        ready: Ready = {}
+        unable = self._performer.rehearse(state, effects, ready, again=True)
         if unable is None:
             self._perform(effects, ready)
         else:
             self._apply([(state.run, unable)])
-
-    def _rehearse(
-        self, state: RunState, effects: Iterable[Effect], ready: dict[str, Retained], *, again: bool = False
-    ) -> Unable | None:
-        """Find out whether the effects can be performed (`again`); requests that are `ready` need not be cut twice."""
-        for effect in effects:
-            try:
-                if isinstance(effect, OpenRound):
-                    ready[effect.key] = self._publisher.prepare(effect)
-                elif isinstance(effect, Publish) and not (again and self.registry.has(effect)):
-                    self._publisher.check_model(effect, state)
-            except StorageError:
-                raise
-            except Exception as fault:  # noqa: BLE001  a model's own code runs here
-                cause = "request-too-large" if isinstance(effect, OpenRound) else "model-unpublishable"
-                detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
-                # The round that cannot be opened is not yet the one where the run stands.
-                about = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else {}
-                _log.error(cause, run=effect.run, detail=detail, **(place(state) | about))
-                return Unable(self.now(), cause, detail[:400])
-        return None
-
-    def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
-        for effect in effects:
-            state = self._runs.get(effect.run)
-            # A receipt may concern a round before the one that is open by now; 0: none was opened.
-            task = effect.task_digest if isinstance(effect, SendReceipt) else ""
-            log = _log.bind(run=effect.run, **({"round": 0} | place(state, task)))
-            match effect:
-                case OpenRound():
-                    self._publisher.request(effect.run, ready[effect.key])
-                    self._tell_opened(effect, log)
-                case ClearRequest():
-                    self._publisher.clear(effect.run)
-                case SendReceipt():
-                    self._receipt(effect, log)
-                case RoundClosed():
-                    self._tell_closed(effect, state, log)
-                case Restarted():
-                    self.metrics["runs.restarts"] += 1
-                    log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
-                case Publish():
-                    self.models.register(effect, self._runs[effect.run], log)
-                case Ended():
-                    self._finish(effect, log)
-            self._observer.performed(effect, state, self.now())
-
-    def _tell_opened(self, effect: OpenRound, log: Any) -> None:
-        self.metrics["rounds.opened"] += 1
-        log.info(
-            "round-opened",
-            round=effect.number,
-            phase=effect.phase,
-            attempt=effect.attempt,
-            kind=effect.task.kind,
-            asked="all" if effect.asked is None else len(effect.asked),
-            remaining=round(max(0.0, effect.closes_at - self.now()), 3),
-        )
-
-    def _receipt(self, effect: SendReceipt, log: Any) -> None:
-        self.metrics[f"receipts.{effect.outcome}"] += 1
-        self._publisher.receipt(effect)
-        tell = log.debug if effect.outcome == "accepted" else log.info
-        tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
-
-    def _tell_closed(self, effect: RoundClosed, state: RunState | None, log: Any) -> None:
-        self.metrics["rounds.closed"] += 1
-        log.info("round-closed", **canonical(effect.summary, state))
-
-    def _finish(self, effect: Ended, log: Any) -> None:
-        state = self._runs[effect.run]
-        document = run_document(
-            self.engine,
-            state,
-            started=self._started.get(effect.run, self._wall()),
-            ended=self._wall(),
-            model=self.models.of_runs.get(effect.run),
-        )
-        self._journal.close_run(effect.run, document, state.at, keep_records=self._keep_records)
-        self._past[effect.run] = None
-        if len(self._past) > self._kept_runs:
-            for run in self._journal.compact(self._kept_runs, self._retained_versions, self.registry.aliases.pinned()):
-                self._past.pop(run, None)
-        del self._runs[effect.run]
-        for memory in (self._started, self.models.of_runs, self._books):
-            memory.pop(effect.run, None)
-        self.metrics[f"runs.{effect.outcome}"] += 1
-        log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
-
-
-def _without(effects: Iterable[Effect], unable: Unable) -> Iterable[Effect]:
-    """Return the effects that still hold when the shell is `unable` to do what they ask."""
-    gone = OpenRound if unable.cause == "request-too-large" else Publish | ClearRequest | Ended
-    return (effect for effect in effects if not isinstance(effect, gone))

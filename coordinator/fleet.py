@@ -39,7 +39,11 @@ class FleetLimits:
 
 @dataclass
 class KnownAgent:
-    """One agent as last seen; `turns` are the changes that it may still make as of `counted`."""
+    """One agent as last seen.
+
+    `since` is when its status became so, as far as is known; `turns` are the changes that it may still make as of
+    `counted`.
+    """
 
     status: str
     incarnation: str
@@ -101,8 +105,12 @@ class Fleet:
         turns = min(self._limits.burst, known.turns + rate * (self._clock() - known.counted))
         return max(0.0, (1.0 - turns) / rate)
 
-    def up(self, agent: str, body: AgentState) -> Offer | None:
-        """Take a birth certificate; the offer when it is news (another incarnation, another offer, or was down)."""
+    def up(self, agent: str, body: AgentState, born: float = 0.0) -> Offer | None:
+        """Take a birth certificate; the offer when it is news (another incarnation, another offer, or was down).
+
+        `born` is when the agent's process began by its own clock, seconds since the epoch; 0: it did not say. A
+        coordinator that meets an agent which was up before takes it for the beginning, unless it lies in the future.
+        """
         offer = _offer(body)
         known = self._agents.get(agent)
         now = self._wall()
@@ -111,7 +119,8 @@ class Fleet:
             if not self._make_room(size):
                 self.refused += 1
                 return None
-            known = KnownAgent("up", body.incarnation, body.software, offer, now, now, size)
+            since = born if 0 < born <= now else now
+            known = KnownAgent("up", body.incarnation, body.software, offer, since, now, size)
             known.turns, known.counted = self._limits.burst - 1.0, self._clock()
             self._agents[agent] = known
             self._size += size

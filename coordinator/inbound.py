@@ -21,10 +21,11 @@ UNKNOWN_TASK = "0" * 64
 
 @dataclass(frozen=True)
 class Birth:
-    """An agent is up."""
+    """An agent is up; `born` is when its process began, by its own clock, seconds since the epoch."""
 
     agent: str
     body: AgentState
+    born: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class Decoder:
             return Ignored(fault.code, fault.detail)
         match envelope.body:
             case AgentState(status="up") as body if address.kind == "agent-state":
-                return Birth(address.agent, body)
+                return Birth(address.agent, body, envelope.time)
             case AgentState() as body if address.kind == "agent-state":
                 return Death(address.agent, body.incarnation)
             case Evaluation() as body if address.kind == "evaluation":

@@ -269,7 +269,7 @@ class _Scraped(Collector):
         # One look: the coordinator's thread goes on counting.
         tallies = dict(core.metrics)
         messages, size, dropped = self._queue()
-        runs = {**dict.fromkeys(("gathering", "domain", "recruiting", "learning"), 0), **core.phases()}
+        runs = {**dict.fromkeys(("gathering", "domain", "recruiting", "learning"), 0), **core.runs.phases()}
         agents = {"up": 0, "down": 0, **core.fleet.counts()}
         yield _gauge("glassfleet_info", {(core.topics.fleet, core.software): 1})
         yield _gauge("glassfleet_up_seconds", {(): own._clock() - own._begun})  # noqa: SLF001  its other half
@@ -290,7 +290,7 @@ class _Scraped(Collector):
         yield _gauge("glassfleet_queue_bytes", {(): size})
         yield _counter("glassfleet_queue_dropped_total", {(): dropped})
         yield _counter("glassfleet_nullified_cells_total", {(): own._nullified})  # noqa: SLF001
-        yield _gauge("glassfleet_nullified_cells", {(): core.nullified()})
+        yield _gauge("glassfleet_nullified_cells", {(): core.runs.nullified()})
         try:
             room = self._journal_bytes()
         except StorageError:

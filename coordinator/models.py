@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
 
 from coordinator.aliases import Cause
+from coordinator.central import is_reference, read_reference, reference_of
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.publisher import Publisher
@@ -16,6 +17,7 @@ from coordinator.registry import Registry
 from coordinator.rollout.shell import Rollouts
 from schemas.errors import BrokerError, UsageError
 from schemas.messages import ModelPointer
+from schemas.record import ModelRecord
 
 _log = structlog.get_logger("coordinator")
 
@@ -38,8 +40,6 @@ class Models:
     Attributes
     ----------
     rollouts : Rollouts
-    of_runs : dict
-        Run -> name, version and digest of its model, while the run is live.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Models:
         self._publisher = publisher
         self._metrics = metrics
         self.rollouts = Rollouts(registry, self._show, agents, metrics, now, settle=rollout_settle)
-        self.of_runs: dict[str, dict[str, Any]] = {}
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""
@@ -68,8 +67,14 @@ class Models:
         self._publisher.models(self._tell_unpublishable)
         self.rollouts.connected()
 
-    def register(self, effect: Publish, state: RunState, log: Any) -> None:
-        """Register the model of a finished run; it becomes current, or is tried first when the run says so."""
+    def register(self, effect: Publish, state: RunState, log: Any) -> dict[str, Any]:
+        """Register the model of a finished run; it becomes current, or is tried first when the run says so.
+
+        Returns
+        -------
+        dict
+            Its name, version and digest.
+        """
         model = self._registry.add(effect, state)
         self._decide_about(model, state)
         try:
@@ -77,9 +82,10 @@ class Models:
         except (BrokerError, UsageError) as fault:
             # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
             self._tell_unpublishable(effect.name, fault)
-        self.of_runs[effect.run] = {"name": model.name, "version": model.version, "digest": model.digest}
+        about = {"name": model.name, "version": model.version, "digest": model.digest}
         self._metrics["models.published"] += 1
-        log.info("model-published", name=model.name, version=model.version, digest=model.digest)
+        log.info("model-published", **about)
+        return about
 
     def promote(self, name: str, version: int, reason: str = "") -> ModelPointer:
         """Make a version current.
@@ -112,6 +118,44 @@ class Models:
                 f"version {model.version} is not below the current one, {current}: to go forward, promote it"
             )
         return self._move(model, "rolled-back", reason)
+
+    def central(self, name: str, document: Mapping[str, Any], about: str = "") -> ModelPointer:
+        """Register a model learned centrally elsewhere, for vehicles to compare a name with; see `coordinator.central`.
+
+        Parameters
+        ----------
+        name : str
+        document : Mapping
+            As ``to_document`` of a model, or ``document`` of a record, gives it.
+        about : str
+            Where it comes from, in an operator's words.
+
+        Raises
+        ------
+        NotFoundError
+            No such model, or no such scheme.
+        DocumentError
+            The document is malformed.
+        UsageError
+            It cannot be compared, or is too large for this broker, or the fleet has a model of the reference's name.
+        """
+        scheme, model = read_reference(document, ModelRecord.load(self._registry.versions(name)[-1].record))
+        reference = reference_of(name)
+        current = self._registry.aliases.current.get(reference)
+        if current is not None:
+            stored = self._registry.get(reference, current.version)
+            if not is_reference(ModelRecord.load(stored.record)):
+                raise UsageError(f"{reference!r} is the name of a model that the fleet has learned")
+        stored = self._registry.add_reference(reference, scheme, model, about, self._publisher.check_record)
+        if current is None or current.version != stored.version:
+            self._become_current(stored, "published", about)
+            try:
+                self._publisher.model(stored)
+            except (BrokerError, UsageError) as fault:
+                self._tell_unpublishable(reference, fault)
+            self._metrics["models.references"] += 1
+            _log.info("reference-registered", name=reference, version=stored.version, digest=stored.digest)
+        return self._registry.aliases.current[reference]
 
     def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
         aliases = self._registry.aliases

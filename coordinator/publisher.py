@@ -18,6 +18,7 @@ from schemas.envelope import Envelope
 from schemas.errors import BrokerError, UsageError
 from schemas.messages import CoordinatorState, Receipt, Request
 from schemas.parts import Retained, clearing, frames_for_request
+from schemas.record import ModelRecord
 from schemas.topics import Topics
 
 
@@ -180,6 +181,10 @@ class Publisher:
             It cannot; the scheme's own code runs here, so it may be any.
         """
         self._registry.rehearse(effect, state, self._topics, self.limit)
+
+    def check_record(self, record: ModelRecord) -> None:
+        """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""
+        self._registry.check(record, self._topics, self.limit)
 
     def model(self, model: StoredModel) -> None:
         """Publish a new version: its blobs, the version, then the pointers; and clear the one that falls out.

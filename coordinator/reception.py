@@ -70,7 +70,7 @@ class Reception:
         if isinstance(found, Death):
             return AgentDown(at, agent) if self.fleet.down(agent, found.incarnation) else None
         refused = self.fleet.refused
-        offer = self.fleet.up(agent, found.body)
+        offer = self.fleet.up(agent, found.body, found.born)
         if self.fleet.refused > refused:
             self._metrics["births.refused"] += 1
             if self._metrics["births.refused"] == 1:

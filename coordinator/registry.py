@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from coordinator.aliases import CURRENT, Aliases
+from coordinator.central import SOURCE
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
+from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
@@ -22,6 +24,9 @@ from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.signing import Signer
+
+LONGEST = 2**31 - 1
+"""The version that is longest to write: what fits with it fits with any."""
 
 
 class Registry:
@@ -103,16 +108,56 @@ class Registry:
 
         return self._journal.add_model(effect.name, effect.run, make)
 
+    def add_reference(
+        self, name: str, scheme: str, model: Model, about: str, check: Callable[[ModelRecord], None]
+    ) -> StoredModel:
+        """Register a model of no run; the same document gets the same version again.
+
+        Parameters
+        ----------
+        name, scheme : str
+        model : Model
+        about : str
+            Where it comes from, in an operator's words.
+        check : callable
+            Raises what stands against publishing the record, before it is registered.
+        """
+        document = model.to_document()
+        digest = document_digest(document)
+        run = f"{SOURCE}-{digest[:16]}"
+
+        def record(version: int) -> ModelRecord:
+            made = ModelRecord(
+                name=name,
+                version=version,
+                digest=digest,
+                document=document,
+                fleet=self._fleet,
+                run=run,
+                scheme=scheme,
+                cohort=[],
+                domain_contributors=[],
+                parameters={"source": SOURCE, "about": about[:500]},
+                training=Training(),
+                created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
+                software=self._software,
+            )
+            return made if self._signer is None else made.signed_by(self._signer())
+
+        check(record(LONGEST))
+        return self._journal.add_model(name, run, lambda version: (digest, record(version).to_bytes()))
+
     def has(self, effect: Publish) -> bool:
         """Whether the model was registered already: in an earlier life of the coordinator."""
         return any(model.run == effect.run for model in self._journal.models(effect.name))
 
     def rehearse(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
         """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
-        longest = 2**31 - 1
-        frames_for_model(
-            self._record(effect, state, longest, ["0" * 64]).to_bytes(), topics, effect.name, longest, limit
-        )
+        self.check(self._record(effect, state, LONGEST, ["0" * 64]), topics, limit)
+
+    def check(self, record: ModelRecord, topics: Topics, limit: int) -> None:
+        """Cut a record into messages; raises whatever stands against it."""
+        frames_for_model(record.to_bytes(), topics, record.name, record.version, limit)
 
     def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
         document = effect.model.to_document()

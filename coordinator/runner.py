@@ -280,8 +280,13 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     try:
         if transport is None:
             if config.identity is not None:
-                credentials = FolderCredentials(config.identity, remembered=config.kept_certificates)
-            refused = RefusalLog(count, _tell_refused)
+                credentials = FolderCredentials(
+                    config.identity,
+                    pause=config.identity_look,
+                    leeway=config.clock_leeway,
+                    remembered=config.kept_certificates,
+                )
+            refused = RefusalLog(count, _tell_refused, pause=config.refused_told_every)
             look = replace(_link(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
             make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
             link = replace(_link(config), will=birth(topics, incarnation, software(), "down"))

@@ -1,7 +1,8 @@
-"""One agent: turns messages into events of the session, and performs its effects. No threads, no clock of its own.
+"""One agent: its parts put together, and messages turned into events of the session. No threads, no clock of its own.
 
 `handle`, `connected`, `disconnected` and `tick` may be called by a loop (``edge_agent.runner``) or by a simulator in
-virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session``.
+virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session``; nor does it:
+that is ``edge_agent.performer``.
 """
 
 from __future__ import annotations
@@ -10,64 +11,45 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.port import Handlers, Message, Transport
 from edge_agent import inbound, logs
-from edge_agent.answers import DOMAIN, Answerer, client_of, refuse_text
+from edge_agent.answers import DOMAIN, Answerer
 from edge_agent.config import AgentConfig
-from edge_agent.evaluation import Evaluator, Scores
+from edge_agent.evaluation import Evaluator
 from edge_agent.fetch import Fetcher
 from edge_agent.freeze import Freezer
 from edge_agent.hail import Hail
 from edge_agent.identity import Identity
 from edge_agent.models import ModelFollower
+from edge_agent.outbound import Outbound
 from edge_agent.outbox import Outbox
-from edge_agent.presence import Presence, software_version
+from edge_agent.performer import Performer
+from edge_agent.presence import Presence
+from edge_agent.scoring import ScoreTeller
 from edge_agent.session import SessionState, step
 from edge_agent.session_events import (
-    Compute,
-    Computed,
-    ComputeFailed,
     Connected,
     Disconnected,
-    Effect,
-    EndRun,
     Event,
-    Forget,
-    Park,
     ReceiptSeen,
-    Refuse,
     RequestCleared,
     Restarted,
-    Send,
     Tick,
 )
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
-from glassfleet.scheme import Task, TaskError
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, DataError, StorageError, UsageError, WireError
-from schemas.messages import (
-    AgentState,
-    Body,
-    CoordinatorState,
-    Evaluation,
-    Manifest,
-    ModelPointer,
-    Receipt,
-    Refusal,
-)
-from schemas.parts import frames_for_contribution, open_request
-from schemas.record import ModelRecord
+from schemas.errors import WireError
+from schemas.messages import AgentState, CoordinatorState, Manifest, ModelPointer, Receipt
+from schemas.parts import open_request
 from schemas.topics import Address, Topics
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
     from schemas.signing import Verifier
-
-__all__ = ["DOMAIN", "Agent", "client_of", "refuse_text", "software_version"]
 
 
 class Agent:
@@ -114,7 +96,7 @@ class Agent:
         self.id = config.id
         self.counts: Counter[str] = Counter()
         self.log = logs.get_logger("glassfleet.agent", agent=config.id)
-        self._clock, self._wall = clock, wall
+        self._clock = clock
         self._topics = Topics(config.fleet)
         self.source = source
         self._identity = Identity(incarnation or uuid.uuid4().hex, wall(), duel=config.duel)
@@ -123,7 +105,6 @@ class Agent:
         about = (self._topics, config.id, self._identity, self.schemes, source.train, clock, self.log)
         self._presence = Presence(*about, pause=config.birth_pause)
         self._hail = Hail(self._identity.own, config.birth_spread)
-        self._scores: dict[str, tuple[str, Evaluation]] = {}
         self._tell_scores = False
         self._presence.check_size(config.max_message_bytes)
 
@@ -131,7 +112,7 @@ class Agent:
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
         freezer = Freezer(directory / "runs", secret, max_runs=config.kept_snapshots)
-        self._answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes)
+        answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes)
         self._outbox = Outbox(
             directory / "outbox.sqlite",
             max_bytes=config.outbox_max_bytes,
@@ -141,6 +122,20 @@ class Agent:
 
         self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
+        outbound = Outbound(self._topics, config.id, self.transport, wall=wall, max_bytes=config.max_message_bytes)
+        self._performer = Performer(
+            source,
+            answerer,
+            self._outbox,
+            outbound,
+            clock=clock,
+            tell=self._step,
+            session=lambda: self.session,
+            counts=self.counts,
+            log=self.log,
+            slow=config.slow,
+        )
+        self._scores = ScoreTeller(outbound, self.counts, self.log)
         self._fetcher = Fetcher(self._topics, self.transport, config.fetch_patience)
         self._models = ModelFollower(
             self._topics,
@@ -150,8 +145,8 @@ class Agent:
             evaluator=Evaluator(source.train, source.test, config.kept_local_models)
             if config.evaluate and source.test.rows
             else None,
-            publish=self._publish_scores,
-            cannot=self._publish_cannot,
+            publish=self._scores.scored,
+            cannot=self._scores.cannot,
             why_not="no test rows" if config.evaluate else "scoring is off",
             log=self.log,
             agent=config.id,
@@ -159,8 +154,6 @@ class Agent:
             verifier=verifier,
             max_names=config.followed_models,
         )
-        self._jobs: dict[tuple[str, str], Compute] = {}
-        self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
         self._online = False
         self.session = SessionState(
             agent=config.id,
@@ -211,18 +204,11 @@ class Agent:
     def tick(self, now: float) -> float | None:
         """Do what is due: answers, resends, birth certificates. Return when something is due next; None: nothing is."""
         self._step(Tick(now))
-        for key, job in list(self._jobs.items()):
-            if key in self._jobs:
-                del self._jobs[key]
-                self._answer(job)
-        for key, (due, tries) in list(self._on_the_way.items()):
-            if due <= now:
-                del self._on_the_way[key]
-                self._send(*key, tries)
+        self._performer.work(now)
         self._fetcher.tick(now)
         if self._presence.due is not None and self._presence.due <= now:
             self._birth()
-        dues = [now for _ in self._jobs] + [due for due, _ in self._on_the_way.values()]
+        dues = self._performer.dues(now)
         dues += [
             due for due in (self.session.next_due(), self._fetcher.next_due(), self._presence.due) if due is not None
         ]
@@ -347,179 +333,13 @@ class Agent:
         if self._presence.sees(state, envelope.time, online=self._online):
             self._birth()
 
-    # The session's effects
-
-    def _step(self, event: Event) -> None:
-        self.session, effects = step(self.session, event)
-        for effect in effects:
-            self._perform(effect)
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case Compute(run=run, request=request):
-                self._jobs[run, request.task_digest] = effect
-            case Send(run=run, task_digest=digest, tries=tries) if self.config.slow:
-                # A slow link: what is on it cannot be called back, though a newer request may have parked the answer.
-                # One copy of it at most, and each leaves after the same time: nothing piles up.
-                self._on_the_way.setdefault((run, digest), (self._clock() + self.config.slow, tries))
-            case Send(run=run, task_digest=digest, tries=tries):
-                self._send(run, digest, tries)
-            case Refuse(run=run, task_digest=digest, reason=reason):
-                self.counts["refusals"] += 1
-                self.log.warning("refused", run=run, round=effect.round, reason=reason)
-                refusal = Refusal(task_digest=digest, reason=reason[:500])
-                self._publish(
-                    self._topics.contribution(self.id, run),
-                    refusal,
-                    run=run,
-                    round=effect.round,
-                    attempt=effect.attempt,
-                )
-            case Park(run=run, task_digest=digest):
-                self._jobs.pop((run, digest), None)
-                self._outbox.park(run, digest)
-            case Forget(run=run, task_digest=digest, outcome=outcome, reason=reason):
-                self._jobs.pop((run, digest), None)
-                about = self._about(run, digest)  # the stored answer may be what knows the round
-                self._outbox.end(run, digest, outcome)
-                say = self.log.info if outcome in ("accepted", "duplicate") else self.log.warning
-                say("receipt", outcome=outcome, reason=reason, **about)
-            case EndRun(run=run):
-                for key in [key for key in self._jobs if key[0] == run]:
-                    del self._jobs[key]
-                self._outbox.end_run(run)
-                self._answerer.drop(run)
-
-    def _answer(self, job: Compute) -> None:
-        run, digest = job.run, job.request.task_digest
-        if self._outbox.get(run, digest) is not None:
-            self._outbox.unpark(run, digest)
-            self._step(Computed(run, digest))
-            return
-        try:
-            rows = self.source.current().train
-        except (DataError, StorageError) as fault:
-            self._step(ComputeFailed(run, digest, str(fault)))
-            return
-        frozen = self._answerer.freeze(run, rows)
-        task = Task.from_value(job.request.task)
-        began = self._clock()
-        try:
-            body = self._answerer.compute(run, digest, task, frozen)
-            envelope = self._envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
-            payload = self._answerer.pack(envelope, lambda: self._limit)
-        except TaskError as fault:
-            self._step(ComputeFailed(run, digest, str(fault)))
-            return
-        except Exception as fault:
-            # A task comes from a peer, and a scheme may come from another package: neither may end the agent.
-            self.log.exception("answer-failed", run=run, round=job.round, scheme=task.scheme)
-            self._step(ComputeFailed(run, digest, f"internal fault: {type(fault).__name__}"))
-            return
-        self.counts["answers"] += 1
-        self.log.info(
-            "answered",
-            run=run,
-            round=job.round,
-            kind=task.kind,
-            task=digest[:8],
-            rows=body.rows,
-            size=len(payload),
-            seconds=round(self._clock() - began, 4),
-        )
-        for lost in self._outbox.put(run, digest, payload):
-            self.log.warning("outbox-full", limit=self.config.outbox_max_bytes, **self._about(*lost))
-            self._step(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
-        self._step(Computed(run, digest))
-
-    @property
-    def _limit(self) -> int:
-        """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
-        return min(self.config.max_message_bytes, self.transport.max_message_bytes)
-
-    def _send(self, run: str, digest: str, tries: int) -> None:
-        payload = self._outbox.get(run, digest)
-        if payload is None:
-            return
-        envelope = Envelope.from_bytes(payload, fleet=self.config.fleet)
-        self.counts["sends"] += 1
-        if tries > 1:
-            self.counts["resends"] += 1
-            self.log.info("resent", run=run, round=envelope.round, task=digest[:8], tries=tries)
-        try:
-            for frame in frames_for_contribution(envelope, self._topics, self._limit):
-                self.transport.publish(frame.topic, frame.payload)
-        except (BrokerError, UsageError, ValueError) as fault:
-            # It was small enough when it was computed; this broker takes less. A setting is wrong, not the program: the
-            # reason says which, a traceback would hide it.
-            self.log.error("answer-too-large", reason=str(fault), **self._about(run, digest))  # noqa: TRY400
-
-    def _about(self, run: str, digest: str) -> dict[str, Any]:
-        """Return what a log line about a task says: its run, and its round as far as somebody knows it."""
-        about: dict[str, Any] = {"run": run, "task": digest[:8]}
-        job = self.session.runs.get(run, {}).get(digest)
-        if job is not None and job.round:
-            return about | {"round": job.round}
-        # After a restart, until the coordinator asks again, only the stored answer knows.
-        payload = self._outbox.get(run, digest)
-        if payload is not None:
-            about["round"] = Envelope.from_bytes(payload, fleet=self.config.fleet).round
-        return about
-
-    # What we say
-
-    def _envelope(self, body: Body, **head: Any) -> Envelope:
-        return Envelope(fleet=self.config.fleet, body=body, agent=self.id, time=self._wall(), **head)
-
-    def _publish(self, topic: str, body: Body, **head: Any) -> None:
-        self.transport.publish(topic, self._envelope(body, **head).to_bytes())
-
     def _birth(self) -> None:
         self._presence.announce(self.transport, online=self._online)
         if self._tell_scores and self._online:
             self._tell_scores = False
-            for run, body in self._scores.values():
-                self._publish(self._topics.evaluation(self.id), body, run=run)
+            self._scores.repeat()
 
-    def _publish_cannot(self, pointer: ModelPointer, why: str) -> None:
-        champion = pointer.trial.champion if pointer.trial is not None else ""
-        self.log.info("candidate-not-scored", model=pointer.name, version=pointer.version, reason=why)
-        body = Evaluation(
-            name=pointer.name,
-            version=pointer.version,
-            digest=pointer.digest,
-            metric="rmse",
-            federated=0.0,
-            local=0.0,
-            rows=0,
-            champion_digest=champion,
-            cannot=why,
-        )
-        self._publish(self._topics.evaluation(self.id), body)
-
-    def _publish_scores(self, record: ModelRecord, scores: Scores) -> None:
-        self.counts["evaluations"] += 1
-        self.log.info(
-            "evaluated",
-            model=record.name,
-            version=record.version,
-            metric=scores.metric,
-            federated=round(scores.federated, 6),
-            local=round(scores.local, 6),
-            champion=None if scores.champion is None else round(scores.champion, 6),
-            rows=scores.rows,
-        )
-        body = Evaluation(
-            name=record.name,
-            version=record.version,
-            digest=record.digest,
-            metric=scores.metric,
-            federated=scores.federated,
-            local=scores.local,
-            rows=scores.rows,
-            champion=scores.champion,
-            champion_digest=scores.champion_digest,
-        )
-        # A coordinator keeps scores in memory: its next life is told the last of each model again.
-        self._scores[record.name] = (record.run, body)
-        self._publish(self._topics.evaluation(self.id), body, run=record.run)
+    def _step(self, event: Event) -> None:
+        self.session, effects = step(self.session, event)
+        for effect in effects:
+            self._performer.perform(effect)

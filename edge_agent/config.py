@@ -49,6 +49,9 @@ SHARED = frozenset(
         "oversize_tries",
         "verdict_tries",
         "kept_certificates",
+        "identity_look",
+        "clock_leeway",
+        "refused_told_every",
         "close_wait",
         "stop_wait",
     }
@@ -185,6 +188,12 @@ class AgentConfig(BaseModel):
         Tries to read what the broker said of our certificate before it closed the connection.
     kept_certificates : int
         Certificates that are remembered as verified; others are verified again with each message.
+    identity_look : float
+        Seconds between two looks whether the files of `identity` changed, at least.
+    clock_leeway : float
+        Seconds by which a certificate may seem too young: clocks differ.
+    refused_told_every : float
+        Seconds between two log lines about refused messages of one kind, at least; all are counted.
     window_wait : float
         Seconds to wait for another process that writes to the window (``.window``) of rows.
     """
@@ -250,6 +259,9 @@ class AgentConfig(BaseModel):
     duel_remembered: Annotated[int, Field(ge=1, le=10_000)] = 64
     verdict_tries: Annotated[int, Field(ge=1, le=1000)] = 5
     kept_certificates: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    identity_look: Annotated[float, Field(ge=0, le=24 * 3600)] = 2.0
+    clock_leeway: Annotated[float, Field(ge=0, le=24 * 3600)] = 300.0
+    refused_told_every: Annotated[float, Field(ge=0, le=24 * 3600)] = 10.0
     window_wait: Annotated[float, Field(ge=0, le=300)] = 10.0
 
     @field_validator("schemes", mode="before")

@@ -71,7 +71,7 @@ class Outbox:
         self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, max_ended: int = 4096, busy_timeout: float = 5.0
     ) -> None:
         self._path = path
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._max_ended = max_ended
         with self._explained("open"):
             self._database = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
@@ -96,10 +96,10 @@ class Outbox:
             Not stored: the disk is full, or the answer alone is above ``max_bytes``. What was stored before is
             untouched.
         """
-        if len(payload) > self._max_bytes:
+        if len(payload) > self.max_bytes:
             raise StorageError(
                 f"an answer of {len(payload)} bytes does not fit the outbox: raise outbox_max_bytes "
-                f"(now {self._max_bytes})"
+                f"(now {self.max_bytes})"
             )
         with self._transaction("write"):
             dropped = self._make_room(len(payload))
@@ -168,7 +168,7 @@ class Outbox:
         self._database.close()
 
     def _make_room(self, wanted: int) -> tuple[tuple[str, str], ...]:
-        excess = self.kept_bytes + wanted - self._max_bytes
+        excess = self.kept_bytes + wanted - self.max_bytes
         dropped = []
         if excess > 0:
             rows = self._database.execute(

@@ -175,7 +175,12 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
         )
     credentials = None
     if config.identity is not None:
-        credentials = FolderCredentials(config.identity, remembered=config.kept_certificates)
+        credentials = FolderCredentials(
+            config.identity,
+            pause=config.identity_look,
+            leeway=config.clock_leeway,
+            remembered=config.kept_certificates,
+        )
 
     def count(name: str) -> None:
         agent.counts[name] += 1
@@ -184,7 +189,7 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
         agent.log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
     def make_transport(will: Message) -> Transport:
-        refused = RefusalLog(count, tell)
+        refused = RefusalLog(count, tell, pause=config.refused_told_every)
         return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
 
     verifier = None if credentials is None else credentials.verifier

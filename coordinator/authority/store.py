@@ -13,15 +13,11 @@ what the authority forgot it could not revoke.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import fcntl
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -35,11 +31,12 @@ from cryptography.hazmat.primitives.serialization import (
 
 from broker.tls import replace_private
 from coordinator.authority.certificates import Revoked, issue, make_ca, make_crl
+from coordinator.authority.register import REGISTER_FILE, Issued, OpenToken, Register, RegisterFolder, explained
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
 from schemas.identity import Token, check_renewal, key_digest, load_key, read_request
-from schemas.signing import Owner, Role, owner_of
+from schemas.signing import UNREADABLE, Owner, owner_of
 
-CA_FILE, KEY_FILE, REGISTER_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "register.json", "crl.pem"
+CA_FILE, KEY_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "crl.pem"
 
 CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
 """How long the CA, a certificate and a revocation list are good for. A broker refuses everybody when its list is too
@@ -54,80 +51,6 @@ REASONS = {
     "retired": x509.ReasonFlags.cessation_of_operation,
 }
 """Why a certificate is revoked, and RFC 5280's word for it."""
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Issued:
-    """A certificate as the register knows it.
-
-    Attributes
-    ----------
-    serial : str
-        Hex digits.
-    role, id : str
-    key : str
-        SHA-256 of the public key.
-    begins, ends : str
-        ISO 8601, UTC.
-    hosts : list of str
-    revoked : str or None
-        When, ISO 8601; None: it is not.
-    reason : str
-    """
-
-    serial: str
-    role: Role
-    id: str
-    key: str
-    begins: str
-    ends: str
-    hosts: list[str]
-    revoked: str | None = None
-    reason: str = ""
-
-    def is_good(self, now: dt.datetime) -> bool:
-        """Whether it is neither revoked nor expired."""
-        return self.revoked is None and now < dt.datetime.fromisoformat(self.ends)
-
-    def state(self, now: dt.datetime) -> str:
-        """Return ``valid``, ``expired`` or ``revoked (reason)``."""
-        if self.revoked is not None:
-            return f"revoked ({self.reason})"
-        return "valid" if self.is_good(now) else "expired"
-
-
-@dataclass(frozen=True)
-class OpenToken:
-    """A token that was handed out.
-
-    Attributes
-    ----------
-    digest : str
-        SHA-256 of its secret.
-    agent : str
-    ends : str
-        ISO 8601, UTC.
-    key : str
-        SHA-256 of the public key that used it: an answer that was lost on the way can be asked for again, by the same
-        key and nobody else. Empty: not used yet.
-    serial : str
-        What it was used for.
-    """
-
-    digest: str
-    agent: str
-    ends: str
-    key: str = ""
-    serial: str = ""
-
-
-@dataclass(frozen=True)
-class _Register:
-    issued: list[Issued]
-    tokens: list[OpenToken]
-    crl_number: int = 0
 
 
 def _utc() -> dt.datetime:
@@ -162,7 +85,7 @@ class Authority:
     def __init__(self, folder: Path, *, clock: Callable[[], dt.datetime] = _utc) -> None:
         self.folder = folder
         self._clock = clock
-        self._last: tuple[tuple[int, int, int], _Register] | None = None
+        self._files = RegisterFolder(folder)
         try:
             self.ca_pem = (folder / CA_FILE).read_bytes()
             self._ca = x509.load_pem_x509_certificate(self.ca_pem)
@@ -228,7 +151,7 @@ class Authority:
 
     def issued(self) -> list[Issued]:
         """Return every certificate, in the order of issue."""
-        return list(self._read().issued)
+        return list(self._files.read().issued)
 
     def fallen(self) -> list[str]:
         """Return the ids that have no good certificate any more but a revoked one: what a broker shall shut out."""
@@ -246,10 +169,10 @@ class Authority:
             The id is not valid, or belongs to a process of another role.
         """
         made = Token.new(agent, self.ca_pem)
-        with self._changing() as register:
+        with self._files.changing() as register:
             self._check_free(register, Owner("agent", agent))
             ends = self._clock() + dt.timedelta(hours=hours)
-            self._write(
+            self._files.write(
                 replace(register, tokens=[*self._fresh(register), OpenToken(made.digest, agent, ends.isoformat())])
             )
         return made
@@ -266,7 +189,7 @@ class Authority:
         """
         owner, key = read_request(request_pem)
         digest = Token(owner.id, "", token).digest
-        with self._changing() as register:
+        with self._files.changing() as register:
             found = next((one for one in register.tokens if one.digest == digest), None)
             if found is None or self._clock() >= dt.datetime.fromisoformat(found.ends):
                 raise WireError("bad-token", "the token is unknown or has expired: ask for a new one")
@@ -275,7 +198,7 @@ class Authority:
             if found.key:
                 if found.key != key_digest(key):
                     raise WireError("bad-token", "the token was used: ask for a new one, and whether you were the one")
-                return self._kept(found.serial)
+                return self._files.kept(found.serial)
             try:
                 # The id may have become another role's since the token was made.
                 self._check_free(register, owner)
@@ -284,8 +207,8 @@ class Authority:
             certificate, entry = self._make(owner, key, days)
             used = replace(found, key=entry.key, serial=entry.serial)
             tokens = [used if one is found else one for one in register.tokens]
-            self._keep(certificate)
-            self._write(replace(register, issued=[*register.issued, entry], tokens=tokens))
+            self._files.keep(certificate)
+            self._files.write(replace(register, issued=[*register.issued, entry], tokens=tokens))
         return certificate.public_bytes(Encoding.PEM)
 
     def renew(self, request_pem: bytes, certificate_pem: bytes, signature: bytes, days: float = DAYS) -> bytes:
@@ -308,12 +231,12 @@ class Authority:
         owner, key = read_request(request_pem)
         try:
             current = x509.load_pem_x509_certificate(certificate_pem)
-        except ValueError as fault:
+        except UNREADABLE as fault:
             raise WireError("bad-certificate", "the certificate cannot be read") from fault
         check_renewal(current, request_pem, signature)
-        with self._changing() as register:
+        with self._files.changing() as register:
             entry = next((one for one in register.issued if one.serial == f"{current.serial_number:x}"), None)
-            if entry is None or self._kept(entry.serial) != current.public_bytes(Encoding.PEM):
+            if entry is None or self._files.kept(entry.serial) != current.public_bytes(Encoding.PEM):
                 raise WireError("bad-certificate", "the certificate is not from this authority")
             if not entry.is_good(self._clock()):
                 state = entry.state(self._clock())
@@ -321,8 +244,8 @@ class Authority:
             if owner != owner_of(current):
                 raise WireError("bad-request", f"the certificate is {owner_of(current)}'s, not {owner}'s")
             made, added = self._make(owner, key, days, entry.hosts)
-            self._keep(made)
-            self._write(replace(register, issued=[*register.issued, added]))
+            self._files.keep(made)
+            self._files.write(replace(register, issued=[*register.issued, added]))
         return made.public_bytes(Encoding.PEM)
 
     def issue(self, owner: Owner, key: Ed25519PublicKey, *, days: float = DAYS, hosts: Sequence[str] = ()) -> bytes:
@@ -333,11 +256,11 @@ class Authority:
         UsageError
             The id belongs to another role, or as `certificates.issue`.
         """
-        with self._changing() as register:
+        with self._files.changing() as register:
             self._check_free(register, owner)
             certificate, entry = self._make(owner, key, days, hosts)
-            self._keep(certificate)
-            self._write(replace(register, issued=[*register.issued, entry]))
+            self._files.keep(certificate)
+            self._files.write(replace(register, issued=[*register.issued, entry]))
         return certificate.public_bytes(Encoding.PEM)
 
     def revoke(self, name: str, reason: str = "unspecified") -> list[Issued]:
@@ -356,7 +279,7 @@ class Authority:
         if reason not in REASONS:
             raise UsageError(f"--reason {reason!r}: choose {', '.join(REASONS)}")
         now = self._clock()
-        with self._changing() as register:
+        with self._files.changing() as register:
             chosen = [
                 one
                 for one in register.issued
@@ -381,7 +304,7 @@ class Authority:
         unless_newer_than : timedelta or None
             A list that is younger is left as it is.
         """
-        with self._changing() as register:
+        with self._files.changing() as register:
             if unless_newer_than is not None and (self.folder / CRL_FILE).exists():
                 made = x509.load_pem_x509_crl(self.crl_pem).last_update_utc
                 if self._clock() - made < unless_newer_than:
@@ -403,7 +326,7 @@ class Authority:
         return made, Issued(f"{made.serial_number:x}", owner.role, owner.id, key_digest(key), *dates, list(hosts))
 
     @staticmethod
-    def _check_free(register: _Register, owner: Owner) -> None:
+    def _check_free(register: Register, owner: Owner) -> None:
         """One id, one role, for ever: the broker knows a process by its id alone."""
         for one in register.issued:
             if one.id == owner.id and one.role != owner.role:
@@ -412,56 +335,11 @@ class Authority:
                     "another"
                 )
 
-    def _fresh(self, register: _Register) -> list[OpenToken]:
+    def _fresh(self, register: Register) -> list[OpenToken]:
         now = self._clock()
         return [one for one in register.tokens if now < dt.datetime.fromisoformat(one.ends)]
 
-    def _keep(self, certificate: x509.Certificate) -> None:
-        folder = self.folder / "issued"
-        with _explained(folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            replace_private(folder / f"{certificate.serial_number:x}.pem", certificate.public_bytes(Encoding.PEM))
-
-    def _kept(self, serial: str) -> bytes:
-        with _explained(self.folder):
-            return (self.folder / "issued" / f"{serial}.pem").read_bytes()
-
-    def _read(self) -> _Register:
-        path = self.folder / REGISTER_FILE
-        try:
-            status = path.stat()
-            # Read again only when it was replaced: else each wrong token, from anybody, costs the whole fleet's list.
-            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if self._last is None or self._last[0] != stamp:
-                content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-                register = _Register(
-                    [Issued(**one) for one in content["issued"]],
-                    [OpenToken(**one) for one in content["tokens"]],
-                    content["crl_number"],
-                )
-                self._last = (stamp, register)
-            return self._last[1]
-        except FileNotFoundError:
-            if (self.folder / "issued").exists():
-                raise StorageError(
-                    f"{path} is gone: restore it from a backup; without it nothing can be revoked"
-                ) from None
-            return _Register([], [])
-        except (ValueError, LookupError, TypeError) as fault:
-            raise StorageError(f"{path} cannot be read ({fault}): restore it from a backup") from fault
-        except OSError as fault:
-            raise StorageError(f"cannot read {path}: {fault.strerror}") from fault
-
-    def _write(self, register: _Register) -> None:
-        content = {
-            "crl_number": register.crl_number,
-            "issued": [asdict(one) for one in register.issued],
-            "tokens": [asdict(one) for one in register.tokens],
-        }
-        with _explained(self.folder):
-            replace_private(self.folder / REGISTER_FILE, (json.dumps(content, indent=1) + "\n").encode())
-
-    def _write_crl(self, register: _Register) -> None:
+    def _write_crl(self, register: Register) -> None:
         now = self._clock()
         number = register.crl_number + 1
         entries = [
@@ -470,22 +348,6 @@ class Authority:
             if one.revoked is not None
         ]
         crl = make_crl(self._ca, self._key, entries, number=number, now=now, lasts=dt.timedelta(days=CRL_DAYS))
-        self._write(replace(register, crl_number=number))
-        with _explained(self.folder):
+        self._files.write(replace(register, crl_number=number))
+        with explained(self.folder):
             replace_private(self.folder / CRL_FILE, crl.public_bytes(Encoding.PEM), 0o644)
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[_Register]:
-        with _explained(self.folder):
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            with os.fdopen(descriptor, "r+b") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield self._read()
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as fault:
-        raise StorageError(f"cannot use the authority's folder {folder}: {fault.strerror}") from fault

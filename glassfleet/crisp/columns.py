@@ -13,6 +13,7 @@ from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.scheme import TaskError
 from glassfleet.statistics import to_grid
+from glassfleet.untrusted import select_columns
 
 MEMO = "crisp"
 GRID_BITS = 30
@@ -84,10 +85,7 @@ def prepare(data: Dataset, domain: Domain) -> Columns:
         return columns
     if data.target != domain.target_name:
         raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
-    try:
-        chosen = data.select(domain.names)
-    except KeyError as fault:
-        raise TaskError(f"there is no column {fault} here") from fault
+    chosen = select_columns(data, domain)
     X = encode_inputs(chosen, domain)
     if domain.target is not None:
         if data.y.dtype.kind != "f":

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from glassfleet.crisp.tree import Tree
+from glassfleet.documents import Strict
 from glassfleet.domain import Domain
-from schemas.errors import DocumentError
 
 MAX_NODES = 1 << 20
 """Most nodes of a tree in a document."""
-
-P = TypeVar("P", bound=BaseModel)
-B = TypeVar("B", bound=BaseModel)
-
-
-class Strict(BaseModel):
-    """What a document holds: nothing unknown, nothing infinite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class _Node(Strict):
@@ -100,39 +90,3 @@ def read_tree(body: TreeBody, domain: Domain) -> Tree:
         np.array([node.rows for node in body.nodes], dtype=np.float64),
         np.array([node.impurity for node in body.nodes], dtype=np.float64),
     )
-
-
-def read_head(document: Any, scheme: str, number: int, Parameters: type[P]) -> tuple[P, Domain, Any]:
-    """Read what every document has; return parameters, domain, and ``model`` as it is.
-
-    Raises
-    ------
-    DocumentError
-        Anything is missing, unknown or of another scheme or format.
-    """
-    if not isinstance(document, Mapping):
-        raise DocumentError("a model document is a JSON object")
-    keys = {"scheme", "format", "parameters", "domain", "model"}
-    if set(document) != keys:
-        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
-    if not isinstance(document["scheme"], str) or document["scheme"] != scheme:
-        raise DocumentError(f"this is a document of scheme {document['scheme']!r}, not {scheme!r}")
-    if type(document["format"]) is not int or document["format"] != number:
-        raise DocumentError(f"format {document['format']!r} is not known; this version reads format {number}")
-    parameters = read_part(Parameters, document["parameters"])
-    domain = read_part(Domain, document["domain"])
-    if list(domain.classes) != sorted(set(domain.classes)):
-        raise DocumentError("the domain's classes must differ from each other and be in lexicographic order")
-    return parameters, domain, document["model"]
-
-
-def read_part(kind: type[B], value: Any) -> B:
-    """Validate a part of a document; raises DocumentError that names the place."""
-    try:
-        return kind.model_validate(value)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
-    except (ValueError, OverflowError, TypeError) as fault:
-        raise DocumentError(str(fault)) from fault

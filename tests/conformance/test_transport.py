@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.child import ChildBroker
 from broker.port import Message
 from tests.conformance.transports import (
     SUITE,
-    BrokerProcess,
     MemoryBench,
     RealBench,
     bench_on,
@@ -64,7 +64,7 @@ nothing on it any more; or it has no limit and carries it."""
 )
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, BrokerProcess | None]]:
+) -> Iterator[tuple[str, ChildBroker | None]]:
     running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
     yield request.param, running
     if running is not None:
@@ -72,7 +72,7 @@ def broker(
 
 
 @pytest.fixture
-def bench(broker: tuple[str, BrokerProcess | None]) -> Iterator[MemoryBench | RealBench]:
+def bench(broker: tuple[str, ChildBroker | None]) -> Iterator[MemoryBench | RealBench]:
     name, running = broker
     if running is not None and not running.is_running:
         running.start()

@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import pytest
 
+from broker.child import ChildBroker
 from broker.credentials import FolderCredentials
 from broker.launch import EmbeddedProcess
 from broker.memory import MemoryHub
@@ -30,8 +31,6 @@ from schemas.errors import WireError
 from schemas.signing import split
 from schemas.topics import PROTOCOL, Address, Topics
 from tests.fleet import FleetCa
-
-BrokerProcess: TypeAlias = EmbeddedProcess | MosquittoProcess | RabbitmqProcess | NatsProcess
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""
@@ -169,7 +168,7 @@ class MemoryBench:
 class RealBench:
     """A broker process and paho clients."""
 
-    def __init__(self, name: str, broker: BrokerProcess, protocol: str) -> None:
+    def __init__(self, name: str, broker: ChildBroker, protocol: str) -> None:
         self.name = name
         self.remembers = broker.kind != "embedded"
         self._broker = broker
@@ -343,7 +342,7 @@ NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "na
 SUITE = (*NAMES, "mosquitto-signed")
 """What the suite runs on: the last one adds nothing for those who learn over a broker, who sign by themselves."""
 
-_PROGRAMS: dict[str, Callable[[Path], BrokerProcess]] = {
+_PROGRAMS: dict[str, Callable[[Path], ChildBroker]] = {
     "embedded": EmbeddedProcess,
     "mosquitto-5": MosquittoProcess,
     "mosquitto-3.1.1": MosquittoProcess,
@@ -361,7 +360,7 @@ def mark_of(name: str) -> list[pytest.MarkDecorator]:
     return [getattr(pytest.mark, program)] if program in ("mosquitto", "rabbitmq", "nats") else []
 
 
-def start_broker(name: str, folder: Path) -> BrokerProcess | None:
+def start_broker(name: str, folder: Path) -> ChildBroker | None:
     """Start the broker process that a bench needs; None for the one in memory."""
     if name == "memory":
         return None
@@ -370,7 +369,7 @@ def start_broker(name: str, folder: Path) -> BrokerProcess | None:
     return broker
 
 
-def bench_on(name: str, broker: BrokerProcess | None) -> MemoryBench | RealBench:
+def bench_on(name: str, broker: ChildBroker | None) -> MemoryBench | RealBench:
     """Make a bench of this name."""
     if broker is None:
         return MemoryBench()

@@ -14,7 +14,26 @@ from edge_agent.sources.table import read_source
 from schemas.errors import DataError
 
 CELLS = st.sampled_from(
-    ["1", "2.5", "-3e2", " 4 ", "0", "x", "red", "", "?", "NA", "nan", "inf", "1,5", "train", "test"]
+    [
+        "1",
+        "2.5",
+        "-3e2",
+        " 4 ",
+        "0",
+        "x",
+        "red",
+        "",
+        "?",
+        "NA",
+        "nan",
+        "inf",
+        "1,5",
+        "train",
+        "test",
+        "1_000",
+        "1e400",
+        "1e308",
+    ]
 )
 NUMBERS = st.sampled_from(["1", "2.5", "-3e2", " 4 ", "0"])
 NAMES = st.sampled_from(["a", "b", "c", "y", "split", "", "7"])

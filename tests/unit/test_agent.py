@@ -1,61 +1,16 @@
-"""An agent on a broker in memory, in virtual time."""
+"""An agent on a broker in memory, in virtual time: its answers, and what becomes of them."""
 
 import hashlib
-import json
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from broker.memory import MemoryHub
-from broker.port import Link, Message
-from edge_agent.agent import Agent
-from edge_agent.config import load_config
-from edge_agent.evaluation import macro_f1, predict_in_blocks, root_mean_square
-from edge_agent.runner import link_of
-from glassfleet import catalogue, local
+from glassfleet import catalogue
 from glassfleet.scheme import Contribution, Task
 from schemas import limits
-from schemas.envelope import Envelope
-from schemas.errors import IdentityError, StorageError, UsageError
-from schemas.messages import AgentState, Evaluation
-from tests.desk import Desk, domain_of, first_task, rows, source
-
-URL = "mqtt://memory"
-
-
-class Bench:
-    """One desk and some agents on one hub."""
-
-    def __init__(self, folder: Any, *, limit: Any = 128 * 1024) -> None:
-        self.hub = MemoryHub()
-        self.folder = folder
-        self.limit = limit
-        self.agents: list[Agent] = []
-        self.desk = Desk(self.hub.transport(Link(URL, "desk", max_message_bytes=limit)), limit=limit)
-
-    def agent(self, name: Any = "v1", data: Any = None, folder: Any = None, **changes: Any) -> Any:
-        flags = {"id": name, "broker": URL, "data": "memory", "max_message_bytes": self.limit, **changes}
-        config = load_config(state_dir=folder or self.folder, **flags)
-        make = lambda will: self.hub.transport(link_of(config, will))
-        agent = Agent(config, data or source(), make, clock=lambda: self.hub.now, wall=lambda: self.hub.now)
-        agent.start()
-        self.agents.append(agent)
-        return agent
-
-    def run(self, seconds: Any = 1.0) -> Any:
-        for _ in range(int(seconds * 10)):
-            self.hub.advance(0.1)
-            for agent in self.agents:
-                agent.tick(self.hub.now)
-
-    def kill(self, agent: Any) -> Any:
-        self.hub.kill(link_of(agent.config).client_id)
-        agent._outbox.close()
-        agent._lock.release()
-        self.agents.remove(agent)
+from schemas.errors import StorageError
+from tests.agent_bench import Bench
+from tests.desk import first_task, rows, source
 
 
 @pytest.fixture
@@ -66,29 +21,6 @@ def bench(tmp_path):
 @pytest.fixture
 def task():
     return first_task(rows())
-
-
-def test_agent_announces_what_it_can_when_connected(bench):
-    bench.agent()
-    bench.run()
-    (birth,) = bench.desk.bodies(AgentState)
-    assert (birth.status, birth.features, birth.target) == ("up", ["a", "b", "c"], "y")
-    assert "frt" in birth.schemes
-
-
-def test_agent_refuses_to_start_when_its_columns_do_not_fit_one_message(tmp_path):
-    data = rows()
-    wide = type(data)(tuple(f"column-{index:04d}" for index in range(999)), "y", np.zeros((60, 999)), data.y)
-    with pytest.raises(UsageError, match=r"999 column names .* raise max_message_bytes"):
-        Bench(tmp_path, limit=4096).agent(data=type(source())(wide, wide))
-
-
-def test_agent_is_declared_down_by_its_will_when_killed(bench):
-    agent = bench.agent()
-    bench.run()
-    bench.kill(agent)
-    bench.run()
-    assert [state.status for state in bench.desk.bodies(AgentState)] == ["up", "down"]
 
 
 def test_agent_answers_as_the_client_half_does_from_the_request_alone(bench, task):
@@ -250,189 +182,6 @@ def test_agent_deletes_snapshot_and_answers_when_the_run_is_cleared(bench, task)
     assert len(bench.desk.answers) == 1
 
 
-def learned() -> Any:
-    scheme = catalogue.load("frt")
-    data = rows(seed=5, count=200)
-    return scheme, local.central(scheme, scheme.Parameters(), domain_of(data), data).model
-
-
-@pytest.mark.parametrize("limit", [4096, 128 * 1024])
-def test_agent_keeps_and_scores_a_published_model_against_its_local_one(tmp_path, limit):
-    bench = Bench(tmp_path, limit=limit)
-    scheme, model = learned()
-    mine = source()
-    agent = bench.agent(data=mine)
-    bench.run(1)
-    digest = bench.desk.publish_model(model.to_document())
-    bench.run(2)
-    while agent.idle():
-        pass
-    bench.run(1)
-    (scores,) = bench.desk.bodies(Evaluation)
-    document = model.to_document()
-    own = local.learn_local(
-        scheme, scheme.Parameters.model_validate(document["parameters"]), model.domain, {"v1": mine.train}
-    )["v1"].model
-    assert scores.digest == digest
-    assert (scores.metric, scores.rows) == ("rmse", 20)
-    assert scores.federated == pytest.approx(root_mean_square(mine.test.y, model.predict(mine.test.X)))
-    assert scores.local == pytest.approx(root_mean_square(mine.test.y, own.predict(mine.test.X)))
-    kept = json.loads((agent.config.directory / "models" / "m.json").read_bytes())
-    assert kept["digest"] == digest
-
-
-def test_agent_keeps_the_last_good_model_when_the_next_one_is_not_what_was_promised(bench):
-    _, model = learned()
-    agent = bench.agent()
-    bench.run(1)
-    bench.desk.publish_model(model.to_document())
-    bench.run(1)
-    bench.desk.publish_model(model.to_document(), version=2, promise="0" * 64)
-    bench.run(1)
-    assert json.loads((agent.config.directory / "models" / "m.json").read_bytes())["version"] == 1
-    assert agent.counts["ignored-digest-mismatch"] == 1
-
-
-def test_agent_says_why_and_lives_on_when_a_model_cannot_be_scored_here(bench):
-    _, model = learned()
-    data = rows()
-    agent = bench.agent(data=type(source())(*(type(data)(("p", "q", "r"), "y", data.X, data.y),) * 2))
-    bench.run(1)
-    bench.desk.publish_model(model.to_document())
-    bench.run(1)
-    while agent.idle():
-        pass
-    assert bench.desk.bodies(Evaluation) == []
-    assert (agent.config.directory / "models" / "m.json").exists()
-
-
-def test_agent_answers_a_round_between_two_pieces_of_scoring(bench, task):
-    _, model = learned()
-    agent = bench.agent()
-    bench.run(1)
-    bench.desk.publish_model(model.to_document())
-    bench.run(1)
-    assert agent.idle()
-    bench.desk.ask(task)
-    bench.run(1)
-    assert len(bench.desk.answers) == 1
-    assert bench.desk.bodies(Evaluation) == []
-    while agent.idle():
-        pass
-    bench.run(1)
-    assert len(bench.desk.bodies(Evaluation)) == 1
-
-
-def state_of(agent: Any) -> Any:
-    return agent.session, agent._outbox.contents(), dict(agent._jobs), set(agent.transport.patterns)
-
-
-KINDS = ["request", "receipt", "state", "coordinator", "current", "version", "blob", "other", "foreign"]
-
-
-def topic_of(kind: Any) -> Any:
-    prefix = "gf/1/fleet/"
-    return {
-        "request": f"{prefix}run/r1/request",
-        "receipt": f"{prefix}agent/v1/receipt",
-        "state": f"{prefix}agent/v1/state",
-        "coordinator": f"{prefix}coordinator/state",
-        "current": f"{prefix}model/m/current",
-        "version": f"{prefix}model/m/v/1",
-        "blob": f"{prefix}blob/{'a' * 64}/0",
-        "other": f"{prefix}agent/v2/receipt",
-        "foreign": "gf/1/elsewhere/run/r1/request",
-    }[kind]
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory):
-    """An agent that is connected, for many messages."""
-    bench = Bench(tmp_path_factory.mktemp("standing"))
-    agent = bench.agent()
-    bench.run(1)
-    return bench, agent
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(kind=st.sampled_from(KINDS), payload=st.binary(min_size=1, max_size=300), data=st.data())
-def test_agent_changes_nothing_when_a_message_is_garbage(standing, kind, payload, data):
-    bench, agent = standing
-    if data.draw(st.booleans()):
-        # Nearly right: a true message with some bytes exchanged.
-        whole = bytearray(bench.desk.request(first_task(rows(count=5))).to_bytes())
-        for _ in range(data.draw(st.integers(1, 4))):
-            whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
-        payload = bytes(whole)
-    before = state_of(agent)
-    try:
-        envelope = Envelope.from_bytes(payload, fleet="fleet")
-    except ValueError:
-        envelope = None
-    agent.handle(Message(topic_of(kind), payload))
-    if envelope is None or kind != "request":
-        assert state_of(agent) == before
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (lambda envelope: {"run": "r2"}, "malformed"),
-        (lambda envelope: {"fleet": "other"}, "foreign-fleet"),
-        (lambda envelope: {"body": envelope.body.model_copy(update={"task_digest": "0" * 64})}, "digest-mismatch"),
-        (lambda envelope: {"body": envelope.body.model_copy(update={"task": {"scheme": "frt"}})}, "malformed"),
-        (
-            lambda envelope: {
-                "body": envelope.body.model_copy(update={"task": {"scheme": 1, "kind": "level", "body": {}}})
-            },
-            "malformed",
-        ),
-    ],
-)
-def test_agent_counts_and_ignores_a_request_that_contradicts_itself(bench, task, change, code):
-    from dataclasses import replace
-
-    agent = bench.agent()
-    bench.run(1)
-    envelope = bench.desk.request(task)
-    wrong = replace(envelope, **change(envelope))
-    before = state_of(agent)
-    agent.handle(Message(bench.desk.topics.request("r1"), wrong.to_bytes()))
-    assert agent.counts[f"ignored-{code}"] == 1
-    assert state_of(agent) == before
-
-
-def test_agent_stops_when_it_came_second_and_the_first_goes_on_when_two_have_one_id(bench, tmp_path):
-    first = bench.agent(folder=tmp_path / "one")
-    bench.run(2)
-    second = bench.agent(folder=tmp_path / "two")
-    with pytest.raises(IdentityError, match="another process is agent 'v1'"):
-        bench.run(120)
-    second.stop(say_goodbye=False)
-    bench.agents.remove(second)
-    bench.run(10)
-    assert first.transport.is_connected
-    state = Envelope.from_bytes(bench.hub.retained[bench.desk.topics.agent_state("v1")], fleet="fleet").body
-    assert isinstance(state, AgentState)
-    assert (state.status, state.incarnation) == ("up", first._identity.own)
-
-
-def test_agent_does_not_stop_when_it_is_killed_and_restarted_again_and_again(bench):
-    for _ in range(6):
-        agent = bench.agent()
-        bench.run(2)
-        bench.kill(agent)
-    agent = bench.agent()
-    bench.run(30)
-    assert agent.transport.is_connected
-
-
-def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench):
-    bench.agent()
-    with pytest.raises(IdentityError, match="--state-dir"):
-        bench.agent()
-
-
 def test_agent_stops_with_the_reason_when_an_answer_cannot_be_stored(bench, task):
     agent = bench.agent()
     bench.run(1)
@@ -467,21 +216,3 @@ def test_agent_refuses_and_lives_on_when_its_answer_can_never_be_sent_or_kept(tm
     bench.desk.ask(task, run="r2")
     bench.run(1)
     assert agent.counts["answers"] == 1
-
-
-def test_agent_refuses_to_start_when_its_allow_list_names_a_scheme_that_is_not_there(bench):
-    with pytest.raises(UsageError, match="'alchemy' cannot be offered"):
-        bench.agent(schemes=("alchemy",))
-
-
-def test_scores_are_what_their_names_say():
-    assert root_mean_square(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == pytest.approx(2**0.5)
-    y, predicted = np.array(["a", "a", "b"]), np.array(["a", "b", "b"])
-    assert macro_f1(y, predicted) == pytest.approx(2 / 3)
-
-    class Doubles:
-        def predict(self, X):
-            return X[:, 0] * 2
-
-    X = np.arange(9000.0)[:, None]
-    assert np.array_equal(predict_in_blocks(Doubles(), X), np.arange(9000.0) * 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.publisher import birth
 from schemas.messages import Evaluation
 from schemas.topics import Topics
-from tests.unit.test_agent import Bench, learned
+from tests.agent_bench import Bench, learned
 
 
 def test_agent_tells_its_scores_again_when_a_new_coordinator_comes(tmp_path):

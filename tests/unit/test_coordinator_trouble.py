@@ -27,8 +27,8 @@ from schemas.joining import BlobStore
 from schemas.messages import AgentState, Manifest
 from schemas.parts import open_request
 from schemas.record import ModelRecord
+from tests.coordinator_bench import TOPICS, Fleet, TornDisk, contribution
 from tests.engine_bench import TOY_ENGINE, ToyModel, central, toy_spec
-from tests.unit.test_coordinator_core import TOPICS, Fleet, TornDisk, contribution
 
 NOISE = np.random.default_rng(1).bytes(20_000).hex()
 

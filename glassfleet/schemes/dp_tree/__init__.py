@@ -9,9 +9,10 @@ import numpy as np
 from pydantic import BaseModel
 
 from glassfleet.crisp import TreeModel, prepare
-from glassfleet.crisp.document import TreeBody, read_head, read_part, read_tree
+from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
 from glassfleet.data import Dataset
+from glassfleet.documents import document_errors, read_head
 from glassfleet.domain import Domain
 from glassfleet.scheme import Participation, Purpose
 from glassfleet.schemes.dp_tree.client import DpTreeClient
@@ -19,7 +20,7 @@ from glassfleet.schemes.dp_tree.messages import NAME, check_domain
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
-from schemas.errors import DocumentError, RunFailedError
+from schemas.errors import RunFailedError
 
 
 class DifferentiallyPrivateTree:
@@ -60,11 +61,9 @@ class DifferentiallyPrivateTree:
     def from_document(self, document: Mapping[str, Any]) -> TreeModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
         parameters, domain, body = read_head(document, NAME, TreeModel.format, Parameters)
-        try:
+        with document_errors():
             check_domain(domain)
-            return TreeModel(NAME, parameters, domain, read_tree(read_part(TreeBody, body), domain))
-        except (ValueError, OverflowError) as fault:
-            raise DocumentError(str(fault)) from fault
+            return TreeModel(NAME, parameters, domain, read_tree(TreeBody.model_validate(body), domain))
 
 
 SCHEME = DifferentiallyPrivateTree()

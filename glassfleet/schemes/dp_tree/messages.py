@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.dp_tree.params import Parameters
+from glassfleet.untrusted import Remembered, read_head, task_errors
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -184,47 +184,25 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind not in KINDS:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
-        if not isinstance(task.body, Mapping):
-            raise TaskError("the task has no body")
+        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
         body = task.body
-        try:
-            parameters = Parameters.model_validate(body["parameters"])
-            domain = Domain.from_document(body["domain"])
+        with task_errors():
             check_domain(domain)
-            if task.kind == "hello":
-                return cls(task.kind, parameters, domain)
+            if kind == "hello":
+                return cls(kind, parameters, domain)
             agents = body["agents"]
             if isinstance(agents, bool) or not isinstance(agents, int) or not 1 <= agents <= MAX_AGENTS:
                 raise TaskError(f"agents must be an integer in [1, {MAX_AGENTS}]")
-            if task.kind == "edges":
-                return cls(task.kind, parameters, domain, agents)
+            if kind == "edges":
+                return cls(kind, parameters, domain, agents)
             growth = Growth.from_value(body["tree"], len(domain.features), parameters.n_bins, parameters.max_depth)
             edges = _read_edges(body["edges"], (len(domain.features), parameters.n_bins - 1))
             nodes = _read_nodes(body["nodes"], growth)
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
-        return cls(task.kind, parameters, domain, agents, edges, growth, nodes)
+        return cls(kind, parameters, domain, agents, edges, growth, nodes)
 
 
-_recent: list[tuple[Mapping[str, Value], Question]] = []
-_REMEMBERED = 4
-
-
-def read_task(task: Task) -> Question:
-    """Return ``Question.from_task(task)``, read only once per task body (compared by identity, and held)."""
-    for body, question in _recent:
-        if body is task.body and question.kind == task.kind and task.scheme == NAME:
-            return question
-    question = Question.from_task(task)
-    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
-    return question
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
 
 
 def check_domain(domain: Domain) -> None:

@@ -17,6 +17,8 @@ from glassfleet.schemes.dp_tree.client import grid_edges
 from glassfleet.schemes.dp_tree.messages import GRID, NAME, Growth, Question, check_domain, read_task
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
+from glassfleet.schemes.dp_tree.progress import progress_of
+from glassfleet.untrusted import check_names
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError, UsageError
 
@@ -42,10 +44,7 @@ class DpTreeServer:
         if contribution.values:
             raise ContributionError("this scheme sends sums only")
         shapes, rows = question.shapes(), contribution.rows
-        if set(contribution.sums) != set(shapes):
-            raise ContributionError(
-                f"expected the sums {sorted(shapes)}, got {sorted(map(str, contribution.sums))[:12]}"
-            )
+        check_names("sums", contribution.sums, shapes)
         for name, shape in shapes.items():
             counts = contribution.sums[name]
             if counts.shape != shape:
@@ -90,22 +89,8 @@ class DpTreeServer:
         return _grow(question, state, sums, digest)
 
     def progress(self, state: State) -> Mapping[str, Value]:
-        """Say how far the tree has grown."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        if question.growth is None:
-            return {"stage": question.kind, "nodes": 0, "leaves": 0, "depth": 0, "lines": []}
-        growth = question.growth
-        lines = []
-        for node in range(min(growth.size, 200)):
-            name = question.domain.features[growth.feature[node]].name if growth.left[node] >= 0 else "."
-            lines.append("  " * int(growth.level[node]) + f"{node}: {name}")
-        return {
-            "stage": "level",
-            "nodes": growth.size - 1,
-            "leaves": int((growth.left < 0).sum()),
-            "depth": int(growth.level.max()),
-            "lines": lines,
-        }
+        """Return stage, nodes, leaves, open nodes, depth, and the tree drawn in lines."""
+        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
 
 
 def _ask(question: Question, memory: Mapping[str, Value]) -> Next:

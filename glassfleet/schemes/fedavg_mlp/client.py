@@ -12,6 +12,7 @@ from glassfleet.data import Dataset
 from glassfleet.scheme import Contribution, Task, TaskError
 from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, Question
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Floats, centred
+from glassfleet.untrusted import select_columns
 
 
 class FedAvgClient:
@@ -34,10 +35,7 @@ def _rows(question: Question, data: Dataset) -> tuple[Floats, Floats]:
     domain = question.domain
     if data.target != domain.target_name:
         raise TaskError(f"the target here is {data.target!r}, not {domain.target_name!r}")
-    try:
-        chosen = data.select(domain.names)
-    except KeyError as fault:
-        raise TaskError(f"there is no column {fault} here") from fault
+    chosen = select_columns(data, domain)
     inputs = centred(domain.scale_inputs(chosen.X))
     if domain.target is not None:
         if chosen.y.dtype.kind != "f":

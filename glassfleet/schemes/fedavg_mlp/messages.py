@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from glassfleet.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Task, TaskError
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
+from glassfleet.untrusted import read_head, task_errors
 
 NAME = "fedavg_mlp"
 KIND = "train"
@@ -59,22 +58,10 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind != KIND:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
-        if not isinstance(task.body, Mapping):
-            raise TaskError("the task has no body")
-        try:
-            parameters = Parameters.model_validate(task.body["parameters"])
-            domain = Domain.from_document(task.body["domain"])
+        _, parameters, domain = read_head(task, NAME, (KIND,), Parameters)
+        with task_errors():
             shape = Shape.of(parameters, domain)
             number, weights = task.body["number"], task.body["weights"]
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
         if type(number) is not int or not 1 <= number <= parameters.rounds:
             raise TaskError(f"round {number!r} is not in 1 to {parameters.rounds}")
         if not isinstance(weights, np.ndarray) or weights.dtype != np.float64 or weights.shape != (shape.size,):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from pydantic import ValidationError
 
 from glassfleet.crisp import Forest
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from schemas.codec import Value
+from glassfleet.untrusted import Remembered, read_head, task_errors
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]
@@ -78,51 +75,25 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind not in KINDS:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
-        if not isinstance(task.body, Mapping):
-            raise TaskError("the task has no body")
+        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
         body = task.body
-        try:
-            parameters = Parameters.model_validate(body["parameters"])
-            domain = Domain.from_document(body["domain"])
+        with task_errors():
             check_domain(domain)
             seed = _integer(body["seed"], "seed", 0, 2**63 - 1)
-            if task.kind == "depth":
-                return cls(task.kind, parameters, domain, seed)
+            if kind == "depth":
+                return cls(kind, parameters, domain, seed)
             depth = _integer(body["depth"], "depth", 1, MAX_DEPTH)
-            if task.kind == "local":
-                return cls(task.kind, parameters, domain, seed, depth)
+            if kind == "local":
+                return cls(kind, parameters, domain, seed, depth)
             generation = _integer(body["generation"], "generation", 0, 2**31)
             if not isinstance(body["fit_on_all"], bool):
                 raise TaskError("fit_on_all must be true or false")
             forest = Forest.from_value(body["structures"], len(domain.features), depth, MAX_STRUCTURES)
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
-        return cls(task.kind, parameters, domain, seed, depth, generation, body["fit_on_all"], forest)
+        return cls(kind, parameters, domain, seed, depth, generation, body["fit_on_all"], forest)
 
 
-_recent: list[tuple[Mapping[str, Value], Question]] = []
-_REMEMBERED = 4
-
-
-def read_task(task: Task) -> Question:
-    """Return ``Question.from_task(task)``, read only once per task body.
-
-    Bodies are compared by identity and held, so that a body can neither be taken for another nor be collected while it
-    is remembered.
-    """
-    for body, question in _recent:
-        if body is task.body and question.kind == task.kind and task.scheme == NAME:
-            return question
-    question = Question.from_task(task)
-    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
-    return question
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
 
 
 def check_domain(domain: Domain) -> None:

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from glassfleet.crisp import Forest, TreeModel
-from glassfleet.crisp.document import Strict, TreeBody, read_head, read_part, read_tree
+from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL
 from glassfleet.crisp.model import check_rows
 from glassfleet.data import Dataset
+from glassfleet.documents import Strict, document_errors, read_head
 from glassfleet.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
 from glassfleet.schemes.fedga.client import choose_tree
-from glassfleet.schemes.fedga.messages import NAME, Question
+from glassfleet.schemes.fedga.messages import NAME, Question, check_domain
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
 from glassfleet.schemes.fedga.words import draw_structure
 from schemas.errors import DocumentError
@@ -199,15 +200,12 @@ def read_document(document: Mapping[str, Any]) -> PersonalTree | Population:
     if not isinstance(body, Mapping):
         raise DocumentError("model is not a JSON object")
     kind, rest = body.get("kind"), {name: part for name, part in body.items() if name != "kind"}
-    try:
+    with document_errors():
+        check_domain(domain)
         if kind == "tree":
-            return PersonalTree(parameters, domain, read_tree(read_part(TreeBody, rest), domain))
+            return PersonalTree(parameters, domain, read_tree(TreeBody.model_validate(rest), domain))
         if kind == "population":
-            return _population(parameters, domain, read_part(_Structures, rest))
-    except DocumentError:
-        raise
-    except (ValueError, OverflowError) as fault:
-        raise DocumentError(str(fault)) from fault
+            return _population(parameters, domain, _Structures.model_validate(rest))
     raise DocumentError(f"model.kind is {kind!r}, expected 'population' or 'tree'")
 
 

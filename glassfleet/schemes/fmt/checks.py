@@ -15,6 +15,7 @@ from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import BINS
+from glassfleet.untrusted import check_shapes
 
 Ints = NDArray[np.int64]
 
@@ -23,13 +24,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
     shapes = _shapes(question)
-    if set(sums) != set(shapes):
-        raise ContributionError(f"expected the sums {sorted(shapes)}, got {sorted(map(str, sums))[:12]}")
-    for name, shape in shapes.items():
-        if sums[name].shape != shape:
-            raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
-        if sums[name].size and int(sums[name].min()) < 0:
-            raise ContributionError(f"{name} is negative")
+    check_shapes(sums, shapes)
     if question.kind == "scan":
         _at_most(sums["training"], rows, "more rows train than there are")
         _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")

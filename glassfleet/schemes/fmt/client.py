@@ -18,6 +18,7 @@ from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.tree import Tree, crisp, degrees
 from glassfleet.statistics import blocks, to_grid
+from glassfleet.untrusted import select_numbers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,14 +72,7 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
     known = data.memo.get(NAME)
     if isinstance(known, _Rows) and known.holdout == holdout and known.domain == domain:
         return known
-    if data.target != domain.target_name:
-        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
-    if data.y.dtype.kind != "f":
-        raise TaskError("the target here is not numeric")
-    try:
-        chosen = data.select(domain.names)
-    except KeyError as fault:
-        raise TaskError(f"there is no column {fault} here") from fault
+    chosen = select_numbers(data, domain)
     scaled = np.ascontiguousarray(domain.scale_inputs(chosen.X).T)
     target = domain.scale_target(chosen.y)
     held = is_held_out(scaled, target, holdout)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from glassfleet.documents import Strict, document_errors, document_of, read_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
@@ -19,17 +20,13 @@ SCHEME = "fmt"
 FORMAT = 1
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Split(_Strict):
+class _Split(Strict):
     node: int = Field(ge=0)
     feature: int = Field(ge=0)
     cut: int = Field(ge=0)
 
 
-class _Rule(_Strict):
+class _Rule(Strict):
     coefficients: dict[str, float]
     intercept: float
     weight: float = Field(ge=0.0, le=1.0)
@@ -37,7 +34,7 @@ class _Rule(_Strict):
     confidence: float = Field(ge=0.0, le=1.0)
 
 
-class _Body(_Strict):
+class _Body(Strict):
     knots: tuple[tuple[float, ...], ...] = Field(min_length=1)
     splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
@@ -62,45 +59,28 @@ def write_document(parameters: Parameters, domain: Domain, knots: Knots, tree: T
         }
         for line, row in enumerate(rules.coefficients)
     ]
-    return {
-        "scheme": SCHEME,
-        "format": FORMAT,
-        "parameters": parameters.model_dump(mode="json"),
-        "domain": domain.to_document(),
-        "model": {
+    return document_of(
+        SCHEME,
+        FORMAT,
+        parameters,
+        domain,
+        {
             "knots": [list(line) for line in knots],
             "splits": [{"node": s.node, "feature": s.feature, "cut": s.cut} for s in tree.splits],
             "rules": lines,
         },
-    }
+    )
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knots, Tree, Rules]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    members = {"scheme", "format", "parameters", "domain", "model"}
-    if not isinstance(document, Mapping):
-        raise DocumentError("a model document is a JSON object")
-    if set(document) != members:
-        raise DocumentError(f"a model document has the members {', '.join(sorted(members))}")
-    scheme, number = document["scheme"], document["format"]
-    if not isinstance(scheme, str) or scheme != SCHEME:
-        raise DocumentError(f"this is a document of scheme {scheme!r}, not {SCHEME!r}")
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != FORMAT:
-        raise DocumentError(f"format {number!r} is not known; this version reads format {FORMAT}")
-    try:
-        parameters = Parameters.model_validate(document["parameters"])
-        domain = Domain.model_validate(document["domain"])
-        body = _Body.model_validate(document["model"])
+    parameters, domain, model = read_head(document, SCHEME, FORMAT, Parameters)
+    with document_errors():
+        body = _Body.model_validate(model)
         if domain.target is None:
             raise DocumentError("a model tree needs a numeric target")
         knots = check_knots(body.knots, len(domain.features), parameters.most_knots)
         tree = Tree.from_rows([(split.node, split.feature, split.cut) for split in body.splits], knots)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
-    except (ValueError, OverflowError) as fault:
-        raise DocumentError(str(fault)) from fault
     return parameters, domain, knots, tree, _read_rules(body, tree, domain)
 
 

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.tree import Tree
+from glassfleet.untrusted import Remembered, read_head, task_errors
 from schemas.codec import Value
 
 NAME = "fmt"
@@ -129,24 +129,12 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind not in KINDS:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
-        try:
-            return cls._read(task.kind, task.body)
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
-        except TaskError:
-            raise
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
+        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        with task_errors():
+            return cls._read(kind, parameters, domain, task.body)
 
     @classmethod
-    def _read(cls, kind: Kind, body: Mapping[str, Any]) -> Question:
-        parameters = Parameters.model_validate(body["parameters"])
-        domain = Domain.from_document(body["domain"])
+    def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
         if body["max_rows"] != MAX_ROWS:
             raise TaskError(f"the run's grid is good for {body['max_rows']!r} rows, this agent's for {MAX_ROWS}")
         if domain.target is None:
@@ -172,18 +160,8 @@ class Question:
         return cls(kind, parameters, domain, knots, regressors, split_features, tree, (), coefficients)
 
 
-_recent: list[tuple[Mapping[str, Value], Question]] = []
-_REMEMBERED = 4
-
-
-def read_task(task: Task) -> Question:
-    """Return ``Question.from_task(task)``, read only once per task body (compared by identity, and held)."""
-    for body, question in _recent:
-        if body is task.body and question.kind == task.kind and task.scheme == NAME:
-            return question
-    question = Question.from_task(task)
-    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
-    return question
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
 
 
 def _increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:

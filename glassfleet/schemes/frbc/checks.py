@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from glassfleet.scheme import Contribution, ContributionError
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
+from glassfleet.untrusted import check_names
 
 _TOLERANCE = 1e-9
 
@@ -25,8 +26,8 @@ def check_rules(question: Question, contribution: Contribution) -> Candidates:
     values = contribution.values
     owners = parameters.weights == "owners"
     expected = {"antecedents", "classes", *((*RULE_SUMS, *ANTECEDENT_SUMS) if owners else ())}
-    _check_names("values", values, expected)
-    _check_names("sums", contribution.sums, CLASS_SUMS)
+    check_names("values", values, expected)
+    check_names("sums", contribution.sums, CLASS_SUMS)
     try:
         rules = Candidates.from_value(values, question.n_features, parameters.n_sets, question.n_classes)
     except ValueError as fault:
@@ -46,15 +47,10 @@ def check_rules(question: Question, contribution: Contribution) -> Candidates:
 def check_strengths(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     assert question.rules is not None
-    _check_names("sums", contribution.sums, (*RULE_SUMS, *ANTECEDENT_SUMS))
+    check_names("sums", contribution.sums, (*RULE_SUMS, *ANTECEDENT_SUMS))
     if contribution.values:
         raise ContributionError("an answer about strengths is sums only")
     _check_sums(question, question.rules, contribution.sums, contribution.rows)
-
-
-def _check_names(what: str, given: Mapping[str, Any], expected: Any) -> None:
-    if set(given) != set(expected):
-        raise ContributionError(f"expected the {what} {sorted(expected)}, got {sorted(map(str, given))[:12]}")
 
 
 def _check_counts(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], rows: int, threshold: int) -> None:

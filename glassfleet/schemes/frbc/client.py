@@ -15,6 +15,7 @@ from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, Question
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
+from glassfleet.untrusted import select_columns
 
 Sums = dict[str, NDArray[np.int64]]
 
@@ -55,10 +56,7 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
         raise TaskError(f"the class here is {data.target!r}, the run asks for {domain.label!r}")
     if data.y.dtype.kind not in "UO":
         raise TaskError(f"the target {data.target!r} is numeric here; this run needs class labels (text)")
-    try:
-        chosen = data.select(domain.names)
-    except KeyError as fault:
-        raise TaskError(f"there is no column {fault} here") from fault
+    chosen = select_columns(data, domain)
     labels = data.y.astype(np.str_)
     classes = np.array(domain.classes, dtype=np.str_)
     number = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)

@@ -6,31 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from glassfleet.documents import Strict, document_errors, document_of, read_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.frbc.matching import pack, sort_rules
 from glassfleet.schemes.frbc.messages import check_classes
 from glassfleet.schemes.frbc.params import MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
-from schemas.errors import DocumentError
 
 SCHEME = "frbc"
 FORMAT = 1
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Rule(_Strict):
+class _Rule(Strict):
     sets: tuple[int, ...]
     class_: int = Field(alias="class", ge=0)
     weight: float = Field(ge=0.0, le=1.0)
     support: float = Field(ge=0.0, le=1.0)
 
 
-class _Body(_Strict):
+class _Body(Strict):
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
 
 
@@ -47,13 +43,7 @@ def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> di
     rules = [
         {"sets": sets, "class": number, "weight": weight, "support": support} for sets, number, weight, support in lines
     ]
-    return {
-        "scheme": SCHEME,
-        "format": FORMAT,
-        "parameters": parameters.model_dump(mode="json"),
-        "domain": domain.to_document(),
-        "model": {"rules": rules},
-    }
+    return document_of(SCHEME, FORMAT, parameters, domain, {"rules": rules})
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
@@ -64,27 +54,11 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
     DocumentError
         Anything is missing, unknown, out of range, or does not fit together.
     """
-    if not isinstance(document, Mapping):
-        raise DocumentError("a model document is a JSON object")
-    keys = {"scheme", "format", "parameters", "domain", "model"}
-    if set(document) != keys:
-        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
-    if not isinstance(document["scheme"], str) or document["scheme"] != SCHEME:
-        raise DocumentError(f"this is a document of scheme {document['scheme']!r}, not {SCHEME!r}")
-    if type(document["format"]) is not int or document["format"] != FORMAT:
-        raise DocumentError(f"format {document['format']!r} is not known; this version reads format {FORMAT}")
-    try:
-        parameters = Parameters.model_validate(document["parameters"])
-        domain = Domain.model_validate(document["domain"])
-        body = _Body.model_validate(document["model"])
+    parameters, domain, model = read_head(document, SCHEME, FORMAT, Parameters)
+    with document_errors():
+        body = _Body.model_validate(model)
         check_classes(domain)
         base = _read_rules(body, domain, parameters.n_sets)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
-    except (ValueError, OverflowError, TypeError) as fault:
-        raise DocumentError(str(fault)) from fault
     return parameters, domain, base
 
 

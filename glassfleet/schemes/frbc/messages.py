@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from glassfleet.domain import Domain
-from glassfleet.scheme import Task, TaskError
+from glassfleet.scheme import Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
 from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.untrusted import read_head, task_errors
 
 NAME = "frbc"
 Kind = Literal["rules", "strengths"]
@@ -135,26 +135,14 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind not in KINDS:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
-        if not isinstance(task.body, Mapping):
-            raise TaskError("the task has no body")
+        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
         rules = None
-        try:
-            parameters = Parameters.model_validate(task.body["parameters"])
-            domain = Domain.from_document(task.body["domain"])
+        with task_errors():
             check_classes(domain)
-            if task.kind == "strengths":
+            if kind == "strengths":
                 value = task.body["rules"]
                 rules = Candidates.from_value(value, len(domain.features), parameters.n_sets, len(domain.classes))
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
-        return cls(task.kind, parameters, domain, rules)
+        return cls(kind, parameters, domain, rules)
 
 
 def check_classes(domain: Domain) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from glassfleet.scheme import Contribution, ContributionError
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
 from glassfleet.statistics import gram_value, limb_bits, unpack_symmetric
+from glassfleet.untrusted import check_shapes
 
 
 def check_sums(question: Question, contribution: Contribution) -> None:
@@ -28,13 +29,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     else:
         shapes |= {"ws": (m,), "wq": (m,)}
     sums = contribution.sums
-    if set(sums) != set(shapes):
-        raise ContributionError(f"expected the sums {sorted(shapes)}, got {sorted(map(str, sums))[:12]}")
-    for name, shape in shapes.items():
-        if sums[name].shape != shape:
-            raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
-        if sums[name].size and int(sums[name].min()) < 0:
-            raise ContributionError(f"{name} is negative")
+    check_shapes(sums, shapes)
     {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](
         question, sums, contribution.rows
     )

@@ -14,6 +14,7 @@ from glassfleet.scheme import Contribution, Task, TaskError
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
 from glassfleet.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
+from glassfleet.untrusted import select_numbers
 
 ROW_BLOCK = 1 << 12
 """Rows handled together: few enough for the processor's cache, and for exact products."""
@@ -72,14 +73,7 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
     known = data.memo.get(NAME)
     if isinstance(known, _Rows) and known.n_sets == n_sets and known.domain == domain:
         return known
-    if data.target != domain.target_name:
-        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
-    if data.y.dtype.kind != "f":
-        raise TaskError("the target here is not numeric")
-    try:
-        chosen = data.select(domain.names)
-    except KeyError as fault:
-        raise TaskError(f"there is no column {fault} here") from fault
+    chosen = select_numbers(data, domain)
     rows = _Rows(domain, n_sets, data.rows)
     for block in blocks(data.rows, ROW_BLOCK):
         scaled = domain.scale_inputs(chosen.X[block])

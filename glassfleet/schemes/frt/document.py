@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from glassfleet.documents import Strict, document_errors, document_of, read_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
@@ -19,11 +20,7 @@ SCHEME = "frt"
 FORMAT = 1
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Node(_Strict):
+class _Node(Strict):
     """A split (feature and one child per set, null where there is none) or a leaf (its rule)."""
 
     feature: int | None = Field(default=None, ge=0)
@@ -31,7 +28,7 @@ class _Node(_Strict):
     rule: int | None = Field(default=None, ge=0)
 
 
-class _Rule(_Strict):
+class _Rule(Strict):
     coefficients: tuple[float, ...]
     intercept: float
     mean_strength: float = Field(gt=0.0, le=1.0)
@@ -40,7 +37,7 @@ class _Rule(_Strict):
     confidence: float = Field(ge=0.0, le=1.0)
 
 
-class _Body(_Strict):
+class _Body(Strict):
     nodes: tuple[_Node, ...] = Field(min_length=1, max_length=MAX_NODES)
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_NODES)
 
@@ -71,13 +68,7 @@ def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Ru
         }
         for line in range(len(rules.node))
     ]
-    return {
-        "scheme": SCHEME,
-        "format": FORMAT,
-        "parameters": parameters.model_dump(mode="json"),
-        "domain": domain.to_document(),
-        "model": {"nodes": nodes, "rules": lines},
-    }
+    return document_of(SCHEME, FORMAT, parameters, domain, {"nodes": nodes, "rules": lines})
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, Rules]:
@@ -88,29 +79,12 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     DocumentError
         Anything is missing, unknown, out of range, or does not fit together.
     """
-    if not isinstance(document, Mapping):
-        raise DocumentError("a model document is a JSON object")
-    keys = {"scheme", "format", "parameters", "domain", "model"}
-    if set(document) != keys:
-        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
-    scheme, number = document["scheme"], document["format"]
-    if not isinstance(scheme, str) or scheme != SCHEME:
-        raise DocumentError(f"this is a document of scheme {scheme!r}, not {SCHEME!r}")
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != FORMAT:
-        raise DocumentError(f"format {number!r} is not known; this version reads format {FORMAT}")
-    try:
-        parameters = Parameters.model_validate(document["parameters"])
-        domain = Domain.model_validate(document["domain"])
-        body = _Body.model_validate(document["model"])
+    parameters, domain, model = read_head(document, SCHEME, FORMAT, Parameters)
+    with document_errors():
+        body = _Body.model_validate(model)
         if domain.target is None:
             raise DocumentError("a regression tree needs a numeric target")
         tree, leaf_of = _read_tree(body, parameters.n_sets, len(domain.features))
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
-    except (ValueError, OverflowError) as fault:
-        raise DocumentError(str(fault)) from fault
     return parameters, domain, tree, _read_rules(body, leaf_of, parameters, len(domain.features))
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from schemas.codec import Value
+from glassfleet.untrusted import Remembered, read_head, task_errors
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights"]
@@ -93,51 +91,27 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind not in KINDS:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
         body = task.body
-        try:
-            parameters = Parameters.model_validate(body["parameters"])
-            domain = Domain.from_document(body["domain"])
+        with task_errors():
             tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
             nodes, coefficients = body["nodes"], body.get("coefficients")
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
         if domain.target is None:
             raise TaskError("a regression tree needs a numeric target")
         if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
             raise TaskError(f"{len(domain.features)} inputs; first-order leaves take at most {MAX_LINEAR_FEATURES}")
         _check_nodes(nodes, tree)
-        if task.kind == "level" and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
+        if kind == "level" and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
             raise TaskError("the nodes of a level have different depths")
-        if (task.kind == "weights") != (coefficients is not None):
+        if (kind == "weights") != (coefficients is not None):
             raise TaskError("coefficients belong to the question for weights, and only there")
         if coefficients is not None:
             _check_coefficients(coefficients, (len(nodes), len(domain.features) + 1))
-        return cls(task.kind, parameters, domain, tree, nodes.astype(np.intp), coefficients)
+        return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients)
 
 
-_recent: list[tuple[Mapping[str, Value], Question]] = []
-_REMEMBERED = 4
-
-
-def read_task(task: Task) -> Question:
-    """Return ``Question.from_task(task)``, read only once per task body.
-
-    A coordinator checks a thousand answers against one task. Bodies are compared by identity and held, so that a body
-    can neither be taken for another nor be collected while it is remembered.
-    """
-    for body, question in _recent:
-        if body is task.body and question.kind == task.kind and task.scheme == NAME:
-            return question
-    question = Question.from_task(task)
-    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
-    return question
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
 
 
 def _check_nodes(nodes: object, tree: Tree) -> None:

@@ -7,7 +7,6 @@ tolerance elsewhere. They find broken agents and crude lies; they cannot find a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from glassfleet.schemes.tsk.messages import (
 )
 from glassfleet.schemes.tsk.rules import RuleBase
 from glassfleet.statistics import gram_value, limb_bits, unpack_symmetric
+from glassfleet.untrusted import check_names
 
 Sums = Mapping[str, NDArray[np.int64]]
 
@@ -40,10 +40,10 @@ def check_answer(question: Question, contribution: Contribution) -> None:
     if contribution.nullified and parameters.threshold == 1:
         raise ContributionError("nullified statistics, but the run nullifies none")
     if question.kind == "rules":
-        _names("sums", contribution.sums, ())
+        check_names("sums", contribution.sums, ())
         read_rules(question, contribution)
         return
-    _names("values", contribution.values, ())
+    check_names("values", contribution.values, ())
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)
     elif question.kind == "sums":
@@ -56,7 +56,7 @@ def read_rules(question: Question, contribution: Contribution) -> RuleBase:
     """Return an agent's rules (with zeros for what pooled consequents leave out); raises ContributionError."""
     parameters, values, width = question.parameters, contribution.values, question.n_features
     averaged = parameters.consequents == "averaged"
-    _names("values", values, ("antecedents", *(("coefficients", *SHARES) if averaged else ())))
+    check_names("values", values, ("antecedents", *(("coefficients", *SHARES) if averaged else ())))
     most = parameters.n_clusters if contribution.rows else 0
     try:
         antecedents = check_antecedents(values["antecedents"], width, parameters.n_sets, most)
@@ -79,13 +79,8 @@ def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
     return share
 
 
-def _names(what: str, given: Mapping[str, Any], expected: tuple[str, ...]) -> None:
-    if set(given) != set(expected):
-        raise ContributionError(f"expected the {what} {sorted(expected)}, got {sorted(map(str, given))[:12]}")
-
-
 def _shapes(sums: Sums, names: tuple[str, ...], *shapes: tuple[int, ...]) -> None:
-    _names("sums", sums, names)
+    check_names("sums", sums, names)
     for name, shape in zip(names, shapes, strict=True):
         if sums[name].shape != shape:
             raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")

@@ -18,6 +18,7 @@ from glassfleet.schemes.tsk.messages import NAME, Question, read_task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, outputs, strengths, weigh
 from glassfleet.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid
+from glassfleet.untrusted import select_numbers
 from schemas.codec import Value
 
 Floats = NDArray[np.float64]
@@ -89,14 +90,7 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
     known = data.memo.get(NAME)
     if isinstance(known, _Rows) and known.members.n_sets == n_sets and known.domain == domain:
         return known
-    if data.target != domain.target_name:
-        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
-    if data.y.dtype.kind != "f":
-        raise TaskError("the target here is not numeric")
-    try:
-        chosen = data.select(domain.names)
-    except KeyError as fault:
-        raise TaskError(f"there is no column {fault} here") from fault
+    chosen = select_numbers(data, domain)
     scaled = domain.scale_inputs(chosen.X)
     columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
     columns[:-2] = scaled.T

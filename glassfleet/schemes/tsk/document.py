@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from glassfleet.documents import Strict, document_errors, document_of, read_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
 from glassfleet.schemes.tsk.params import Parameters
@@ -19,9 +20,7 @@ FORMAT = 1
 SHARES = ("weight", "support", "confidence")
 
 
-class _Rule(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class _Rule(Strict):
     antecedent: tuple[int, ...] | None
     coefficients: tuple[float, ...]
     intercept: float
@@ -30,9 +29,7 @@ class _Rule(BaseModel):
     confidence: float = Field(ge=0.0, le=1.0)
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class _Body(Strict):
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
 
 
@@ -52,13 +49,7 @@ def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> di
         }
         for line in range(base.size)
     ]
-    return {
-        "scheme": NAME,
-        "format": FORMAT,
-        "parameters": parameters.model_dump(mode="json"),
-        "domain": domain.to_document(),
-        "model": {"rules": rules},
-    }
+    return document_of(NAME, FORMAT, parameters, domain, {"rules": rules})
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
@@ -69,29 +60,12 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
     DocumentError
         Anything is missing, unknown, out of range, or does not fit together.
     """
-    if not isinstance(document, Mapping):
-        raise DocumentError("a model document is a JSON object")
-    keys = {"scheme", "format", "parameters", "domain", "model"}
-    if set(document) != keys:
-        raise DocumentError(f"a model document has exactly the members {sorted(keys)}")
-    scheme, number = document["scheme"], document["format"]
-    if not isinstance(scheme, str) or scheme != NAME:
-        raise DocumentError(f"this is a document of scheme {scheme!r}, not {NAME!r}")
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != FORMAT:
-        raise DocumentError(f"format {number!r} is not known; this version reads format {FORMAT}")
-    try:
-        parameters = Parameters.model_validate(document["parameters"])
-        domain = Domain.model_validate(document["domain"])
-        body = _Body.model_validate(document["model"])
+    parameters, domain, model = read_head(document, NAME, FORMAT, Parameters)
+    with document_errors():
+        body = _Body.model_validate(model)
         if domain.target is None:
             raise DocumentError(f"a model of {NAME} needs a numeric target")
         base = _read_rules(body, parameters.n_sets, len(domain.features))
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
-    except (ValueError, OverflowError) as fault:
-        raise DocumentError(str(fault)) from fault
     return parameters, domain, base
 
 

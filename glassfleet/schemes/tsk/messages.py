@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from schemas.codec import Value
+from glassfleet.untrusted import Remembered, read_head, task_errors
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights"]
@@ -94,25 +93,14 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        if task.scheme != NAME or task.kind not in KINDS:
-            raise TaskError(f"not a question of {NAME}: {task.scheme}/{task.kind}")
+        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
         body = task.body
-        try:
-            parameters = Parameters.model_validate(body["parameters"])
-            domain = Domain.from_document(body["domain"])
-            centres, antecedents, coefficients = (body.get(name) for name in _ARRAYS)
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            raise TaskError(f"{fault.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except (KeyError, TypeError, AttributeError) as fault:
-            raise TaskError(f"the task lacks or misshapes {fault}") from fault
+        centres, antecedents, coefficients = (body.get(name) for name in _ARRAYS)
         if domain.target is None:
             raise TaskError(f"{NAME} needs a numeric target")
-        question = cls(task.kind, parameters, domain, centres, antecedents, coefficients)
-        try:
+        question = cls(kind, parameters, domain, centres, antecedents, coefficients)
+        with task_errors():
             question._validate()
-        except ValueError as fault:
-            raise TaskError(str(fault)) from fault
         return question
 
     def _validate(self) -> None:
@@ -131,22 +119,8 @@ class Question:
                 check_coefficients(self.coefficients, (rules, width + 1))
 
 
-_recent: list[tuple[Mapping[str, Value], Question]] = []
-_REMEMBERED = 4
-
-
-def read_task(task: Task) -> Question:
-    """Return ``Question.from_task(task)``, read only once per task body.
-
-    A coordinator checks a thousand answers against one task. Bodies are compared by identity and held, so that a body
-    can neither be taken for another nor be collected while it is remembered.
-    """
-    for body, question in _recent:
-        if body is task.body and question.kind == task.kind and task.scheme == NAME:
-            return question
-    question = Question.from_task(task)
-    _recent[:] = [(task.body, question), *_recent[: _REMEMBERED - 1]]
-    return question
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
 
 
 def check_antecedents(

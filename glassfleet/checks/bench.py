@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain, Variable
 from glassfleet.local import MAX_ROUNDS, Outcome
-from glassfleet.scheme import Contribution, Done, Next, Purpose, Scheme, Task
+from glassfleet.scheme import Contribution, Done, Model, Next, Purpose, Scheme, Task
+from schemas.documents import document_digest
 
 Step = tuple[Next, list[Contribution]]
 Path = tuple[str | int, ...]
@@ -207,3 +208,18 @@ def replace_at(document: Any, path: Path, value: Any) -> Any:
         at = at[key]
     at[path[-1]] = value
     return document
+
+
+def fresh(data: Dataset) -> Dataset:
+    """Return the same rows, with nothing remembered about them."""
+    return Dataset(data.features, data.target, data.X, data.y)
+
+
+def digest_of(model: Model) -> str:
+    """Return the digest of a model's document."""
+    return document_digest(model.to_document())
+
+
+def told(fault: Exception) -> str:
+    """Return kind and text of what was raised, for messages."""
+    return f"{type(fault).__name__} ({fault})"

@@ -1,0 +1,176 @@
+"""What an authority keeps about what it issued: one file, replaced whole, changed by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from broker.tls import replace_private
+from schemas.errors import StorageError
+from schemas.signing import Role
+
+REGISTER_FILE = "register.json"
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate as the register knows it.
+
+    Attributes
+    ----------
+    serial : str
+        Hex digits.
+    role, id : str
+    key : str
+        SHA-256 of the public key.
+    begins, ends : str
+        ISO 8601, UTC.
+    hosts : list of str
+    revoked : str or None
+        When, ISO 8601; None: it is not.
+    reason : str
+    """
+
+    serial: str
+    role: Role
+    id: str
+    key: str
+    begins: str
+    ends: str
+    hosts: list[str]
+    revoked: str | None = None
+    reason: str = ""
+
+    def is_good(self, now: dt.datetime) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked is None and now < dt.datetime.fromisoformat(self.ends)
+
+    def state(self, now: dt.datetime) -> str:
+        """Return ``valid``, ``expired`` or ``revoked (reason)``."""
+        if self.revoked is not None:
+            return f"revoked ({self.reason})"
+        return "valid" if self.is_good(now) else "expired"
+
+
+@dataclass(frozen=True)
+class OpenToken:
+    """A token that was handed out.
+
+    Attributes
+    ----------
+    digest : str
+        SHA-256 of its secret.
+    agent : str
+    ends : str
+        ISO 8601, UTC.
+    key : str
+        SHA-256 of the public key that used it: an answer that was lost on the way can be asked for again, by the same
+        key and nobody else. Empty: not used yet.
+    serial : str
+        What it was used for.
+    """
+
+    digest: str
+    agent: str
+    ends: str
+    key: str = ""
+    serial: str = ""
+
+
+@dataclass(frozen=True)
+class Register:
+    """Every certificate issued, every open token, and the number of the newest revocation list."""
+
+    issued: list[Issued]
+    tokens: list[OpenToken]
+    crl_number: int = 0
+
+
+class RegisterFolder:
+    """The register and the certificates in an authority's folder.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._last: tuple[tuple[int, int, int], Register] | None = None
+
+    def keep(self, certificate: x509.Certificate) -> None:
+        """Store a certificate, before the register names it."""
+        folder = self.folder / "issued"
+        with explained(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            replace_private(folder / f"{certificate.serial_number:x}.pem", certificate.public_bytes(Encoding.PEM))
+
+    def kept(self, serial: str) -> bytes:
+        """Return a stored certificate as PEM."""
+        with explained(self.folder):
+            return (self.folder / "issued" / f"{serial}.pem").read_bytes()
+
+    def read(self) -> Register:
+        """Return the register; an empty one in a new folder. Raises StorageError when it is damaged or gone."""
+        path = self.folder / REGISTER_FILE
+        try:
+            status = path.stat()
+            # Read again only when it was replaced: else each wrong token, from anybody, costs the whole fleet's list.
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if self._last is None or self._last[0] != stamp:
+                content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                register = Register(
+                    [Issued(**one) for one in content["issued"]],
+                    [OpenToken(**one) for one in content["tokens"]],
+                    content["crl_number"],
+                )
+                self._last = (stamp, register)
+            return self._last[1]
+        except FileNotFoundError:
+            if (self.folder / "issued").exists():
+                raise StorageError(
+                    f"{path} is gone: restore it from a backup; without it nothing can be revoked"
+                ) from None
+            return Register([], [])
+        except (ValueError, LookupError, TypeError) as fault:
+            raise StorageError(f"{path} cannot be read ({fault}): restore it from a backup") from fault
+        except OSError as fault:
+            raise StorageError(f"cannot read {path}: {fault.strerror}") from fault
+
+    def write(self, register: Register) -> None:
+        """Replace the register."""
+        content = {
+            "crl_number": register.crl_number,
+            "issued": [asdict(one) for one in register.issued],
+            "tokens": [asdict(one) for one in register.tokens],
+        }
+        with explained(self.folder):
+            replace_private(self.folder / REGISTER_FILE, (json.dumps(content, indent=1) + "\n").encode())
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Register]:
+        """Hold the lock, and give the register as it is then."""
+        with explained(self.folder):
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "r+b") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield self.read()
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the folder."""
+    try:
+        yield
+    except OSError as fault:
+        raise StorageError(f"cannot use the authority's folder {folder}: {fault.strerror}") from fault

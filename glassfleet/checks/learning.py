@@ -1,0 +1,117 @@
+"""What is learned: reduced without side effects, equal to the central model, whoever answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+from pydantic import ValidationError
+
+from glassfleet.checks.bench import (
+    Bench,
+    ConformanceError,
+    answer,
+    digest_of,
+    outcome_of,
+    require,
+    told,
+)
+from glassfleet.checks.predictions import check_predictions
+from glassfleet.data import Dataset, pool
+from glassfleet.scheme import (
+    ContributionError,
+    promises_central,
+)
+from schemas import codec
+from schemas.errors import GlassfleetError
+
+
+def check_reduce_is_pure(bench: Bench) -> None:
+    """Check that reducing is repeatable and changes neither state nor answers, and that progress can be told."""
+    server = bench.scheme.server
+    for step, contributions in bench.steps(bench.parameters):
+        before = codec.encode([dict(step.state), [given.to_value() for given in contributions]])
+        results = [server.reduce(step.state, contributions) for _ in range(2)]
+        after = codec.encode([dict(step.state), [given.to_value() for given in contributions]])
+        require(before == after, f"reducing {step.task.kind!r} leaves its arguments alone")
+        first, second = (
+            digest_of(result.model) if not hasattr(result, "task") else result.task.digest for result in results
+        )
+        require(first == second, f"reducing {step.task.kind!r} twice gives the same")
+        progress = server.progress(step.state)
+        codec.encode(dict(progress))
+        lines = progress.get("lines", [])
+        require(len(lines) <= 200 and all(isinstance(line, str) for line in lines), "progress has at most 200 lines")
+
+
+def check_equality(bench: Bench) -> None:
+    """Check promise 1: with nullification off the fleet's model is the central one, for any spread and order.
+
+    Where the scheme promises it: with the parameters given, and with each other text or truth that one of them may be.
+    """
+    promised = [chosen for chosen in _settings(bench) if promises_central(bench.scheme, chosen)]
+    require(
+        bool(promised) or not bench.scheme.equals_central, "equals_central holds for some setting of the parameters"
+    )
+    for number, parameters in enumerate(promised):
+        _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (1, 2, 5))
+
+
+def _settings(bench: Bench) -> list[Any]:
+    """Return the bench's parameters, and those that differ from them in one choice: a literal or a truth."""
+    found, given = [bench.parameters], bench.parameters.model_dump()
+    for name, declared in type(bench.parameters).model_fields.items():
+        others = (False, True) if declared.annotation is bool else get_args(declared.annotation)
+        if get_origin(declared.annotation) is not Literal and declared.annotation is not bool:
+            continue
+        for other in others:
+            if other == given[name]:
+                continue
+            with contextlib.suppress(ValidationError):  # it may not go with the others
+                found.append(type(bench.parameters).model_validate({**given, name: other}))
+    return found
+
+
+def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> None:
+    everything = pool([data for _, data in sorted(bench.fleet.items())])
+    central = digest_of(outcome_of(bench.scheme, exact, bench.domain, {"central": everything}).model)
+    rng = np.random.default_rng(7)
+    for vehicles in spreads:
+        part = rng.integers(0, vehicles, everything.rows)
+        shuffled = rng.permutation(everything.rows)
+        fleet = {
+            f"v{v}": Dataset(everything.features, everything.target, everything.X[rows], everything.y[rows])
+            for v in range(vehicles)
+            for rows in [shuffled[part == v]]
+        }
+        fleet["v9"] = bench.empty()
+        outcome = outcome_of(bench.scheme, exact, bench.domain, fleet)
+        require(digest_of(outcome.model) == central, f"rows spread over {vehicles} vehicles give the central model")
+        require(outcome.nullified == 0, "nothing is nullified with exact parameters")
+        backwards = outcome_of(bench.scheme, exact, bench.domain, fleet, reverse=True)
+        require(digest_of(backwards.model) == central, "the order of the answers changes nothing")
+
+
+def check_empty_vehicles(bench: Bench) -> None:
+    """Check that a vehicle without rows answers and is accepted, and that a fleet of such ends by name."""
+    for step, _ in bench.steps(bench.parameters):
+        given = answer(bench.scheme, step.task, "empty", bench.empty())
+        require(given.rows == 0, "a vehicle without rows says so")
+        bench.scheme.server.check(step.task, given)
+        require(not any(part.any() for part in given.sums.values()), "sums over no rows are zero")
+    try:
+        outcome_of(bench.scheme, bench.parameters, bench.domain, {"a": bench.empty(), "b": bench.empty()})
+    except (ContributionError, GlassfleetError):
+        pass  # a named end
+    except Exception as fault:
+        raise ConformanceError(f"a fleet without rows raised {told(fault)}") from fault
+
+
+def check_elastic(bench: Bench) -> None:
+    """Check that an elastic scheme finishes when each round is answered by another part of the fleet."""
+    if "elastic" not in bench.scheme.participation:
+        return
+    model = outcome_of(bench.scheme, bench.parameters, bench.domain, bench.fleet, drop=True).model
+    check_predictions(model, bench)

@@ -1,0 +1,160 @@
+"""What travels: answers from the task alone, and refusals of what cannot be meant or cannot be true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from glassfleet.checks.bench import (
+    Bench,
+    ConformanceError,
+    answer,
+    digest_of,
+    fresh,
+    outcome_of,
+    require,
+    steps_of,
+    told,
+)
+from glassfleet.data import Dataset
+from glassfleet.scheme import (
+    Contribution,
+    ContributionError,
+    Task,
+    TaskError,
+)
+from schemas import codec
+
+_ODD_TASK_VALUES: Final[Sequence[Any]] = (None, "x", -1, [], {}, np.zeros((2, 2, 2)), np.full(3, -7, dtype=np.int32))
+
+
+def check_travels(bench: Bench) -> None:
+    """Check that tasks, states and contributions go through the codec, and the same model comes out."""
+    direct = bench.outcome(bench.parameters)
+
+    def through(value: Any) -> Any:
+        return codec.decode(codec.encode(value))
+
+    for step, contributions in steps_of(bench.scheme, bench.parameters, bench.domain, bench.fleet, through=through):
+        task = Task.from_value(through(step.task.to_value()))
+        require(task.digest == step.task.digest, "a task's digest survives the way through the codec")
+        for contribution in contributions:
+            require(contribution.kind == task.kind, "a contribution repeats the task's kind")
+    travelled = outcome_of(bench.scheme, bench.parameters, bench.domain, bench.fleet, through=through)
+    require(digest_of(direct.model) == digest_of(travelled.model), "messages that travelled give the same model")
+    codec.encode(dict(direct.summary))
+
+
+def check_recomputable(bench: Bench) -> None:
+    """Check that a client answers from the task alone: twice, without its memo, after having seen other tasks."""
+    steps = bench.steps(bench.parameters)
+    for step, contributions in reversed(steps):
+        for (agent, data), given in zip(sorted(bench.fleet.items()), contributions, strict=True):
+            fresh = Dataset(data.features, data.target, data.X, data.y)
+            for what, rows in (("once more", data), ("with an empty memo", fresh)):
+                again = answer(bench.scheme, step.task, agent, rows)
+                require(
+                    codec.encode(again.to_value()) == codec.encode(given.to_value()),
+                    f"{agent} answers {step.task.kind!r} {what} with the same bytes",
+                )
+
+
+def check_clients_leave_data_alone(bench: Bench) -> None:
+    """Check that a client works on read-only rows and does not change them."""
+    before = {agent: (data.X.copy(), data.y.copy()) for agent, data in bench.fleet.items()}
+    for data in bench.fleet.values():
+        data.X.flags.writeable = data.y.flags.writeable = False
+    outcome_of(bench.scheme, bench.parameters, bench.domain, bench.fleet)
+    for agent, (X, y) in before.items():
+        same = np.array_equal(X, bench.fleet[agent].X) and np.array_equal(y, bench.fleet[agent].y)
+        require(same, f"the rows of {agent} are as they were")
+
+
+def check_columns_by_name(bench: Bench) -> None:
+    """Check that a client finds columns by name: another order and additional columns change nothing."""
+    moved = {}
+    for agent, data in bench.fleet.items():
+        extra = np.full((data.rows, 1), 7.5)
+        X = np.concatenate([extra, data.X[:, ::-1]], axis=1)
+        moved[agent] = Dataset(("extra", *data.features[::-1]), data.target, X, data.y)
+    there = outcome_of(bench.scheme, bench.parameters, bench.domain, moved).model
+    require(digest_of(there) == digest_of(bench.outcome(bench.parameters).model), "columns are found by name")
+
+
+def check_refuses_tasks(bench: Bench) -> None:
+    """Check that a client that cannot answer raises TaskError alone: columns are missing, the task is malformed."""
+    data = next(data for _, data in sorted(bench.fleet.items()) if data.rows)
+    lacking = Dataset(data.features[1:], data.target, data.X[:, 1:].copy(), data.y)
+    other = Dataset(data.features, "another target", data.X, data.y)
+    for step, _ in bench.steps(bench.parameters):
+        for what, rows in (("that lacks a column", lacking), ("with another target", other)):
+            _must_refuse(bench, step.task, rows, f"a vehicle {what}")
+        foreign = Task("no-such-scheme", step.task.kind, step.task.body)
+        _must_refuse(bench, foreign, data, "a task of another scheme")
+        _must_refuse(bench, Task(step.task.scheme, "no-such-kind", step.task.body), data, "a task of an unknown kind")
+        for key in step.task.body:
+            for odd in _ODD_TASK_VALUES:
+                body = {**step.task.body, key: odd}
+                try:
+                    answer(bench.scheme, Task(step.task.scheme, step.task.kind, body), "a", fresh(data))
+                except TaskError:
+                    continue
+                except Exception as fault:
+                    raise ConformanceError(
+                        f"a task with {key}={odd!r} raised {told(fault)} instead of TaskError"
+                    ) from fault
+
+
+def check_refuses_contributions(bench: Bench) -> None:
+    """Check that the server accepts true answers, and raises ContributionError alone for what cannot be true."""
+    for step, contributions in bench.steps(bench.parameters):
+        for given in contributions:
+            bench.scheme.server.check(step.task, given)
+        best = max(contributions, key=lambda contribution: contribution.rows)
+        for what, wrong in _impossible(best):
+            try:
+                bench.scheme.server.check(step.task, wrong)
+            except ContributionError:
+                continue
+            except Exception as fault:
+                raise ConformanceError(f"{step.task.kind!r} with {what} raised {told(fault)}") from fault
+            raise ConformanceError(f"{step.task.kind!r} with {what} is refused by check()")
+
+
+def _impossible(given: Contribution) -> Iterator[tuple[str, Contribution]]:
+    """Yield variants of an answer that cannot be true, each with what is wrong with it."""
+
+    def variant(**changes: Any) -> Contribution:
+        whole = {"kind": given.kind, "rows": given.rows, "sums": given.sums, "values": given.values}
+        return Contribution(**{**whole, **changes})
+
+    yield "another kind", variant(kind="no-such-kind")
+    for field in ("sums", "values"):
+        parts: Mapping[str, Any] = getattr(given, field)
+        yield (
+            f"an unknown entry in {field}",
+            variant(**{field: {**parts, "no-such-entry": np.zeros(1, dtype=np.int64)}}),
+        )
+        for name in parts:
+            yield f"{field} without {name!r}", variant(**{field: {k: v for k, v in parts.items() if k != name}})
+    for name, part in given.sums.items():
+        for what, wrong in (
+            ("truncated", part[..., :-1]),
+            ("of one dimension more", part[None]),
+            ("empty", np.zeros(0, dtype=np.int64)),
+            ("absurdly large", np.full_like(part, 2**62)),
+            ("absurdly negative", np.full_like(part, -(2**62))),
+        ):
+            yield f"{name!r} {what}", variant(sums={**given.sums, name: wrong})
+
+
+def _must_refuse(bench: Bench, task: Task, data: Dataset, what: str) -> None:
+    try:
+        answer(bench.scheme, task, "a", fresh(data))
+    except TaskError:
+        return
+    except Exception as fault:
+        raise ConformanceError(f"{what} raised {told(fault)} instead of TaskError") from fault
+    raise ConformanceError(f"{what} raises TaskError")

@@ -1,0 +1,98 @@
+"""The model: it predicts, explains, and is its document."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from glassfleet.checks.bench import (
+    Bench,
+    ConformanceError,
+    replace_at,
+    require,
+    told,
+    value_paths,
+)
+from glassfleet.checks.predictions import check_predictions
+from glassfleet.documents import MEMBERS
+from glassfleet.scheme import (
+    Model,
+)
+from schemas.documents import canonical_json
+from schemas.errors import DocumentError
+
+_ODD_DOCUMENT_VALUES: Final[Sequence[Any]] = (None, "x", -1, 2.5, [], {}, 1e300, True)
+
+
+def check_model(bench: Bench) -> None:
+    """Check that the model predicts row by row as in a batch, explains that, and states its rules and size."""
+    model = bench.outcome(bench.parameters).model
+    require(isinstance(model, Model), "the outcome is a Model")
+    require(model.scheme == bench.scheme.name, "the model names its scheme")
+    require(model.domain == bench.domain, "the model holds its domain")
+    predicted = check_predictions(model, bench)
+    rules = list(model.rules())
+    require([rule.index for rule in rules] == list(range(len(rules))), "rules are numbered from 0, in order")
+    for rule in rules:
+        require(bool(str(rule).strip()) and 0.0 <= rule.weight <= 1.0, "a rule reads, and its weight is in [0, 1]")
+    X = bench.inputs
+    for row in range(0, len(X), max(1, len(X) // 12)):
+        explanation = model.explain(X[row])
+        expected = predicted[row]
+        require(bool(explanation.prediction == expected), "explain() explains what predict() says")
+        for activation in (explanation.fired, *explanation.runners_up):
+            require(0.0 <= activation.strength <= 1.0, "strengths are in [0, 1]")
+            require(activation.rule in rules, "an explanation names rules of the model")
+        require(set(explanation.shares) <= set(bench.domain.names), "shares are of inputs")
+        if explanation.shares and not isinstance(explanation.prediction, str):
+            total = explanation.base + sum(explanation.shares.values())
+            scale = abs(explanation.base) + sum(map(abs, explanation.shares.values())) + 1.0
+            require(math.isclose(total, explanation.prediction, abs_tol=1e-9 * scale), "base and shares add up")
+    sizes = model.complexity()
+    require(bool(sizes) and all(math.isfinite(size) and size >= 0 for size in sizes.values()), "sizes are counts")
+
+
+def check_document(bench: Bench) -> None:
+    """Check that the document is complete: read again it gives the same document, digest and predictions."""
+    model = bench.outcome(bench.parameters).model
+    document = model.to_document()
+    require(set(document) == MEMBERS, f"a document has the members {sorted(MEMBERS)}")
+    text = canonical_json(document)
+    again = bench.scheme.from_document(json.loads(text))
+    require(canonical_json(again.to_document()) == text, "a document read and written again is the same")
+    require(
+        np.array_equal(model.predict(bench.inputs), again.predict(bench.inputs)),
+        "it predicts the same, to the last bit",
+    )
+    require(dict(again.complexity()) == dict(model.complexity()), "it has the same size")
+    require([str(rule) for rule in again.rules()] == [str(rule) for rule in model.rules()], "it has the same rules")
+    for member in MEMBERS:
+        _must_not_load(bench, {key: value for key, value in document.items() if key != member}, f"no {member!r}")
+    _must_not_load(bench, {**document, "extra": 1}, "an unknown member")
+    _must_not_load(bench, {**document, "scheme": "no-such-scheme"}, "another scheme's name")
+    _must_not_load(bench, {**document, "format": 10**6}, "an unknown format")
+    for path in value_paths(document, 300):
+        for odd in _ODD_DOCUMENT_VALUES:
+            damaged = replace_at(copy.deepcopy(document), path, odd)
+            try:
+                bench.scheme.from_document(damaged)
+            except DocumentError:
+                continue
+            except Exception as fault:
+                where = ".".join(map(str, path))
+                raise ConformanceError(f"a document with {where}={odd!r} raised {told(fault)}") from fault
+
+
+def _must_not_load(bench: Bench, document: Mapping[str, Any], what: str) -> None:
+    try:
+        bench.scheme.from_document(document)
+    except DocumentError:
+        return
+    except Exception as fault:
+        raise ConformanceError(f"a document with {what} raised {told(fault)} instead of DocumentError") from fault
+    raise ConformanceError(f"a document with {what} raises DocumentError")
