@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
-from console.common import ANONYMOUS_BROKER, awaited_broker, json_option, print_json, state_dir_option
+from console.common import json_option, print_json, state_dir_option
+from console.found import ANONYMOUS_BROKER, awaited_broker
+from console.progress import progress
 from console.settings import fill_in, settings_options
 from edge_agent.config import AgentConfig, load_config
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
 from schemas.topics import DEFAULT_FLEET, check_id
 
 
@@ -44,7 +46,12 @@ def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> 
         config = config.model_copy(update={"identity": enrolled})
     from edge_agent.runner import run_agent  # noqa: PLC0415 - a wrong flag is told without loading numpy first
 
-    run_agent(config)
+    try:
+        run_agent(config)
+    except DataError as fault:
+        is_file = Path(config.data).is_file() and "data check" not in str(fault)
+        advice = f"; what else is wrong: glassfleet data check {config.data}" if is_file else ""
+        raise DataError(f"{fault}{advice}") from fault
 
 
 def _options(function: Any) -> Any:
@@ -143,7 +150,8 @@ def enrol(  # noqa: PLR0917 - click passes options by name
         parsed = Token.parse(token)
         if parsed.agent != name:
             raise UsageError(f"the token is for {parsed.agent}, not for {name}")
-        ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
+        with progress("asking the authority"):
+            ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
     if as_json:
         print_json({"agent": name, "until": ends.isoformat(), "identity": str(folder)})
         return
@@ -185,7 +193,8 @@ def renew(  # noqa: PLR0917 - click passes options by name
     ends = load_identity(folder).ends
     due = within is None or ends - dt.datetime.now(dt.UTC) <= dt.timedelta(days=within)
     if due:
-        ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
+        with progress("asking the authority"):
+            ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
     if as_json:
         print_json({"agent": name, "until": ends.isoformat(), "renewed": due})
     else:

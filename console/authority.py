@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import signal
-import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import config_option, json_option, print_json, state_home, tell
+from console.authority_serve import serve
+from console.common import authority_dir, ca_dir_option, config_option, json_option, print_json, tell
 from schemas.errors import StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -21,18 +20,6 @@ if TYPE_CHECKING:
     from coordinator.authority.store import Authority
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-
-def _folder() -> Path:
-    return state_home() / "ca"
-
-
-def ca_dir_option(function: F) -> F:
-    """Add ``--ca-dir DIR``."""
-    return click.option(
-        "--ca-dir", envvar="GLASSFLEET_CA_DIR", type=click.Path(file_okay=False, path_type=Path), default=_folder,
-        metavar="DIR", help="The authority's folder. Default: STATE_DIR/ca.",
-    )(function)  # fmt: skip
 
 
 def days_option(function: F) -> F:
@@ -82,7 +69,7 @@ def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
 
-    made = Authority.create(folder or _folder(), name, days=days)
+    made = Authority.create(folder or authority_dir(), name, days=days)
     until = f"{made.certificate.not_valid_after_utc:%Y-%m-%d}"
     tell(
         f"authority in {made.folder}, until {until}. Next: certificates for broker and coordinator with `glassfleet ca "
@@ -318,80 +305,7 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
         _write(out, made)
 
 
-@ca.command()
-@click.option(
-    "--identity", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="A coordinator's identity folder whose certificate names this host.",
-)  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="0: a free one.")
-@click.option(
-    "--days",
-    type=click.IntRange(1, 3650),
-    default=365,
-    show_default=True,
-    help="How long its certificates are good for.",
-)
-@click.option(
-    "--handshake", type=click.FloatRange(0, 300, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
-    help="Seconds that TLS may take.",
-)  # fmt: skip
-@click.option(
-    "--lifetime", type=click.FloatRange(0, 3600, min_open=True), default=20.0, show_default=True, metavar="SECONDS",
-    help="Seconds that a connection may last, whatever it is busy with.",
-)  # fmt: skip
-@click.option(
-    "--connections", type=click.IntRange(1, 100_000), default=200, show_default=True,
-    help="Connections at once; the oldest gives way.",
-)  # fmt: skip
-@click.option(
-    "--max-body-bytes", type=click.IntRange(16 * 1024, 1 << 24), default=32 * 1024, show_default=True,
-    help="Longest request that is read.",
-)  # fmt: skip
-@ca_dir_option
-@json_option
-@config_option
-def serve(  # noqa: PLR0917 - click passes options by name
-    identity: Path,
-    host: str,
-    port: int,
-    days: int,
-    handshake: float,
-    lifetime: float,
-    connections: int,
-    max_body_bytes: int,
-    ca_dir: Path,
-    *,
-    as_json: bool,
-) -> None:
-    """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
-
-    It offers nothing else: no operators' actions, no tokens. It may run only while vehicles are enrolled.
-
-    \b
-    Examples:
-      glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from coordinator.authority.impatient import DoorLimits  # noqa: PLC0415 - loaded when used
-    from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
-
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    limits = DoorLimits(handshake, lifetime, connections, max_body_bytes)
-    server = AuthorityServer(_open(ca_dir), identity, host=host, port=port, days=days, limits=limits)
-    server.start()
-    place = f"[{host}]" if ":" in host else host
-    if as_json:
-        print_json({"host": host, "port": server.port})
-    else:
-        click.echo(f"vehicles enrol at https://{place}:{server.port}; Ctrl-C ends it")
-    try:
-        server.keep_fresh()
-        while not stop.wait(3600):
-            server.keep_fresh()
-    finally:
-        server.stop()
+ca.add_command(serve)
 
 
 def _open(folder: Path) -> Authority:

@@ -7,9 +7,10 @@ import fcntl
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -18,6 +19,8 @@ from console.common import config_option, json_option, print_json, state_dir_opt
 from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.topics import DEFAULT_FLEET, Topics
+
+_TRIES, _MOMENT = 5, 0.05
 
 
 @click.group(invoke_without_command=True)
@@ -54,6 +57,8 @@ def broker(context: click.Context, /, **options: Any) -> None:
     note = state_dir / "broker-url"
     with contextlib.ExitStack() as stack:
         stack.enter_context(_only_one(state_dir / "broker"))
+        # Whose it was has ended: nobody should go there while this one starts.
+        note.unlink(missing_ok=True)
         running = launch(options["kind"], state_dir=state_dir / "broker", port=options["port"])
         stack.callback(_take_back, note, running.url)
         stack.callback(running.stop)
@@ -79,13 +84,23 @@ def _only_one(folder: Path) -> Iterator[None]:
         raise StorageError(f"cannot open {path}: {fault.strerror}; choose another --state-dir") from fault
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except OSError as fault:
             raise StorageError(
                 f"another `glassfleet broker` works in {folder}: use that one ({folder.parent / 'broker-url'} has its "
                 "address), stop it first, or give this one another --state-dir"
             ) from fault
         yield
+
+
+def _lock(file: BinaryIO) -> None:
+    """Take the lock; who only looks whether it is held has it for a moment."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_MOMENT)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _take_back(note: Path, url: str) -> None:

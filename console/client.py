@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from console.common import read_note
+from console.found import read_note
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
 
 
@@ -19,6 +19,10 @@ class CoordinatorError(GlassfleetError):
 
 class UnreachableError(CoordinatorError):
     """Nothing answers at the coordinator's address: it ended, or is being started again."""
+
+
+class NotReachedError(UnreachableError):
+    """There was no connection to it: nothing of what was to be said arrived."""
 
 
 class Coordinator:
@@ -84,9 +88,11 @@ class Coordinator:
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as fault:
             raise UsageError(f"--coordinator {self.url!r} is not a URL: write http://127.0.0.1:8080") from fault
         except httpx.HTTPError as fault:
-            raise UnreachableError(
-                f"no coordinator answers at {self.url} ({fault}): start one with `glassfleet coordinator`, or name "
-                "another with --coordinator"
+            kind = NotReachedError if isinstance(fault, httpx.ConnectError | httpx.ConnectTimeout) else UnreachableError
+            noted = "" if self._given[0] else f" (which {self._state_dir / 'api-url'} names)"
+            raise kind(
+                f"no coordinator answers at {self.url}{noted}: {str(fault) or 'it is silent'}; start one with "
+                "`glassfleet coordinator`, or name another with --coordinator"
             ) from fault
         if answer.is_success:
             try:

@@ -1,20 +1,16 @@
-"""What all commands share: lazy loading, options, files of settings, and writing JSON. Imports click alone."""
+"""What all commands share: options, files of settings, and writing results. Imports click alone."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import math
 import os
 import shutil
 import signal
-import sys
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -22,102 +18,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from schemas.errors import BrokerError, StorageError, UsageError
+from schemas.errors import StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
-
-EXTRAS = {
-    "amqtt": "broker",
-    "alembic": "coordinator",
-    "fastapi": "coordinator",
-    "sqlalchemy": "coordinator",
-    "uvicorn": "coordinator",
-    "httpx": "operator",
-    "rich": "operator",
-    "defusedxml": "operator",
-    "jinja2": "coordinator",
-    "matplotlib": "experiments",
-    "mlflow": "mlflow",
-    "sklearn": "experiments",
-    "pyarrow": "parquet",
-}
-"""Which optional part of the package brings a module."""
-
-ANONYMOUS_BROKER = "mqtt://127.0.0.1:1883"
-"""Where a broker without a password is looked for when none is named."""
 
 COMMANDLINE = ParameterSource.COMMANDLINE
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def missing_extra(fault: ModuleNotFoundError) -> str | None:
-    """Return what to install when an optional package is missing; None when the module is not one of those."""
-    module = (fault.name or "").partition(".")[0]
-    extra = EXTRAS.get(module)
-    if extra is None:
-        return None
-    return f"this needs the package {module}, which is not installed; install with: pip install 'glassfleet[{extra}]'"
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called; the list of commands imports none of them.
-
-    Parameters
-    ----------
-    commands_table : mapping
-        Name -> (``"module:attribute"``, one line of help).
-    """
-
-    def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._table = commands_table
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order of the table, which is the order of use."""
-        return list(self._table)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return a command."""
-        if cmd_name not in self._table:
-            return None
-        module, _, attribute = self._table[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        _add_quiet(command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
-
-
-def _add_quiet(command: click.Command) -> None:
-    """Give ``--quiet`` to a command and those below it; services, which have a log level instead, are left as they are.
-
-    Here and not at each command, so that none is forgotten.
-    """
-    if isinstance(command, click.Group):
-        for child in command.commands.values():
-            _add_quiet(child)
-    elif not {"quiet", "log_level"} & {parameter.name for parameter in command.params}:
-        text = "Say nothing on stderr but errors."
-        command.params.append(
-            click.Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_hush, help=text)
-        )
-
-
-def _hush(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        ctx.meta["glassfleet.quiet"] = True
-        nothing = ctx.with_resource(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - the context closes it
-        ctx.with_resource(redirect_stderr(nothing))
-
-
-def is_quiet() -> bool:
-    """Whether the running command was told to be quiet."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get("glassfleet.quiet"))
 
 
 def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -127,42 +33,6 @@ def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None
 
         refuse_password(value, parameter.get_error_hint(ctx).strip("'"))
     return value
-
-
-@contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show how far long work is, on stderr: a bar on a terminal, plain lines elsewhere.
-
-    Parameters
-    ----------
-    what : str
-        What is done, in a few words.
-    total : int
-        How many steps it has.
-
-    Yields
-    ------
-    callable
-        To be called after each step with a line that stays, or with an empty text.
-    """
-    lively = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if not lively or importlib.util.find_spec("rich") is None:
-        yield lambda line: click.echo(line, err=True) if line else None
-        return
-    from rich.console import Console  # noqa: PLC0415 - only on a terminal
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
-        task = bar.add_task(what, total=total)
-
-        def advance(line: str) -> None:
-            if line:
-                console.print(line, markup=False, soft_wrap=True)
-            bar.advance(task)
-
-        yield advance
 
 
 def state_home() -> Path:
@@ -219,6 +89,19 @@ def state_dir_option(function: F) -> F:
     )(function)
 
 
+def authority_dir() -> Path:
+    """Return the authority's folder when none is named."""
+    return state_home() / "ca"
+
+
+def ca_dir_option(function: F) -> F:
+    """Add ``--ca-dir DIR``."""
+    return click.option(
+        "--ca-dir", envvar="GLASSFLEET_CA_DIR", type=click.Path(file_okay=False, path_type=Path), default=authority_dir,
+        metavar="DIR", help="The authority's folder. Default: STATE_DIR/ca.",
+    )(function)  # fmt: skip
+
+
 def broker_options(function: F) -> F:
     """Add ``--broker URL``, ``--fleet NAME`` and ``--state-dir DIR``."""
     function = state_dir_option(function)
@@ -268,72 +151,6 @@ def broker_security() -> dict[str, Any]:
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
-
-
-def broker_url(given: str | None, state_dir: Path) -> str:
-    """Return the broker's URL; raises UsageError when none is given and none is found."""
-    found = given or read_note(state_dir / "broker-url")
-    if not found:
-        raise UsageError(_no_broker(state_dir))
-    return found
-
-
-def _no_broker(state_dir: Path) -> str:
-    return (
-        f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - "
-        f"{state_dir / 'broker-url'} does not exist"
-    )
-
-
-def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROKER) -> str:
-    """Return the URL of a broker that is about to start: a service may have been started together with it.
-
-    Parameters
-    ----------
-    state_dir : Path
-        Where ``glassfleet broker`` notes its URL.
-    wait : float
-        Seconds, at least 0; 0: for ever.
-    anonymous : str
-        A broker there is taken too, if it lets us in without a password.
-
-    Raises
-    ------
-    BrokerError
-        There was none within `wait` seconds.
-    """
-    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
-    from broker.port import Link  # noqa: PLC0415
-
-    deadline = time.monotonic() + (wait or math.inf)
-    told = False
-    while True:
-        found = read_note(state_dir / "broker-url")
-        if found:
-            return found
-        try:
-            connect_once(Link(anonymous, "probe"), timeout=2.0)
-        except BrokerError:
-            pass
-        else:
-            # One that is just starting may have written its note after we looked for it.
-            return read_note(state_dir / "broker-url") or anonymous
-        if time.monotonic() >= deadline:
-            raise BrokerError(_no_broker(state_dir))
-        if not told:
-            told = True
-            click.echo(f"no broker yet: waiting for {state_dir / 'broker-url'} of `glassfleet broker`", err=True)
-        time.sleep(0.25)
-
-
-def read_note(path: Path) -> str:
-    """Return a one-line file's text; empty when there is no such file."""
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return ""
-    except OSError as fault:
-        raise UsageError(f"cannot read {path}: {fault.strerror}") from fault
 
 
 def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:

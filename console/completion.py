@@ -11,9 +11,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 def completion(shell: str) -> None:
-    """Print the script that lets SHELL complete commands and options with the Tab key.
+    """Print the script that lets SHELL (bash, zsh or fish) complete commands and options with the Tab key.
 
     \b
     bash:  eval "$(glassfleet completion bash)"   in ~/.bashrc

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from console.common import awaited_broker
+from console.found import awaited_broker
 from console.settings import fill_in, settings_options
 from coordinator.config import CoordinatorConfig, load_config
 

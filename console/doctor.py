@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.checkup import machine
-from console.checkup.finding import Finding, looked, wrong
-from console.common import broker_options, config_option, json_option, print_json, read_note, rows_place
-from schemas.errors import UsageError
+from console.checkup.finding import Finding, looked, warning, wrong
+from console.common import broker_options, config_option, json_option, print_json, rows_place
+from console.found import ANONYMOUS_BROKER, is_left_behind, no_broker, noted_broker, read_note
+from console.progress import progress
+from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics, check_id
 
 if TYPE_CHECKING:
@@ -61,15 +63,17 @@ def doctor(*, as_json: bool, **options: Any) -> int:
       glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
       glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    found = list(_examine(options))
+    found = []
+    with progress("looking") as work:
+        for finding in _examine(options):
+            found.append(finding)
+            if not as_json:
+                mark, colour = _MARKS[finding.level]
+                work.say(f"{click.style(mark, fg=colour)}  {finding.check}: {finding.says}", out=True)
+                if finding.fix:
+                    work.say(f"         -> {finding.fix}", out=True)
     if as_json:
         print_json([finding.to_document() for finding in found])
-    else:
-        for finding in found:
-            mark, colour = _MARKS[finding.level]
-            click.echo(f"{click.style(mark, fg=colour)}  {finding.check}: {finding.says}")
-            if finding.fix:
-                click.echo(f"         -> {finding.fix}")
     return 0 if all(finding.level != "wrong" for finding in found) else 1
 
 
@@ -86,11 +90,11 @@ def _examine(options: dict[str, Any]) -> Iterator[Finding]:
     # Before the broker: what is tried there may interrupt the coordinator's own connection for a moment.
     if options["coordinator"] or read_note(state_dir / "api-url"):
         yield from looked("coordinator", lambda: _coordinator(options["coordinator"], state_dir))
-    url = options["broker"] or read_note(state_dir / "broker-url")
+    url = options["broker"] or noted_broker(state_dir)
     if url:
         yield from _broker(url, options)
-    elif options["agent_id"] or options["as_coordinator"]:
-        yield wrong("broker", "none is named", "give --broker URL (or GLASSFLEET_BROKER)")
+    else:
+        yield _none(state_dir, is_needed=bool(options["agent_id"] or options["as_coordinator"]))
     file = state_dir / "journal.sqlite"
     journal = options["journal"] or (f"sqlite:///{file}" if file.exists() else "")
     if journal:
@@ -100,8 +104,32 @@ def _examine(options: dict[str, Any]) -> Iterator[Finding]:
     yield from machine.extras()
 
 
+def _none(state_dir: Path, *, is_needed: bool) -> Finding:
+    """Say that no broker is named, and whether there is one that a service would take nevertheless."""
+    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used, as all below
+    from broker.port import Link  # noqa: PLC0415
+
+    if is_left_behind(state_dir):
+        return wrong("broker", *no_broker(state_dir).removeprefix("no broker: ").split("; ", 1))
+    level = wrong if is_needed else warning
+    try:
+        connect_once(Link(ANONYMOUS_BROKER, f"gf-doctor-{secrets.token_hex(6)}", session_expiry=0), timeout=2.0)
+    except BrokerError:
+        return level(
+            "broker",
+            f"none is named, {state_dir / 'broker-url'} does not exist, and none answers at {ANONYMOUS_BROKER}: "
+            "coordinator and agents need one to meet",
+            "start one with `glassfleet broker`, or name one with --broker URL (or GLASSFLEET_BROKER)",
+        )
+    return level(
+        "broker",
+        f"none is named; one without a password answers at {ANONYMOUS_BROKER}, which coordinator and agents would take",
+        f"name it to have it looked at: --broker {ANONYMOUS_BROKER}",
+    )
+
+
 def _identity(folder: Path) -> Iterator[Finding]:
-    from console.checkup.link import identity  # noqa: PLC0415 - loaded when used, as all below
+    from console.checkup.link import identity  # noqa: PLC0415
 
     return identity(folder)
 

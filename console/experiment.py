@@ -12,10 +12,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from console.averages import mean_of
-from console.common import json_option, parse_parameters, print_json, progress
+from console.common import json_option, parse_parameters, print_json
 from console.folds import SETTINGS, Plan, run_folds
+from console.progress import progress
 from console.rows import read_rows
-from console.runs import MEMORY_HELP, memory_file
+from console.runspec import MEMORY_HELP, memory_file
 from glassfleet import catalogue
 from glassfleet.paper import protocol_of
 from glassfleet.protocols_frbc import Skew

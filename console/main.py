@@ -1,6 +1,6 @@
 """The command line's entry: subcommands loaded when used, faults told in one line with a documented exit code.
 
-``glassfleet agent`` on a vehicle must not import what only the cloud needs, so this module and :mod:`console.common`
+``glassfleet agent`` on a vehicle must not import what only the cloud needs, so this module and :mod:`console.lazy`
 import nothing but click and the standard library; each command's module is imported when it is called.
 """
 
@@ -18,7 +18,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import click  # noqa: E402 - see above
 
-from console.common import LazyGroup, missing_extra  # noqa: E402
+from console.lazy import LazyGroup, missing_extra  # noqa: E402
 from schemas.errors import GlassfleetError  # noqa: E402
 
 COMMANDS = {
@@ -74,8 +74,19 @@ def main() -> NoReturn:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:  # noqa: C901 - a table of faults
+def run(arguments: list[str]) -> int:
     """Run one command; return its exit code. Faults of users and peers are one line on stderr, never a traceback."""
+    try:
+        return _told(arguments)
+    except BrokenPipeError:
+        # The reader (head, less) has enough; what is still buffered has nowhere to go.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 141
+
+
+def _told(arguments: list[str]) -> int:
+    """Run one command and tell its fault, if there is one; raises BrokenPipeError when nobody reads that."""
     try:
         code = _invoke(arguments)
     except click.exceptions.NoArgsIsHelpError as fault:
@@ -97,10 +108,6 @@ def run(arguments: list[str]) -> int:  # noqa: C901 - a table of faults
         if advice is None:
             raise
         return _tell(advice, 2)
-    except BrokenPipeError:
-        # The reader (head, less) has enough; what is still buffered has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except OSError as fault:
         if fault.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.ENOENT, errno.ENOTDIR):
             raise
@@ -110,11 +117,17 @@ def run(arguments: list[str]) -> int:  # noqa: C901 - a table of faults
 
 
 def _invoke(arguments: list[str]) -> Any:
-    stderr = sys.stderr
+    stdout, stderr = sys.stdout, sys.stderr
     # An empty NO_COLOR counts as none (no-color.org); None leaves it to whether the stream is a terminal.
     color = False if os.environ.get("NO_COLOR") else None
     try:
         return cli.main(args=arguments, prog_name="glassfleet", standalone_mode=False, color=color)
+    except SystemExit:
+        # Of a reader that went away click makes an exit code of its own, and puts something in front of stdout.
+        if sys.stdout is stdout:
+            raise
+        sys.stdout = stdout
+        raise BrokenPipeError from None
     finally:
         # --quiet is undone by its context, but for a command line that is refused while it is read.
         sys.stderr = stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ import click
 
 from console.common import (
     broker_options,
-    broker_url,
     config_option,
     count_or_share,
     json_option,
@@ -19,7 +17,10 @@ from console.common import (
     read_toml,
     security_options,
 )
-from console.runs import coordinator_options, json_file
+from console.follow import asked, coordinator_wait_option, follow_rollout, posted
+from console.found import broker_url
+from console.runs import coordinator_options
+from console.runspec import json_file
 from schemas.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
 
-_ENDED = ("promoted", "rolled-back", "stopped", "superseded")
-_PAUSE = 0.5
 _NAMED = 5
 _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded": "superseded"}
 
@@ -79,6 +78,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.difference import difference, difference_lines  # noqa: PLC0415 - numpy comes with it
     from console.registry import read_record, read_registry  # noqa: PLC0415
+    from console.seals import Seals  # noqa: PLC0415
     from glassfleet import catalogue  # noqa: PLC0415
 
     paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]
@@ -87,6 +87,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     def load(text: str, path: Path | None) -> tuple[ModelRecord, Model]:
         if path is not None:
             record = read_record(path)
+            Seals.at_hand().judge(record)
         else:
             assert registry is not None
             name, _, version = text.partition("@")
@@ -180,6 +181,7 @@ def rollout() -> None:
 @click.option("--deadline", type=float, metavar="SECONDS", help="For each stage. Default: 3600.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="All of this, JSON or TOML.")
 @click.option("--wait", is_flag=True, help="Follow it to its end; exit code 6 unless it was promoted.")
+@coordinator_wait_option
 @coordinator_options
 @json_option
 @config_option
@@ -199,24 +201,34 @@ def start(**options: Any) -> None:
         plan["min_reports"] = count_or_share(options["min_reports"], "--min-reports")
     api = _api(options["coordinator"], options["token"], options["state_dir"])
     name = options["name"]
-    started = api.post("/api/rollouts", {"name": name, "version": options["version"], "plan": plan})["rollout"]
+    patience = options["coordinator_wait"] if options["wait"] else 0.0
+    wanted = {"name": name, "version": options["version"], "plan": plan}
+    started = posted(api, "/api/rollouts", wanted, patience)["rollout"]
     if not options["wait"]:
         if options["as_json"]:
             print_json({"rollout": started})
         else:
             click.echo(f"{started} started. Look at it: glassfleet rollout status {name}")
         return
-    _follow(api, name, started, as_json=options["as_json"])
+    _finish(api, name, started, as_json=options["as_json"], patience=patience)
 
 
 @rollout.command()
 @click.argument("name", required=False)
 @click.option("--wait", is_flag=True, help="Follow the newest to its end; exit code 6 unless it was promoted.")
+@coordinator_wait_option
 @coordinator_options
 @json_option
 @config_option
 def status(
-    name: str | None, coordinator: str | None, token: str | None, state_dir: Path, *, wait: bool, as_json: bool
+    name: str | None,
+    coordinator: str | None,
+    token: str | None,
+    state_dir: Path,
+    coordinator_wait: float,
+    *,
+    wait: bool,
+    as_json: bool,
 ) -> None:
     """Show the rollouts of a model, or of all: stages, reports, verdicts.
 
@@ -225,14 +237,15 @@ def status(
       glassfleet rollout status qoe
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     api = _api(coordinator, token, state_dir)
-    told = api.get("/api/rollouts" if name is None else f"/api/rollouts/{name}")
     if wait:
         if name is None:
             raise UsageError("--wait follows one model's rollout: give its NAME")
+        told = asked(api, f"/api/rollouts/{name}", coordinator_wait)
         if not told:
             raise UsageError(f"there is no rollout of {name} to wait for")
-        _follow(api, name, told[-1]["rollout"], as_json=as_json)
+        _finish(api, name, told[-1]["rollout"], as_json=as_json, patience=coordinator_wait)
         return
+    told = api.get("/api/rollouts" if name is None else f"/api/rollouts/{name}")
     if as_json:
         print_json(told)
         return
@@ -339,22 +352,8 @@ def rollout_lines(told: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _follow(api: Coordinator, name: str, started: str, *, as_json: bool) -> None:
-    shown: list[str] = []
-    while True:
-        told = next(each for each in api.get(f"/api/rollouts/{name}") if each["rollout"] == started)
-        lines = [
-            f"stage {number}: {stage['share']:.0%}, asked {len(stage['asked'])}, "
-            f"reported {stage['reported']}: {stage['verdict']}"
-            for number, stage in enumerate(told["stages"], 1)
-            if stage["verdict"]
-        ]
-        for line in lines[len(shown) :]:
-            click.echo(line, err=as_json)
-        shown = lines
-        if told["phase"] in _ENDED:
-            break
-        time.sleep(_PAUSE)
+def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
+    told = follow_rollout(api, name, started, as_json=as_json, patience=patience)
     if as_json:
         print_json(told)
     else:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import broker_options, broker_url, config_option, json_option, print_json, security_options
+from console.common import broker_options, config_option, json_option, print_json, security_options
 from console.export import FORMATS, PICTURES, read_model_file, run_export
+from console.found import broker_url
 from console.model_registry import diff, history, promote, rollback
-from schemas.errors import DataError, UsageError
+from schemas.errors import DataError, DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,10 +94,9 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     ]
     if as_json:
         print_json(rows)
-        return
-    if not rows:
+    elif not rows:
         click.echo("No models are published yet. Learn one: glassfleet run start --scheme frt --wait")
-    for row in rows:
+    for row in [] if as_json else rows:
         mark = "*" if row["current"] else " "
         click.echo(
             f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
@@ -104,6 +104,15 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
         )
     for (name, version), reason in sorted(registry.faults.items()):
         click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
+    if registry.seals.verifier is not None:
+        click.echo(f"the signatures of {len(rows)} versions were verified", err=True)
+    for (name, version), reason in sorted(registry.refused.items()):
+        what = f"{name} v{version}" if version else f"what is current of {name}"
+        click.echo(f"! {what} is not believed: {reason}", err=True)
+    if registry.refused:
+        raise VerificationError(
+            f"{len(registry.refused)} of what is published is not believed. {registry.seals.advice}"
+        )
 
 
 @model.command()
@@ -204,6 +213,7 @@ def predict(**options: Any) -> None:
     "a tenth of the range.",
 )  # fmt: skip
 @click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
+@click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")
 @click.option("--max-inputs", type=click.IntRange(min=1), metavar="N", help="Change at most N inputs.")
 @words_option
 @json_option
@@ -225,7 +235,15 @@ def explain(**options: Any) -> None:
     row = row_of(options["data"], options["row"], learned)
     goal = None if options["goal"] is None else Goal.parse(options["goal"], learned.domain)
     told = explain_row(learned, None, row)
-    other = counterfactual(learned, None, row, goal, keep=options["fixed"], max_inputs=options["max_inputs"])
+    other = counterfactual(
+        learned,
+        None,
+        row,
+        goal,
+        keep=options["fixed"],
+        only=options["only"] or None,
+        max_inputs=options["max_inputs"],
+    )
     if options["as_json"]:
         print_json({**told.to_dict(), "counterfactual": other.to_dict()})
         return
@@ -276,7 +294,7 @@ def export_model(**options: Any) -> None:
 
 def _spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
-    from console.runs import json_file  # noqa: PLC0415 - a sibling of the command line
+    from console.runspec import json_file  # noqa: PLC0415 - a sibling of the command line
     from console.words import reworded  # noqa: PLC0415
     from glassfleet.explain import in_words_of  # noqa: PLC0415
 
@@ -302,7 +320,19 @@ def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model]:
     if options["file"] is not None:
         if options["name"] is not None or options["version"] is not None:
             raise UsageError("give either NAME (and --version) or --file RECORD, not both")
-        return read_model_file(options["file"])
+        from console.seals import Seals  # noqa: PLC0415
+
+        try:
+            record, learned = read_model_file(options["file"])
+        except DocumentError as fault:
+            named = "" if str(options["file"]) in str(fault) else f"{options['file']}: "
+            raise DocumentError(f"{named}{fault}") from fault
+        seals = Seals.at_hand()
+        if record is not None:
+            seals.judge(record)
+        elif seals.verifier is not None:
+            click.echo(f"{options['file']} holds a model without a record: there is no signature to verify", err=True)
+        return record, learned
     if options["name"] is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
     url = broker_url(options["broker"], options["state_dir"])

@@ -13,8 +13,10 @@ from typing import Self
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from console.common import broker_security
+from console.progress import progress
+from console.seals import Seals
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, DocumentError, NotFoundError, WireError
+from schemas.errors import BrokerError, DocumentError, NotFoundError, VerificationError, WireError
 from schemas.joining import BlobStore
 from schemas.messages import Manifest, ModelPointer
 from schemas.parts import read_model
@@ -31,6 +33,8 @@ def read_record(path: Path) -> ModelRecord:
         return ModelRecord.load(path.read_bytes())
     except OSError as fault:
         raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
+    except DocumentError as fault:
+        raise DocumentError(f"{path}: {fault}") from fault
 
 
 class Listener:
@@ -99,29 +103,63 @@ class Registry:
         (name, version) -> record, its digest verified.
     faults : dict
         (name, version) -> why a version cannot be read.
+    refused : dict
+        (name, version), or (name, 0) for what is current -> why the fleet's authority does not vouch for it.
+    seals : Seals
+        What signatures are held against.
     """
 
     current: dict[str, ModelPointer] = field(default_factory=dict)
     records: dict[tuple[str, int], ModelRecord] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
+    refused: dict[tuple[str, int], str] = field(default_factory=dict)
+    seals: Seals = field(default_factory=Seals)
 
     def record(self, name: str, version: int | None) -> ModelRecord:
-        """Return a version of a model (None: the current one); raises NotFoundError or DocumentError."""
+        """Return a version of a model; says whether its signature was verified.
+
+        Parameters
+        ----------
+        name : str
+        version : int or None
+            None: the current one.
+
+        Raises
+        ------
+        NotFoundError, DocumentError
+        VerificationError
+            The fleet's authority does not vouch for it, or for which one is current.
+        """
         check_id("model", name)
+        pointer = None
         if version is None:
             pointer = self.current.get(name)
             if pointer is None:
+                self._refuse(name, 0)
                 known = ", ".join(sorted(self.current)) or "none yet"
                 raise NotFoundError(f"no model {name!r} is published here; published: {known}")
             version = pointer.version
         record = self.records.get((name, version))
         if record is None:
+            self._refuse(name, version)
             reason = self.faults.get((name, version))
             if reason is not None:
                 raise DocumentError(f"model {name} version {version} cannot be read: {reason}")
             versions = sorted(number for known, number in self.records if known == name)
             raise NotFoundError(f"model {name} has no version {version} here; versions: {versions or 'none'}")
+        if pointer is not None and pointer.digest != record.digest:
+            raise VerificationError(
+                f"model {name} version {version} is not the one that its pointer promises: try again"
+            )
+        self.seals.judge(record)
         return record
+
+    def _refuse(self, name: str, version: int) -> None:
+        """Raise VerificationError if that is why a version, or what is current (0), is not there."""
+        why = self.refused.get((name, version))
+        if why is not None:
+            what = f"model {name} version {version}" if version else f"what is current of model {name}"
+            raise VerificationError(f"{what} is not believed: {why}. {self.seals.advice}")
 
 
 def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: float = 10.0) -> Registry:
@@ -138,14 +176,17 @@ def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: flo
     ------
     BrokerError
         The broker is not there, or was lost while reading.
+    UsageError
+        The identity that the command was given cannot be read.
     """
     topics = Topics(fleet)
     wanted = "+" if name is None else check_id("model", name)
     store = BlobStore(topics, max_open=1000)
-    registry = Registry()
+    registry = Registry(seals=Seals.at_hand())
     pending: dict[str, tuple[str, int]] = {}
     end = time.monotonic() + timeout
-    with Listener(url, f"{topics.prefix}model/{wanted}/current", f"{topics.prefix}model/{wanted}/v/+") as listener:
+    filters_ = f"{topics.prefix}model/{wanted}/current", f"{topics.prefix}model/{wanted}/v/+"
+    with progress("reading the models on the broker"), Listener(url, *filters_) as listener:
         # A first message may take longer than the pauses between messages.
         quiet = time.monotonic() + 2 * QUIET
         while time.monotonic() < min(end, quiet):
@@ -177,10 +218,15 @@ def _take(
     if address.kind == "model-current":
         body = Envelope.from_bytes(message.payload, fleet=topics.fleet).body
         if isinstance(body, ModelPointer) and body.name == address.name:
-            registry.current[body.name] = body
+            why = registry.seals.fault_of(message)
+            if why:
+                registry.refused[body.name, 0] = why
+            else:
+                registry.current[body.name] = body
     elif address.kind == "model-version":
         content = read_model(message.payload, fleet=topics.fleet)
         if isinstance(content, Manifest):
+            # Not its seal is looked at, but the signature of the record that its parts make.
             pending[content.digest] = (address.name, address.number)
             return store.want(content)
         _keep((address.name, address.number), content, registry)
@@ -205,6 +251,10 @@ def _keep(key: tuple[str, int], data: bytes, registry: Registry) -> None:
         registry.faults[key] = str(fault)
         return
     if (record.name, record.version) == key:
-        registry.records[key] = record
+        why = registry.seals.fault_of(record)
+        if why:
+            registry.refused[key] = why
+        else:
+            registry.records[key] = record
     else:
         registry.faults[key] = f"it holds {record.name} version {record.version}"

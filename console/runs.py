@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from console.common import (
-    config_option,
-    count_or_share,
-    is_quiet,
-    json_option,
-    parse_parameters,
-    print_json,
-    read_toml,
-    state_dir_option,
-)
-from schemas.errors import RunFailedError, UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.memory import Memory
+from console.common import config_option, json_option, print_json, state_dir_option
+from console.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
+from console.runspec import BOUNDS_HELP, MEMORY_HELP, spec_of
+from schemas.errors import RunFailedError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-BOUNDS_HELP = (
-    'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
-    '"fast"]}}, every part optional.'
-)
-
-MEMORY_HELP = (
-    "JSON or TOML file: differences and lags of columns as further inputs, "
-    '{"memory": [{"input": "speed", "difference": 1}], "drive": "trip", "time": "second"}; or qoe, the case study\'s.'
-)
 
 
 def coordinator_options(function: F) -> F:
@@ -50,13 +28,6 @@ def coordinator_options(function: F) -> F:
         metavar="URL",
         help="The coordinator's HTTP address. Default: what is in STATE_DIR/api-url.",
     )(function)
-
-
-def _coordinator_wait(function: F) -> F:
-    return click.option(
-        "--coordinator-wait", type=click.FloatRange(0, 86400), default=60.0, show_default=True, metavar="SECONDS",
-        help="With --wait: how long the coordinator may be away, to be started again, before this gives up.",
-    )(function)  # fmt: skip
 
 
 @click.group()
@@ -119,7 +90,7 @@ def run() -> None:
     help="Let this share of the fleet (or the stages of a JSON or TOML file) try the model before it becomes current.",
 )
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
-@_coordinator_wait
+@coordinator_wait_option
 @json_option
 @config_option
 def start(**options: Any) -> None:
@@ -133,9 +104,10 @@ def start(**options: Any) -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
 
-    spec = _spec(options)
+    spec = spec_of(options)
     api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
-    started = api.post("/api/runs", spec)
+    patience = options["coordinator_wait"] if options["wait"] else 0.0
+    started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
     if not options["wait"]:
         if options["as_json"]:
@@ -143,8 +115,7 @@ def start(**options: Any) -> None:
         else:
             click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
         return
-    say = _sayer(as_json=options["as_json"])
-    _finish(follow(api, run_id, say, patience=options["coordinator_wait"]), as_json=options["as_json"])
+    _finish(follow_run(api, run_id, as_json=options["as_json"], patience=patience), as_json=options["as_json"])
 
 
 @run.command("list")
@@ -167,14 +138,14 @@ def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as
     if not runs:
         click.echo("No runs yet. Start one: glassfleet run start --scheme frt")
     for item in runs:
-        click.echo(_line_of_run(item))
+        click.echo(line_of_run(item))
 
 
 @run.command()
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
 @click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
-@_coordinator_wait
+@coordinator_wait_option
 @json_option
 @config_option
 def show(
@@ -197,13 +168,13 @@ def show(
 
     api = Coordinator(coordinator, token, state_dir)
     if wait:
-        _finish(follow(api, run_id, _sayer(as_json=as_json), patience=coordinator_wait), as_json=as_json)
+        _finish(follow_run(api, run_id, as_json=as_json, patience=coordinator_wait), as_json=as_json)
         return
     status = api.run(run_id)
     if as_json:
         print_json(status)
         return
-    click.echo(_line_of_run(status))
+    click.echo(line_of_run(status))
     for item in status.get("rounds", []):
         click.echo(line_of_round(item))
     for line in (status.get("progress") or {}).get("lines", []):
@@ -232,75 +203,11 @@ def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: P
         click.echo(f"{run_id} cancelled")
 
 
-def follow(
-    api: Any, run_id: str, say: Callable[[str], Any], *, poll: float = 0.2, patience: float = 0.0
-) -> dict[str, Any]:
-    """Say each round of a run as it closes; return the run once it has ended.
-
-    Parameters
-    ----------
-    api : console.client.Coordinator
-    say : callable
-        Takes one line.
-    poll : float
-        Seconds between looks.
-    patience : float
-        Seconds, at least 0, that the coordinator may be away at a time: started again, it finishes the run.
-
-    Raises
-    ------
-    CoordinatorError
-        It was away for longer.
-    """
-    said = 0
-    while True:
-        status = _patiently(api, run_id, patience)
-        for item in status.get("rounds", [])[said:]:
-            said += 1
-            say(line_of_round(item))
-        if status.get("state") == "ended":
-            return status
-        time.sleep(poll)
-
-
-def _patiently(api: Any, run_id: str, patience: float) -> dict[str, Any]:
-    """Return the run, as soon as the coordinator answers."""
-    from console.client import UnreachableError  # noqa: PLC0415 - the extra `operator` is asked for when it is used
-
-    gone: float | None = None
-    while True:
-        try:
-            status: dict[str, Any] = api.run(run_id)
-        except UnreachableError:
-            now = time.monotonic()
-            if gone is None:
-                gone = now
-                if patience:
-                    _to_stderr(f"no coordinator answers at {api.url}: trying for {patience:g} s")
-            if now - gone >= patience:
-                raise
-            time.sleep(min(0.5, patience))
-            api.look_again()
-        else:
-            return status
-
-
-def line_of_round(item: dict[str, Any]) -> str:
-    """Return one round in one line."""
-    dropped = item.get("dropped_agents") or {}
-    dropped = {**dropped, **dict.fromkeys(item.get("late_agents") or (), "too late")}
-    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(dropped.items()))
-    attempt = f" (attempt {item['attempt']})" if int(item.get("attempt", 1)) > 1 else ""
-    where = f"{item.get('phase', ''):<10} {item.get('number', '?'):>3}{attempt}  {item.get('kind', ''):<9}"
-    counts = "  ".join(f"{name} {item.get(name, 0):>2}" for name in ("asked", "accepted", "late", "dropped"))
-    return f"  {where} {counts}  {float(item.get('seconds', 0.0)):6.2f} s" + (f"  [{why}]" if why else "")
-
-
 def _finish(status: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(status)
     else:
-        click.echo(_line_of_run(status))
+        click.echo(line_of_run(status))
     name, outcome = status.get("run"), status.get("outcome")
     if outcome == "finished" and status.get("model") is None:
         raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
@@ -308,101 +215,6 @@ def _finish(status: dict[str, Any], *, as_json: bool) -> None:
         raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
 
 
-def _line_of_run(status: dict[str, Any]) -> str:
-    model = status.get("model")
-    made = f"  model {model['name']} v{model['version']} {model['digest'][:12]}" if model else ""
-    reason = f" ({status['reason']})" if status.get("reason") else ""
-    state = status.get("outcome") or status.get("phase") or status.get("state") or "?"
-    rounds = status.get("rounds")
-    counted = f"  {len(rounds)} rounds" if isinstance(rounds, list) else ""
-    return f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{counted}{made}"
-
-
 def _items(answer: Any, key: str) -> list[dict[str, Any]]:
     found = answer.get(key, []) if isinstance(answer, dict) else answer
     return list(found) if isinstance(found, list) else []
-
-
-def _sayer(*, as_json: bool) -> Callable[[str], Any]:
-    """Return where rounds are told: on stdout, unless that is for JSON or the user wants the result only."""
-    return _to_stderr if as_json or is_quiet() else click.echo
-
-
-def _to_stderr(line: str) -> None:
-    click.echo(line, err=True)
-
-
-def _spec(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the run's specification from the options; the coordinator checks it."""
-    parameters = parse_parameters(options["parameters"])
-    if options["exact"]:
-        parameters = _exact(options["scheme"], parameters)
-    policy: dict[str, Any] = {
-        name: options[name]
-        for name in (
-            *("deadline", "grace", "on_missed_quorum", "extensions", "max_restarts"),
-            *("gather_agents", "gather_timeout"),
-        )
-    }
-    policy["min_agents"] = count_or_share(options["min_agents"], "--min-agents")
-    policy["target"] = options["target_agents"]
-    policy["sample"] = None if options["sample"] is None else count_or_share(options["sample"], "--sample")
-    spec: dict[str, Any] = {
-        "run": options["run_id"],
-        "scheme": options["scheme"],
-        "parameters": parameters,
-        "policy": policy,
-        "model": options["model_name"],
-        "target": options["target"],
-        "seed": options["seed"],
-    }
-    if options["participation"] is not None:
-        spec["participation"] = options["participation"]
-    if options["rollout"] is not None:
-        from console.model_registry import plan_of  # noqa: PLC0415 - it imports this module
-
-        spec["rollout"] = plan_of(options["rollout"])
-    if options["features"]:
-        spec["features"] = [name.strip() for name in options["features"].split(",") if name.strip()]
-    for key in ("domain", "bounds"):
-        if options[f"{key}_file"] is not None:
-            spec[key] = json_file(options[f"{key}_file"], key)
-    if options["memory_file"] is not None:
-        spec["memory"] = memory_file(options["memory_file"]).to_document()
-    return spec
-
-
-def memory_file(path: Path) -> Memory:
-    """Read the declaration of memory inputs, JSON or TOML; raises UsageError."""
-    from glassfleet.memory import Memory  # noqa: PLC0415 - numpy comes with it
-
-    if path == Path("qoe"):
-        from qoe.windows import MEMORY  # noqa: PLC0415 - only where it is asked for
-
-        return MEMORY
-    return Memory.from_document(read_toml(path) if path.suffix == ".toml" else json_file(path, "memory"))
-
-
-def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    from pydantic import ValidationError  # noqa: PLC0415
-
-    from glassfleet import catalogue  # noqa: PLC0415
-
-    loaded = catalogue.load(scheme)
-    try:
-        exact = loaded.exact(loaded.Parameters.model_validate(parameters))
-    except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"--param {where}: {first['msg']}") from fault
-    return dict(exact.model_dump(mode="json"))
-
-
-def json_file(path: Path, what: str) -> Any:
-    """Read the JSON file of option --`what`; raises UsageError."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise UsageError(f"--{what}: cannot read {path}: {fault.strerror}") from fault
-    except ValueError as fault:
-        raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault

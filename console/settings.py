@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from pydantic import BaseModel
 
-from console.common import read_note, read_toml, state_home
+from console.common import read_toml, state_home
+from console.found import noted_broker
 from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
@@ -91,7 +92,7 @@ def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> bool:
     Returns
     -------
     bool
-        Whether there is a broker: False when none is named and none is noted.
+        Whether there is a broker: False when none is named and none that lives is noted.
     """
     content = {} if file is None else read_toml(file)
     own = content.get(table)
@@ -107,7 +108,7 @@ def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> bool:
     if named("state_dir") is None:
         flags["state_dir"] = state_home()
     if named("broker") is None:
-        flags["broker"] = read_note(Path(named("state_dir")) / "broker-url") or None
+        flags["broker"] = noted_broker(Path(named("state_dir"))) or None
     return named("broker") is not None
 
 

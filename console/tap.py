@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from console.common import broker_options, broker_url, config_option, security_options
+from console.common import broker_options, config_option, security_options
+from console.found import broker_url
 
 
 @click.command()

@@ -235,4 +235,5 @@ def clock(skew: float, accuracy: float) -> Finding:
         return wrong("clock", f"this machine is {apart:.0f} s {which} the coordinator", fix)
     if apart > 2:
         return warning("clock", f"this machine is {apart:.1f} s {which} the coordinator; rounds do not mind", fix)
-    return fine("clock", f"the same as the coordinator's, to {max(accuracy, 0.001):.3f} s")
+    near = "0.01 s" if accuracy < 0.01 else f"{accuracy:.2g} s"
+    return fine("clock", f"the same as the coordinator's; a difference of less than {near} cannot be seen from here")

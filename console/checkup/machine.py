@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from console.checkup.finding import Finding, fine, size, warning, wrong
-from console.common import EXTRAS
+from console.lazy import EXTRAS
 
 CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
 

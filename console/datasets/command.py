@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from console.common import json_option, print_json, progress
+from console.common import json_option, print_json
 from console.datasets.fetch import fetch as fetch_one
 from console.datasets.fetch import put, verify
 from console.datasets.formats import as_csv_gz
 from console.datasets.known import DATASETS, Known
 from console.datasets.qoe_export import Form, Layout, prepare, read_export
+from console.progress import progress
 from qoe.windows import METRICS
 from schemas.errors import DataError, UsageError, VerificationError
 
@@ -103,12 +104,11 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], forc
     if urls and len(chosen) > 1:
         raise UsageError("--url goes with one NAME")
     told = []
-    with progress("fetching", len(chosen)) as done:
-        for known in chosen:
+    for known in chosen:
+        with progress(f"fetching {known.name}", unit="bytes") as work:
             there = not force and verify(known, data_dir).state == "same"
-            path = data_dir / known.file if there else fetch_one(known, data_dir, urls)
-            told.append({"name": known.name, "fetched": not there, "path": str(path)})
-            done("")
+            path = data_dir / known.file if there else fetch_one(known, data_dir, urls, work.at)
+        told.append({"name": known.name, "fetched": not there, "path": str(path)})
     if as_json:
         print_json(told)
         return
@@ -131,7 +131,12 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
       glassfleet datasets verify --data-dir data
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     chosen = [_known(name) for name in names] or list(DATASETS.values())
-    checks = [verify(known, data_dir) for known in chosen]
+    checks = []
+    with progress("comparing", len(chosen)) as work:
+        for known in chosen:
+            work.at(doing=known.name)
+            checks.append(verify(known, data_dir))
+            work()
     if as_json:
         print_json([{"name": check.known.name, "state": check.state, "words": check.words} for check in checks])
     else:

@@ -7,7 +7,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,9 @@ TIMEOUT = 30.0
 """Seconds without a byte until a server counts as silent."""
 
 _CHUNK = 1 << 16
+
+Arrived = Callable[[int, int | None], object]
+"""Hears how many bytes came, and how many were announced."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,20 @@ class Check:
     words: str
 
 
-def download(url: str, *, most: int = MAX_BYTES, timeout: float = TIMEOUT) -> bytes:
+def download(
+    url: str, *, most: int = MAX_BYTES, timeout: float = TIMEOUT, arrived: Arrived = lambda _size, _of: None
+) -> bytes:
     """Return what is at an http(s) address.
+
+    Parameters
+    ----------
+    url : str
+    most : int
+        Bytes.
+    timeout : float
+        Seconds of silence.
+    arrived : callable
+        Is told how much came.
 
     Raises
     ------
@@ -57,12 +72,13 @@ def download(url: str, *, most: int = MAX_BYTES, timeout: float = TIMEOUT) -> by
     try:
         with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310 - checked above
             parts, size = [], 0
+            announced = answer.headers.get("Content-Length")
             while chunk := answer.read(_CHUNK):
                 size += len(chunk)
+                arrived(size, None if announced is None else int(announced))
                 if size > most:
                     raise DataError(f"{url} sends more than {most} bytes; that cannot be the dataset")
                 parts.append(chunk)
-            announced = answer.headers.get("Content-Length")
             if announced is not None and int(announced) != size:
                 raise DataError(f"{url} broke off after {size} of {announced} bytes; try again")
     except urllib.error.HTTPError as fault:
@@ -111,7 +127,7 @@ def difference(known: Known, table: RawTable) -> str:
     return ""
 
 
-def fetch(known: Known, folder: Path, urls: Sequence[str] = ()) -> Path:
+def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived = lambda _size, _of: None) -> Path:
     """Fetch a dataset into `folder`; return its path. Nothing is put in place that is not as known.
 
     Parameters
@@ -120,6 +136,8 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = ()) -> Path:
     folder : Path
     urls : sequence of str
         Instead of the known addresses; their files are read as the known ones are.
+    arrived : callable
+        Is told how much of each file came.
 
     Raises
     ------
@@ -132,7 +150,10 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = ()) -> Path:
     """
     if known.source is None:
         raise UsageError(f"{known.name} cannot be fetched: {known.note}. Its home is {known.home}")
-    files = [(Path(urllib.parse.urlsplit(url).path).name, download(url)) for url in urls or known.source.urls]
+    files = [
+        (Path(urllib.parse.urlsplit(url).path).name, download(url, arrived=arrived))
+        for url in urls or known.source.urls
+    ]
     table = table_of(known.source, files)
     if words := difference(known, table):
         raise VerificationError(f"{known.name}: {words}. Nothing was written")

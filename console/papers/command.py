@@ -13,6 +13,7 @@ from console.common import json_option, print_json
 from console.papers.jobs import Chapter
 from console.papers.page import Report
 from console.papers.write import write_report
+from console.progress import progress
 from schemas.errors import DataError, UsageError
 
 CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes")
@@ -123,14 +124,9 @@ def _compute(
     # Imported late: it brings the learning and its libraries, which --list and --help do without.
     from console.papers.schedule import results_of  # noqa: PLC0415
 
-    results = results_of(
-        [job for chapter in todo for job in chapter.jobs(data, full)],
-        data,
-        out / "results",
-        processes=jobs,
-        fresh=fresh,
-        say=lambda line: click.echo(line, err=True),
-    )
+    asked = [job for chapter in todo for job in chapter.jobs(data, full)]
+    with progress("computing", len({job.label for job in asked})) as work:
+        results = results_of(asked, data, out / "results", processes=jobs, fresh=fresh, work=work)
     grouped: dict[str, list[Chapter]] = {}
     for chapter in todo:
         grouped.setdefault(chapter.paper, []).append(chapter)
@@ -142,7 +138,8 @@ def _compute(
 
 def _tell(report: Report, out: Path, *, as_json: bool) -> None:
     """Write the pages; name them on stdout, and what differs from the papers on stderr."""
-    pages = [str(page) for page in write_report(report, out)]
+    with progress("drawing pictures and pages"):
+        pages = [str(page) for page in write_report(report, out)]
     same, differing = report.verdicts()
     if as_json:
         print_json({"pages": pages, "same": same, "differing": differing})

@@ -6,19 +6,18 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from console.papers.jobs import Job, Result
 from console.papers.work import run_job
+from console.progress import Work
 from console.workers import Worker, ask_all
 from schemas.errors import RunFailedError, StorageError
 
-Say = Callable[[str], None]
-
 
 def results_of(
-    jobs: Sequence[Job], data: Path, kept: Path, *, processes: int, fresh: bool, say: Say
+    jobs: Sequence[Job], data: Path, kept: Path, *, processes: int, fresh: bool, work: Work
 ) -> dict[str, Result]:
     """Return the results of jobs by label.
 
@@ -33,8 +32,8 @@ def results_of(
         1: in this process.
     fresh : bool
         Compute again what is kept.
-    say : callable
-        Is told the progress, a line at a time.
+    work : Work
+        Is told how far it is, and a line of each job.
 
     Raises
     ------
@@ -53,12 +52,13 @@ def results_of(
         else:
             results[job.label] = found
     if results:
-        say(f"{len(results)} of {len(results) + len(todo)} results are there from before")
+        work.say(f"{len(results)} of {len(results) + len(todo)} results are there from before")
     if not todo:
         return results
     _make(kept)
     started = time.monotonic()
     done = 0
+    work.at(0, len(todo))
 
     def keep(job: Job, path: Path, result: Result) -> None:
         nonlocal done
@@ -67,7 +67,7 @@ def results_of(
         _write(path, result)
         spent = time.monotonic() - started
         left = spent / done * (len(todo) - done)
-        say(f"[{done}/{len(todo)}] {job.label}  ({spent:.0f} s, about {left:.0f} s to go)")
+        work(f"[{done}/{len(todo)}] {job.label}  ({spent:.0f} s, about {left:.0f} s to go)")
 
     if processes == 1:
         for job, path in todo:

@@ -170,6 +170,81 @@ def test_broker_leaves_a_note_that_is_not_its_own(house: House) -> None:
     assert house.note("broker-url") == "mqtt://other"
 
 
+def test_note_of_a_broker_that_was_killed_is_not_believed(house: House) -> None:
+    first = house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    assert house.ask("model", "list").returncode == 0
+    first.kill()
+    first.wait()
+    url = house.note("broker-url")
+    assert url
+    for words in (["model", "list"], ["tap", "--count", "1"]):
+        done = house.ask(*words)
+        assert done.returncode == 4
+        assert f"the `glassfleet broker` that wrote {house.folder / 'broker-url'} was killed" in done.stderr
+    found = {each["check"]: each for each in json.loads(house.ask("doctor", "--json").stdout)}
+    assert found["broker"]["level"] == "wrong"
+    assert found["broker"]["fix"].startswith("start it again with `glassfleet broker`")
+    # A service waits for the next one, and takes what that one notes.
+    coordinator = house.start("coordinator", "--api-port", "0", "--broker-wait", "40")
+    until(lambda: "was killed" in house.said(coordinator))
+    house.start("broker", "--kind", "embedded", "--port", "0")
+    until(house.healthy)
+    assert coordinator.poll() is None
+    assert house.ask("model", "list").returncode == 0
+
+
+def test_doctor_says_how_to_start_a_broker_when_none_is_there(house: House) -> None:
+    done = house.ask("doctor", "--json")
+    (found,) = [each for each in json.loads(done.stdout) if each["check"] == "broker"]
+    assert found["level"] == "warning"
+    assert "glassfleet broker" in found["fix"] or "--broker" in found["fix"]
+    (found,) = [
+        each
+        for each in json.loads(house.ask("doctor", "--as-coordinator", "--json").stdout)
+        if each["check"] == "broker"
+    ]
+    assert found["level"] == "wrong"
+
+
+def test_agent_whose_rows_are_none_names_the_fault_and_the_check_that_tells_all(house: House) -> None:
+    rows = house.folder / "accounts"
+    rows.write_text("root:x:0:0:root:/root:/bin/sh\n" + "a:x:1:1:b,c,,:/:/bin/sh\n" * 3)
+    done = house.ask("agent", "--id", "v1", "--data", str(rows), "--broker", "mqtt://127.0.0.1:9")
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"glassfleet: error: {rows}")
+    assert f"glassfleet data check {rows}" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet(house: House) -> None:
+    listener, port = taken_port()
+    listener.close()
+    at = ("--coordinator", f"http://127.0.0.1:{port}")
+    waiting = house.start("run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
+    until(lambda: "no coordinator answers" in house.said(waiting))
+    house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    house.start("coordinator", "--api-port", str(port))
+    until(lambda: house.ask("run", "cancel", "r1", *at).returncode == 0)
+    until(lambda: waiting.poll() is not None)
+    assert waiting.returncode == 6
+    assert "cancelled" in house.said(waiting)
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "start", "--wait"), ("run", "show", "r1", "--wait"), ("rollout", "start", "m", "2", "--wait")]
+)
+def test_waiting_gives_up_after_the_time_that_it_was_given(house: House, words: tuple[str, ...]) -> None:
+    at = ("--coordinator", "http://127.0.0.1:9")
+    done = house.ask(*words, *at, "--coordinator-wait", "0.7")
+    assert done.returncode == 11
+    assert "trying for 0.7 s" in done.stderr
+    patient_not = house.ask(*words[:-1], *at) if words[1] == "start" else house.ask("run", "show", "r1", *at)
+    assert patient_not.returncode == 11
+    assert "trying" not in patient_not.stderr
+
+
 @pytest.mark.parametrize("kind", ["embedded", "mosquitto"])
 def test_launch_says_which_port_is_in_use(tmp_path: Path, kind: str) -> None:
     listener, port = taken_port()

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from console.common import count_or_share, parse_parameters
-from console.display import Live, News, growth, open_round, short_round, vehicle_word
+from console.follow import line_of_round
 from console.main import COMMANDS, cli, run
 from console.models import model as model_group
-from console.runs import line_of_round
 from console.settings import descriptions, fill_in
 from console.tap import decode, summary
 from console.words import by_support, explanation_lines, rule_lines, strongest_terms
@@ -399,89 +398,6 @@ def test_line_of_round_names_who_dropped_and_why() -> None:
     )
     assert "attempt 2" in line
     assert "[vehicle-01: deadline]" in line
-
-
-def closed_round(**changes: Any) -> dict[str, Any]:
-    return {
-        "phase": "domain",
-        "number": 1,
-        "attempt": 1,
-        "kind": "histogram",
-        "asked": 3,
-        "accepted": 2,
-        "late": 0,
-        "dropped": 1,
-        "seconds": 2.5,
-        "dropped_agents": {"v1": "deadline"},
-        "late_agents": [],
-        **changes,
-    }
-
-
-def test_round_lines_say_who_was_too_late() -> None:
-    late = closed_round(late=1, late_agents=["v1"])
-    assert "late  1" in line_of_round(late)
-    assert line_of_round(late).endswith("[v1: too late]")
-    assert short_round(late).endswith("v1 too late")
-    assert short_round(closed_round()).endswith("v1 silent")
-    assert open_round(closed_round(), 1.25).endswith("1.25 s left  ##.")
-
-
-def test_news_tells_each_round_once_and_a_late_answer_when_it_comes() -> None:
-    news = News()
-    status = {"phase": "domain", "rounds": [closed_round()], "progress": {}}
-    assert [line.strip()[:6] for line in news.of(status)] == ["domain", "findin"]
-    assert list(news.of(status)) == []
-    status["rounds"] = [closed_round(late=1, late_agents=["v1"])]
-    assert list(news.of(status)) == ["v1 answers domain 1 too late: told so, and not counted"]
-    assert list(news.of(status)) == []
-
-
-@pytest.mark.parametrize(
-    ("condition", "status", "reason", "word"),
-    [
-        ("up", "member", "", "in cohort"),
-        ("up", "dropped", "deadline", "silent"),
-        ("up", "dropped", "refused: no column 'x'", "silent: refused: no column 'x'"),
-        ("slow", "late", "answered domain 1 after its end", "slow, too late"),
-        ("killed", "lost", "deadline", "killed"),
-        ("came back", "member", "", "back, in cohort"),
-    ],
-)
-def test_display_says_what_a_vehicle_does_in_a_word(condition: str, status: str, reason: str, word: str) -> None:
-    assert vehicle_word(condition, {"status": status, "reason": reason})[0] == word
-
-
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (120, 40), (60, 15)])
-def test_live_display_fits_the_terminal_and_keeps_its_height_while_a_model_grows(
-    monkeypatch: pytest.MonkeyPatch, columns: int, lines: int
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("LINES", str(lines))
-    live = Live()
-    vehicles = {f"vehicle-{number:02d}": "up" for number in range(15)}
-    heights = set()
-    for rounds in range(12):
-        status = {
-            "scheme": "frt",
-            "phase": "learning",
-            "rounds": [closed_round(number=number) for number in range(rounds)],
-            "open": {**closed_round(number=rounds), "opened_at": 0.0, "closes_at": 2.5},
-            "progress": {"nodes": rounds, "lines": ["x" * 200] * rounds * 9},
-            "agents": {name: {"status": "member", "reason": ""} for name in vehicles},
-        }
-        live.say(f"event {rounds}")
-        live.look(status, vehicles)
-        drawn = live._console.render_lines(live._draw(), pad=False)
-        assert all(sum(part.cell_length for part in line) <= columns for line in drawn)
-        heights.add(len(drawn))
-    assert len(heights) == 1
-    assert max(heights) < lines or lines < 20
-
-
-def test_growth_is_told_in_numbers_when_there_is_any() -> None:
-    assert growth({"progress": {"nodes": 7, "leaves": 22, "lines": ["x"]}}) == "  (7 nodes, 22 leaves)"
-    assert growth({"progress": {}}) == ""
 
 
 def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(

@@ -10,6 +10,7 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -305,3 +306,66 @@ def test_help_of_every_command_fits_a_terminal_of_80_columns(capsys: pytest.Capt
         out = capsys.readouterr().out
         assert "Examples:\n" in out, path
         assert "\b" not in out, path
+
+
+@pytest.mark.parametrize("streams", ["stdout", "both"])
+@pytest.mark.parametrize("words", [["completion", "bash"], ["model", "rules", "--file", "nofile"], ["--help"]])
+def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], streams: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [str(BIN / "glassfleet"), *words],
+        stdout=writing,
+        stderr=writing if streams == "both" else subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    is_fault = "nofile" in words
+    assert done.returncode == (10 if is_fault and streams == "stdout" else 141)
+    assert "Traceback" not in (done.stderr or "")
+    assert "Exception ignored" not in (done.stderr or "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["broker", "--port", "0", "--kind", "embedded"],
+        ["coordinator", "--broker-wait", "0"],
+        ["agent", "--id", "v1", "--data", "rows.csv", "--broker-wait", "0"],
+        ["demo", "--vehicles", "3"],
+        ["experiment", "--csv", "rows.csv", "--repeat", "50", "--jobs", "1"],
+        ["experiment", "--csv", "rows.csv", "--repeat", "50", "--jobs", "2"],
+        ["data", "collect", "--source", "-", "--store", "x.window"],
+        ["run", "start", "--wait", "--coordinator", "http://127.0.0.1:9"],
+    ],
+    ids=lambda words: " ".join(words[:2]) + words[-1],
+)
+def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(words: list[str], rows: Path) -> None:
+    assert rows.is_file()
+    process = subprocess.Popen(
+        [str(BIN / "glassfleet"), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        # Only who has said something is known to be at work; who says nothing is given the time to load.
+        said = select.select([process.stderr, process.stdout], [], [], 6)[0]
+        if said:
+            select.select([], [], [], 0.3)
+        # A terminal sends it to every process of the command.
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    service = words[0] in {"broker", "coordinator", "agent"} or words[1] == "collect"
+    assert "Traceback" not in err + out
+    # A service that has not begun its work yet is interrupted like any other command.
+    assert process.returncode in ({0, 130} if service else {130}), (out, err)
+    if process.returncode == 130:
+        assert err.endswith("glassfleet: error: interrupted\n")

@@ -1,0 +1,201 @@
+"""What ``--wait`` does: looks at a run or a rollout until it ends, through a restart of the coordinator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from console.lazy import is_quiet
+from console.progress import Work, progress
+
+if TYPE_CHECKING:
+    from console.client import Coordinator
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+POLL = 0.2
+"""Seconds between two looks."""
+
+_AGAIN = 0.5
+
+
+def coordinator_wait_option(function: F) -> F:
+    """Add ``--coordinator-wait SECONDS``."""
+    return click.option(
+        "--coordinator-wait", type=click.FloatRange(0, 86400), default=60.0, show_default=True, metavar="SECONDS",
+        help="With --wait: how long the coordinator may be away, to be started again, before this gives up.",
+    )(function)  # fmt: skip
+
+
+def patiently(api: Coordinator, ask: Callable[[], T], patience: float, work: Work) -> T:
+    """Return what `ask` does, as soon as the coordinator answers: started again, it goes on where it was.
+
+    Parameters
+    ----------
+    api : console.client.Coordinator
+    ask : callable
+        May be called more than once. What changes something must raise `NotReachedError` alone to be tried again.
+    patience : float
+        Seconds, at least 0, that the coordinator may be away at a time.
+    work : Work
+        Is told that it is away, once.
+
+    Raises
+    ------
+    CoordinatorError
+        It was away for longer.
+    """
+    from console.client import UnreachableError  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+
+    gone: float | None = None
+    while True:
+        try:
+            return ask()
+        except UnreachableError:
+            now = time.monotonic()
+            if gone is None:
+                gone = now
+                if patience:
+                    work.say(f"no coordinator answers at {api.url}: trying for {patience:g} s")
+            if now - gone >= patience:
+                raise
+            time.sleep(min(_AGAIN, patience))
+            api.look_again()
+
+
+def asked(api: Coordinator, path: str, patience: float) -> Any:
+    """Return the answer to a GET, as soon as a coordinator gives it; raises CoordinatorError, see `patiently`."""
+    with progress("waiting for the coordinator") as work:
+        return patiently(api, lambda: api.get(path), patience, work)
+
+
+def posted(api: Coordinator, path: str, body: Any, patience: float) -> Any:
+    """Return the answer to a POST, as soon as a coordinator takes it; it is sent once.
+
+    Raises
+    ------
+    CoordinatorError
+        None was there within `patience` seconds; or it was lost before it answered, and may have done what was asked.
+    """
+    from console.client import NotReachedError, UnreachableError  # noqa: PLC0415
+
+    def ask() -> tuple[Any, UnreachableError | None]:
+        try:
+            return api.post(path, body), None
+        except NotReachedError:
+            raise
+        except UnreachableError as fault:
+            return None, fault
+
+    with progress("waiting for the coordinator") as work:
+        answer, fault = patiently(api, ask, patience, work)
+    if fault is not None:
+        raise fault
+    return answer
+
+
+def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> dict[str, Any]:
+    """Say each round of a run as it closes; return the run once it has ended.
+
+    Parameters
+    ----------
+    api : console.client.Coordinator
+    as_json : bool
+        Stdout is for a document: the rounds are told on stderr.
+    patience : float
+        Seconds, at least 0, that the coordinator may be away at a time.
+
+    Raises
+    ------
+    CoordinatorError
+        It was away for longer.
+    """
+    said = 0
+    with progress(run_id) as work:
+        while True:
+            status = patiently(api, lambda: api.run(run_id), patience, work)
+            for item in status.get("rounds", [])[said:]:
+                said += 1
+                work.say(line_of_round(item), out=_is_result(as_json=as_json))
+            if status.get("state") == "ended":
+                return status
+            work.at(doing=_now(status))
+            time.sleep(POLL)
+
+
+def follow_rollout(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> dict[str, Any]:
+    """Say each stage of a rollout as it is judged; return the rollout once it has ended, see `follow_run`."""
+    from schemas.errors import NotFoundError  # noqa: PLC0415
+
+    said = 0
+    with progress(started) as work:
+        while True:
+            found = patiently(api, lambda: api.get(f"/api/rollouts/{name}"), patience, work)
+            told: dict[str, Any] | None = next((each for each in found if each["rollout"] == started), None)
+            if told is None:
+                raise NotFoundError(f"the coordinator no longer knows {started}: see glassfleet model history {name}")
+            lines = [
+                f"stage {number}: {stage['share']:.0%}, asked {len(stage['asked'])}, "
+                f"reported {stage['reported']}: {stage['verdict']}"
+                for number, stage in enumerate(told["stages"], 1)
+                if stage["verdict"]
+            ]
+            for line in lines[said:]:
+                work.say(line, out=_is_result(as_json=as_json))
+            said = len(lines)
+            if told["phase"] in ROLLOUT_ENDED:
+                return told
+            work.at(doing=_stage(told))
+            time.sleep(POLL)
+
+
+ROLLOUT_ENDED = ("promoted", "rolled-back", "stopped", "superseded")
+
+
+def line_of_round(item: dict[str, Any]) -> str:
+    """Return one round in one line."""
+    dropped = item.get("dropped_agents") or {}
+    dropped = {**dropped, **dict.fromkeys(item.get("late_agents") or (), "too late")}
+    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(dropped.items()))
+    attempt = f" (attempt {item['attempt']})" if int(item.get("attempt", 1)) > 1 else ""
+    where = f"{item.get('phase', ''):<10} {item.get('number', '?'):>3}{attempt}  {item.get('kind', ''):<9}"
+    counts = "  ".join(f"{name} {item.get(name, 0):>2}" for name in ("asked", "accepted", "late", "dropped"))
+    return f"  {where} {counts}  {float(item.get('seconds', 0.0)):6.2f} s" + (f"  [{why}]" if why else "")
+
+
+def line_of_run(status: dict[str, Any]) -> str:
+    """Return one run in one line."""
+    model = status.get("model")
+    made = f"  model {model['name']} v{model['version']} {model['digest'][:12]}" if model else ""
+    reason = f" ({status['reason']})" if status.get("reason") else ""
+    state = status.get("outcome") or status.get("phase") or status.get("state") or "?"
+    rounds = status.get("rounds")
+    counted = f"  {len(rounds)} rounds" if isinstance(rounds, list) else ""
+    return f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{counted}{made}"
+
+
+def _now(status: dict[str, Any]) -> str:
+    """Say what a run that goes on is doing."""
+    current = status.get("open")
+    if not current:
+        return str(status.get("phase") or status.get("state") or "")
+    return f"{current['phase']} {current['number']}, {current['accepted']} of {current['asked']} answered"
+
+
+def _stage(told: dict[str, Any]) -> str:
+    """Say what a rollout that goes on is doing."""
+    stages = told["stages"]
+    if told["phase"] == "paused" or not stages or stages[-1]["verdict"]:
+        return str(told["phase"])
+    left = "" if told.get("remaining") is None else f", {told['remaining']:.0f} s left"
+    of = len(told["plan"]["stages"])
+    return f"stage {len(stages)} of {of}, {stages[-1]['reported']} of {len(stages[-1]['asked'])} reported{left}"
+
+
+def _is_result(*, as_json: bool) -> bool:
+    """Whether what is followed goes to stdout: not if that is for JSON, or the user wants the result only."""
+    return not (as_json or is_quiet())

@@ -1,0 +1,99 @@
+"""Commands that are imported when they are called, and ``--quiet`` for each of them. Imports click alone."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import click
+
+EXTRAS = {
+    "amqtt": "broker",
+    "alembic": "coordinator",
+    "fastapi": "coordinator",
+    "sqlalchemy": "coordinator",
+    "uvicorn": "coordinator",
+    "httpx": "operator",
+    "rich": "operator",
+    "defusedxml": "operator",
+    "jinja2": "coordinator",
+    "matplotlib": "experiments",
+    "mlflow": "mlflow",
+    "sklearn": "experiments",
+    "pyarrow": "parquet",
+}
+"""Which optional part of the package brings a module."""
+
+
+def missing_extra(fault: ModuleNotFoundError) -> str | None:
+    """Return what to install when an optional package is missing; None when the module is not one of those."""
+    module = (fault.name or "").partition(".")[0]
+    extra = EXTRAS.get(module)
+    if extra is None:
+        return None
+    return f"this needs the package {module}, which is not installed; install with: pip install 'glassfleet[{extra}]'"
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; the list of commands imports none of them.
+
+    Parameters
+    ----------
+    commands_table : mapping
+        Name -> (``"module:attribute"``, one line of help).
+    """
+
+    def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = commands_table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of the table, which is the order of use."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command."""
+        if cmd_name not in self._table:
+            return None
+        module, _, attribute = self._table[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        _add_quiet(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+
+def _add_quiet(command: click.Command) -> None:
+    """Give ``--quiet`` to a command and those below it; services, which have a log level instead, are left as they are.
+
+    Here and not at each command, so that none is forgotten.
+    """
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            _add_quiet(child)
+    elif not {"quiet", "log_level"} & {parameter.name for parameter in command.params}:
+        text = "Say nothing on stderr but errors."
+        command.params.append(
+            click.Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_hush, help=text)
+        )
+
+
+def _hush(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta["glassfleet.quiet"] = True
+        nothing = ctx.with_resource(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - the context closes it
+        ctx.with_resource(redirect_stderr(nothing))
+
+
+def is_quiet() -> bool:
+    """Whether the running command was told to be quiet."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("glassfleet.quiet"))

@@ -1,0 +1,202 @@
+"""``glassfleet model`` with an identity at hand: what the fleet's authority does not vouch for is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.credentials import FolderCredentials
+from broker.mosquitto import MosquittoProcess
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link
+from broker.tls import tls_of
+from console.main import run
+from edge_agent.config import AgentConfig
+from edge_agent.runner import make_agent
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.messages import ModelPointer
+from schemas.parts import frames_for_model
+from schemas.record import ModelRecord
+from schemas.signing import Signer
+from schemas.topics import Topics
+from tests.desk import source
+from tests.fleet import FleetCa
+from tests.unit.test_forecast import PLAIN
+
+TOPICS = Topics("fleet")
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("BROKER", "IDENTITY", "STATE_DIR", "FLEET", "CONFIG"):
+        monkeypatch.delenv(f"GLASSFLEET_{name}", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory: pytest.TempPathFactory) -> FleetCa:
+    made = FleetCa(tmp_path_factory.mktemp("ca"))
+    made.identity("coordinator", "cloud")
+    made.identity("operator", "anna")
+    made.identity("agent", "v1")
+    return made
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> FleetCa:
+    made = FleetCa(tmp_path_factory.mktemp("foreign"))
+    made.identity("coordinator", "cloud")
+    return made
+
+
+def signer(ca: FleetCa, name: str) -> Signer:
+    return FolderCredentials(ca.folder / name).signer
+
+
+def record(version: int = 1) -> ModelRecord:
+    # Made today: a certificate must have been valid when the record was made.
+    return PLAIN.model_copy(update={"version": version, "created": datetime.now(UTC).isoformat()})
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def ask(*arguments: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        return (code, *capsys.readouterr())
+
+    return ask
+
+
+def test_file_is_believed_when_a_coordinator_of_the_fleet_signed_it(call: Call, ca: FleetCa, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    path.write_bytes(record().signed_by(signer(ca, "cloud")).to_bytes())
+    code, out, err = call("model", "rules", "--file", path, "--identity", ca.folder / "anna")
+    assert code == 0, err
+    assert out
+    assert err == "m v1: signed by coordinator cloud, verified\n"
+    code, out, err = call("model", "rules", "--file", path, "--json")
+    assert (code, err.count("\n")) == (0, 1)
+    assert json.loads(out)
+    assert "not verified: give --identity" in err
+    assert call("model", "rules", "--file", path, "--quiet")[::2] == (0, "")
+
+
+@pytest.mark.parametrize("command", ["rules", "show", "export", "diff"])
+@pytest.mark.parametrize("forgery", ["unsigned", "by an agent", "by another fleet", "changed"])
+def test_file_is_refused_with_the_documented_code_when_it_is_forged(  # noqa: PLR0917 - fixtures
+    call: Call, ca: FleetCa, foreign: FleetCa, tmp_path: Path, command: str, forgery: str
+) -> None:
+    forgeries: dict[str, Callable[[], ModelRecord]] = {
+        "unsigned": record,
+        "by an agent": lambda: record().signed_by(signer(ca, "v1")),
+        "by another fleet": lambda: record().signed_by(signer(foreign, "cloud")),
+        "changed": lambda: record().signed_by(signer(ca, "cloud")).model_copy(update={"cohort": ["nobody"]}),
+    }
+    path = tmp_path / "m.json"
+    path.write_bytes(forgeries[forgery]().to_bytes())
+    words = ["diff", path, path] if command == "diff" else [command, "--file", path]
+    code, out, err = call("model", *words, "--identity", ca.folder / "anna")
+    assert (code, out) == (8, "")
+    assert err.startswith("glassfleet: error: model m v1 is not believed: ")
+    assert str(ca.folder / "anna") in err
+    assert err.count("\n") == 1
+
+
+def test_identity_that_is_none_is_told_before_anything_is_read(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_bytes(record().to_bytes())
+    code, _, err = call("model", "rules", "--file", tmp_path / "m.json", "--identity", tmp_path)
+    assert code == 2
+    assert "key.pem" in err
+
+
+class Publisher:
+    """Writes to a broker that lets everybody write what he likes."""
+
+    def __init__(self, url: str, identity: Path) -> None:
+        self._transport = PahoTransport(Link(url=url, client_id="forger", session_expiry=0, tls=tls_of(identity)))
+        self._transport.start(Handlers(lambda _: None, lambda: None, lambda _: None))
+
+    def publish(self, made: ModelRecord, pointed: Signer | None) -> None:
+        name = made.name
+        for topic, payload in frames_for_model(made.to_bytes(), TOPICS, name, made.version).frames:
+            self._transport.publish(topic, payload, retain=True)
+        pointer = ModelPointer(name=name, version=made.version, digest=made.digest)
+        payload = Envelope(fleet="fleet", body=pointer).to_bytes()
+        topic = TOPICS.model_current(name)
+        self._transport.publish(topic, pointed.seal(topic, payload) if pointed else payload, retain=True)
+        assert self._transport.flush(20)
+
+    def stop(self) -> None:
+        self._transport.stop()
+
+
+@pytest.fixture
+def publisher(tmp_path: Path, ca: FleetCa) -> Iterator[tuple[Publisher, str]]:
+    identity = ca.identity("broker", "broker")
+    broker = MosquittoProcess(tmp_path / "broker", identity=identity, acl="pattern readwrite #\n")
+    broker.start()
+    made = Publisher(broker.url, ca.folder / "cloud")
+    yield made, broker.url
+    made.stop()
+    broker.stop()
+
+
+@pytest.mark.mosquitto
+def test_registry_refuses_what_a_hostile_broker_serves_and_believes_the_rest(
+    call: Call, ca: FleetCa, foreign: FleetCa, publisher: tuple[Publisher, str]
+) -> None:
+    writer, url = publisher
+    cloud = signer(ca, "cloud")
+    at = ("--broker", url, "--identity", ca.folder / "anna")
+    writer.publish(record(1).signed_by(cloud), cloud)
+    code, out, err = call("model", "rules", "m", *at)
+    assert (code, bool(out)) == (0, True), err
+    assert "m v1: signed by coordinator cloud, verified" in err
+    code, _, err = call("model", "list", *at)
+    assert (code, "the signatures of 1 versions were verified" in err) == (0, True)
+
+    writer.publish(record(2).signed_by(signer(foreign, "cloud")), signer(foreign, "cloud"))
+    code, out, err = call("model", "rules", "m", *at)
+    assert (code, out) == (8, "")
+    assert "what is current of model m is not believed" in err
+    code, out, err = call("model", "rules", "m", "--version", "2", *at)
+    assert (code, out) == (8, "")
+    assert "model m version 2 is not believed" in err
+    assert call("model", "rules", "m", "--version", "1", *at)[0] == 0
+    code, out, err = call("model", "list", *at, "--json")
+    assert code == 8
+    assert [row["version"] for row in json.loads(out)] == [1]
+    assert "m v2 is not believed" in err
+
+
+def test_agent_uses_what_its_configuration_says_of_clocks_and_of_looks_at_its_identity(
+    ca: FleetCa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[FolderCredentials] = []
+
+    def remembered(*arguments: Any, **options: Any) -> FolderCredentials:
+        made.append(FolderCredentials(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr("edge_agent.runner.FolderCredentials", remembered)
+    given = {"identity_look": 0.0, "clock_leeway": 0.0, "broker": "mqtts://127.0.0.1:9", "data": "rows.csv"}
+    make_agent(AgentConfig(id="v1", identity=ca.folder / "v1", state_dir=tmp_path, **given), source())
+    (credentials,) = made
+    # Made by a clock that is minutes ahead (the authority dates back a little): only who allows for that takes it.
+    later = ca.identity("agent", "v9", ago=-400 / 86400)
+    certificate = FolderCredentials(later).signer.certificate
+    with pytest.raises(WireError):
+        credentials.verifier.owner(certificate)
+    assert FolderCredentials(ca.folder / "v1").verifier.owner(certificate).id == "v9"
+    # With no pause between looks a renewal is seen at once.
+    assert credentials.refresh() is False
+    ca.identity("agent", "v1")
+    assert credentials.refresh() is True
