@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 _FENCE = re.compile(
-    r"^(?:<!-- (?P<mark>run|file): (?P<name>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^(?:<!-- (?P<mark>run|file|says|from|is): (?P<name>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 _INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}.*\n(?:\n(?= {4}))?)+")
@@ -24,8 +24,10 @@ class Block:
     Attributes
     ----------
     mark : str
-        ``run``: the tests execute it, together with all others of its `name` on the page, in order. ``file``: it is
-        written to the file `name` at this place of the execution. Empty: neither.
+        What the tests do with it. ``run``: execute it, together with all others of its `name` on the page, in order.
+        ``file``: write it to the file `name` at this place of the execution. ``says``: find it in what the block of the
+        group `name` that was run before it printed; ``...`` stands for anything. ``is``: read it with the reader
+        `name`. ``from``: find it, word for word, in the file `name` of the repository. Empty: none of these.
     name, language, text : str
     """
 
@@ -33,6 +35,11 @@ class Block:
     name: str
     language: str
     text: str
+
+    @property
+    def begins(self) -> str:
+        """Its first line."""
+        return self.text.partition("\n")[0]
 
 
 @dataclass(frozen=True)
@@ -69,14 +76,17 @@ class Page:
         return _LINK.findall(text)
 
     def groups(self) -> dict[str, list[Block]]:
-        """Blocks to execute, by group; files belong to the group of the block before them."""
+        """Blocks to execute, and what they print, by group; files belong to the group of the block before them.
+
+        Files before the first block belong to the first group.
+        """
         found: dict[str, list[Block]] = {}
-        group = ""
-        for block in self.blocks:
-            if block.mark == "run":
+        marked = [block for block in self.blocks if block.mark in {"run", "file", "says"}]
+        group = next((block.name for block in marked if block.mark == "run"), "")
+        for block in marked:
+            if block.mark != "file":
                 group = block.name
-            if block.mark:
-                found.setdefault(group, []).append(block)
+            found.setdefault(group, []).append(block)
         return found
 
 

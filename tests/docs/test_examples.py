@@ -1,25 +1,47 @@
 """Examples marked ``<!-- run: GROUP -->`` do what their page says: real commands, real processes, a real broker.
 
-Blocks of one group on one page run in order, in one folder, as a reader would type them.
-``<!-- file: NAME -->`` writes a block to a file.
+Blocks of one group on one page run in order, in one folder, as a reader would type them. ``<!-- file: NAME -->`` writes
+a block to a file; ``<!-- says: GROUP -->`` shows what the block before it prints. What is not executed is listed, with
+its reason, in ``test_blocks.py``.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from broker.mosquitto import find_mosquitto
+from tests.docs.examples import run, shown
 from tests.docs.pages import Block, Page, pages
 
 GROUPS = {f"{page.name}:{name}": (page, blocks) for page in pages() for name, blocks in page.groups().items()}
-NEEDS_MOSQUITTO = {"docs/howto/real-broker.md:broker"}
+
+
+def _programs(*names: str) -> pytest.MarkDecorator:
+    absent = [name for name in names if shutil.which(name) is None]
+    return pytest.mark.skipif(bool(absent), reason=f"not installed: apt install {' '.join(absent)}")
+
+
+_DATA = pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="real datasets: set GLASSFLEET_DATA")
+MARKS = {
+    "README.md:tables": [_DATA, pytest.mark.slow],
+    "docs/howto/operate.md:operate": [_programs("curl", "sqlite3")],
+    "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto],
+    "docs/howto/reproduce-the-papers.md:papers": [_DATA],
+    "docs/howto/reproduce-the-papers.md:report": [_DATA, pytest.mark.slow],
+    "docs/howto/reproduce-the-papers.md:table": [_DATA, pytest.mark.slow],
+    "docs/howto/secure-fleet.md:secure": [pytest.mark.mosquitto],
+    "docs/howto/your-own-data.md:own-data": [_programs("sqlite3"), pytest.mark.mosquitto],
+    "docs/reference/http-api.md:http": [_programs("curl", "jq")],
+}
+"""What an example needs, beyond what is installed."""
+CLONES = {"docs/howto/add-a-scheme.md:scheme"}
+"""Their reader works in a clone of the repository, and changes it: they get a copy."""
+LONG = {"docs/howto/reproduce-the-papers.md:report": 3400.0}
+"""Seconds that an example may take, where that is more than the others get."""
 SAYS = {
     "docs/tutorial/first-fleet.md:first-fleet": [
         "400 rows (320 train, 80 test), 3 inputs, target minutes",
@@ -35,109 +57,106 @@ SAYS = {
         "exit code 3",
         "60 samples taken, 0 refused, 0 lost; 50 rows",
     ],
+    "docs/howto/deploy.md:cloud": [],
+    "docs/howto/reproduce-the-papers.md:own": [],
+    "docs/howto/reproduce-the-papers.md:papers": ["weather_izmir", "mortgage"],
+    "docs/howto/reproduce-the-papers.md:report": [],
+    "docs/howto/reproduce-the-papers.md:table": ["frt-accuracy"],
+    "README.md:apart": ["an agent takes this", "model qoe v2", "rule ", "chain whole", "first.html: report of first"],
+    "README.md:tables": ["federated (FL)    1.26788", "central (CL)       1.2795", "federated (FL)    1.19419"],
     "docs/howto/secure-fleet.md:secure": [
         "identity of coordinator coordinator in coordinator-identity",
         "enrolled as vehicle-07 until",
-        "denied: vehicle-07",
+        "enrolled as vehicle-08 until",
+        "denied: vehicle-08, vehicle-07",
+        "denied: vehicle-08",
     ],
-    "docs/howto/add-a-scheme.md:checks": ["every check passed"],
+    "docs/howto/add-a-scheme.md:scheme": [],
     "docs/explanation/exactness.md:exactness": [],
+    "docs/explanation/model-registry.md:registry": [],
+    "docs/howto/forecast-on-the-vehicle.md:forecast": [],
+    "docs/howto/operate.md:operate": [],
+    "docs/reference/exports.md:explanations": [],
+    "docs/reference/http-api.md:http": [],
+    "docs/howto/read-a-model-with-an-auditor.md:audit": [],
 }
-"""What each prints, among other things; so this is also the list of all groups."""
+"""What each prints, among other things and beside what its page shows; so this is also the list of all groups."""
 
 
 def test_examples_to_run_are_those_that_are_known():
     assert set(GROUPS) == set(SAYS)
 
 
-def _script(blocks: list[Block], folder: Path) -> list[str]:
-    """Write what is to be run, and return the command that runs it."""
-    languages = {block.language for block in blocks if block.mark == "run"}
-    assert len(languages) == 1, "one group, one language"
-    lines = []
-    for block in blocks:
-        if block.mark == "file":
-            lines.append(f"cat > {block.name} <<'END-OF-FILE'\n{block.text}END-OF-FILE\n")
-        else:
-            lines.append(block.text)
-    if languages == {"python"}:
-        (folder / "example.py").write_text("\n".join(lines))
-        return [sys.executable, "example.py"]
-    if os.geteuid() == 0:  # the page's words about root; the test's folder is for its owner alone
-        lines = [
-            line.replace("mosquitto -c", "sed -i '/^user /d;1iuser root' mosquitto/mosquitto.conf; mosquitto -c")
-            for line in lines
-        ]
-    ending = "kill $(jobs -p) 2> /dev/null || true\nwait\n"
-    (folder / "example.sh").write_text("set -eu\n" + "\n".join(lines) + ending)
-    return ["bash", "example.sh"]
-
-
 @pytest.mark.acceptance
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "group", [pytest.param(name, marks=[pytest.mark.mosquitto] if name in NEEDS_MOSQUITTO else []) for name in GROUPS]
+    "group",
+    [
+        pytest.param(name, marks=[*MARKS.get(name, []), pytest.mark.timeout(LONG.get(name, 540) + 60)])
+        for name in GROUPS
+    ],
 )
 def test_example_runs_as_its_page_says(group: str, tmp_path: Path, free_port: Callable[[], int]):
     page, blocks = GROUPS[group]
+    folder = tmp_path / "reader"
+    folder.mkdir()
 
-    code, said = _run(_script(blocks, tmp_path), tmp_path, free_port())
+    seconds = LONG.get(group, 540)
+    code, said = run(blocks, folder, free_port, clone=group in CLONES, seconds=seconds)
 
-    assert code == 0, f"{page.name}\n{said[-6000:]}"
+    text = "".join(f"--- {blocks[number].begins if number >= 0 else ''}\n{part}" for number, part in said.items())
+    assert code == 0, f"{page.name}\n{text[-6000:]}"
     for expected in SAYS[group]:
-        assert expected in said, f"{expected!r} is not in\n{said[-6000:]}"
+        assert expected in text, f"{expected!r} is not in\n{text[-6000:]}"
+    for absent in shown(blocks, said):
+        pytest.fail(f"{page.name} shows\n{absent}\nand it printed\n{text[-12000:]}")
 
 
-def _run(command: list[str], folder: Path, port: int) -> tuple[int, str]:
-    script = folder / command[-1]
-    script.write_text(script.read_text().replace("18830", str(port)))  # a port of our own for the one of the page
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
-    path = [str(Path(sys.executable).parent), kept["PATH"]]
-    mosquitto = find_mosquitto()
-    if mosquitto is not None:
-        path.append(str(Path(mosquitto).parent))
-    environment = kept | {
-        "PATH": os.pathsep.join(path),
-        "XDG_STATE_HOME": str(folder / "home"),
-        "PYTHONPATH": "",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    output = folder / "output"
-    with output.open("w") as written:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            code = process.wait(timeout=240)
-        except subprocess.TimeoutExpired:
-            code = -1
-        finally:
-            _end(process)
-    return code, output.read_text(errors="replace")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what an example that failed has left behind."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            continue
+TEXT = (
+    "# A\n\n<!-- file: a.json -->\n```json\n{}\n```\n\n<!-- run: one -->\n```bash\necho 1\n```\n\n"
+    "<!-- says: one -->\n```text\n1\n```\n\n```bash\nno\n```\n\n    indented\n"
+)
 
 
 def test_reader_of_pages_finds_marked_blocks():
-    text = (
-        "# A\n\n<!-- run: one -->\n```bash\necho 1\n```\n\n<!-- file: a.json -->\n```json\n{}\n```\n\n"
-        "```bash\nno\n```\n\n    indented\n"
-    )
-    page = Page(Path("a.md"), text)
+    page = Page(Path("a.md"), TEXT)
 
     assert [(block.mark, block.name, block.text) for block in page.groups()["one"]] == [
-        ("run", "one", "echo 1\n"),
         ("file", "a.json", "{}\n"),
+        ("run", "one", "echo 1\n"),
+        ("says", "one", "1\n"),
     ]
     assert [block.text for block in page.blocks if not block.mark] == ["no\n", "indented\n"]
+
+
+@pytest.mark.parametrize(
+    ("says", "holds"),
+    [
+        ("one\ntwo\n", True),
+        ("two\nthree, 3.5\n", True),
+        ("one\n...\nthree, ...\n", True),
+        ("one\nthree, 3.5\n", False),
+        ("wo\n", False),
+        ("two\n...\none\n", False),
+        ("three, 3.6\n", False),
+    ],
+)
+def test_what_a_page_shows_is_compared_with_what_was_printed(says: str, holds: bool):
+    blocks = [Block("run", "a", "bash", ""), Block("says", "a", "text", says)]
+
+    assert shown(blocks, {0: "one\ntwo  \nthree, 3.5\n"}) == ([] if holds else [says])
+
+
+def test_what_a_page_shows_is_not_found_in_what_another_block_printed():
+    blocks = [Block("run", "a", "bash", ""), Block("run", "a", "bash", ""), Block("says", "a", "text", "one\n")]
+
+    assert shown(blocks, {0: "one\n", 1: "two\n"}) == ["one\n"]
+
+
+def test_example_that_fails_or_hangs_is_noticed(tmp_path: Path, free_port: Callable[[], int]):
+    def result(name: str, text: str) -> tuple[int, dict[int, str]]:
+        folder = tmp_path / name
+        folder.mkdir()
+        return run([Block("run", "a", "bash", text)], folder, free_port, seconds=2)
+
+    assert result("fails", "echo before\nfalse\necho after\n") == (1, {-1: "", 0: "before\n"})
+    assert result("hangs", "sleep 60\n")[0] == -1

@@ -1,0 +1,165 @@
+"""Runs the marked blocks of a page as a reader would type them: one folder, real processes, nothing prepared."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from broker.mosquitto import find_mosquitto
+from tests.docs.pages import ROOT, Block
+
+SHELLS = frozenset({"bash", "sh"})
+PORTS = ("1883", "8080", "8443", "8883", "18830")
+"""Ports that pages name; each is another, free one in a test."""
+CLONED = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "qoe", "console", "tests")
+"""What a copy of the repository holds, for pages whose reader changes it."""
+
+_PLACE = "@@ block {} @@"
+_PLACES = re.compile(r"^@@ block (\d+) @@\n", re.MULTILINE)
+
+
+def script(blocks: list[Block]) -> tuple[str, str]:
+    """Write what is to be run.
+
+    Parameters
+    ----------
+    blocks : list of Block
+        A group. Python blocks among those of a shell are programs of their own.
+
+    Returns
+    -------
+    name, text : str
+    """
+    languages = {block.language for block in blocks if block.mark == "run"}
+    if languages == {"python"}:
+        return "example.py", "".join(_python(number, block) for number, block in enumerate(blocks))
+    assert languages <= SHELLS | {"python"}, f"nothing runs {sorted(languages)}"
+    lines = ["set -eu\n", *(_shell(number, block) for number, block in enumerate(blocks))]
+    return "example.sh", "".join([*lines, "\nkill $(jobs -p) 2> /dev/null || true\nwait\n"])
+
+
+def _python(number: int, block: Block) -> str:
+    if block.mark == "file":
+        return f"__import__('pathlib').Path({block.name!r}).write_text({block.text!r})\n"
+    return f"print({_PLACE.format(number)!r}, flush=True)\n{block.text}\n" if block.mark == "run" else ""
+
+
+def _shell(number: int, block: Block) -> str:
+    if block.mark == "file":
+        return f"cat > {block.name} <<'END-OF-FILE'\n{block.text}END-OF-FILE\n"
+    if block.mark != "run":
+        return ""
+    text = block.text if block.language in SHELLS else f"python - <<'END-OF-FILE'\n{block.text}END-OF-FILE\n"
+    if os.geteuid() == 0:  # the pages' words about root; the test's folder is for its owner alone
+        text = re.sub(r"(?m)^mosquitto -c (\S+)", r"sed -i '/^user /d;1iuser root' \1; mosquitto -c \1", text)
+    return f"echo '{_PLACE.format(number)}'\n{text}\n"
+
+
+def run(
+    blocks: list[Block], folder: Path, free_port: Callable[[], int], *, clone: bool = False, seconds: float = 540
+) -> tuple[int, dict[int, str]]:
+    """Run a group in an empty folder.
+
+    Returns
+    -------
+    code : int
+        Exit code; -1 when it took too long.
+    said : dict
+        What was printed, by the number of the block among `blocks`; -1 for what came before the first.
+    """
+    name, text = script(blocks)
+    for port in PORTS:
+        if re.search(rf"\b{port}\b", text):
+            text = re.sub(rf"\b{port}\b", str(free_port()), text)
+    if clone:
+        for part in CLONED:
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "fuzz", "golden"))
+    # The script and the words stay out of the reader's folder.
+    beside = folder.with_name(f"{folder.name}-beside")
+    beside.mkdir()
+    (beside / name).write_text(text)
+    command = [sys.executable if name.endswith(".py") else "bash", str(beside / name)]
+    output = beside / "output"
+    with output.open("w") as written:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=_environment(folder, folder if clone else ROOT),
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            _end(process)
+    parts = _PLACES.split(output.read_text(errors="replace"))
+    numbers = [-1, *(int(number) for number in parts[1::2])]
+    return code, dict(zip(numbers, parts[0::2], strict=True))
+
+
+def _environment(folder: Path, code: Path) -> Mapping[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GLASSFLEET_", "PYTEST_")) or name == "GLASSFLEET_DATA"
+    }
+    path = [str(Path(sys.executable).parent), kept["PATH"]]
+    mosquitto = find_mosquitto()
+    if mosquitto is not None:
+        path.append(str(Path(mosquitto).parent))
+    return kept | {
+        "PATH": os.pathsep.join(path),
+        "XDG_STATE_HOME": str(folder.with_name(f"{folder.name}-beside") / "home"),
+        "PYTHONPATH": str(code),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TZ": "UTC",
+        "COLUMNS": "120",
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what an example that failed has left behind."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def shown(blocks: list[Block], said: Mapping[int, str]) -> list[str]:
+    """Return what the page shows and the example did not print, as the page has it.
+
+    A shown block must be, line by line, a part of what the block before it printed; ``...`` stands for anything within
+    a line, and alone in a line for any number of lines.
+    """
+    absent = []
+    before = -1
+    for number, block in enumerate(blocks):
+        if block.mark == "run":
+            before = number
+        elif block.mark == "says" and not _pattern(block.text).search(said.get(before, "")):
+            absent.append(block.text)
+    return absent
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    lines = [
+        r"(?:.*\n)*?" if line.strip() == "..." else ".*".join(map(re.escape, line.rstrip().split("..."))) + r"[ \t]*\n"
+        for line in text.splitlines()
+    ]
+    return re.compile("^" + "".join(lines), re.MULTILINE)

@@ -1,0 +1,186 @@
+"""Every block of code in a page is executed, read by the program's own reader, or listed here with its reason."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.commands import command_lines, fault
+from tests.docs.examples import SHELLS
+from tests.docs.pages import ROOT, Block, Page, pages
+from tests.docs.readers import READERS
+
+GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
+"""Written from the code; every example of a command's help is tried in ``tests/unit/test_cli_promises.py``."""
+
+INSTALLS = "installs packages from an index; `make demo` itself is run by tests/acceptance/test_demo.py"
+NETWORK = "needs other people's servers"
+CONTAINERS = "needs a container engine"
+SYSTEMD = "needs systemd and root"
+CLUSTER = "needs a Kubernetes cluster"
+ELSEWHERE = "needs the machines broker.example.org and so on"
+
+NOT_RUN: dict[str, dict[str, str]] = {
+    "CONTRIBUTING.md": {"make setup    # .venv with the locked versions": INSTALLS},
+    "README.md": {
+        "make demo     # sets everything up (Python >= 3.11 and make are all it needs), then shows it": INSTALLS
+    },
+    "docs/index.md": {"make demo": INSTALLS},
+    "docs/tutorial/first-fleet.md": {"make setup": INSTALLS},
+    "docs/howto/deploy.md": {
+        "cd deploy/compose": CONTAINERS,
+        "python3 -m venv /opt/glassfleet": SYSTEMD,
+        "systemctl start glassfleet-enrol@vehicle-07": SYSTEMD,
+        "/opt/glassfleet/bin/pip install 'glassfleet[coordinator,operator,postgres]'": SYSTEMD,
+        "createuser --pwprompt glassfleet": "asks for a password; tests/acceptance/test_postgresql.py does it",
+        "kubectl create namespace glassfleet": CLUSTER,
+    },
+    "docs/howto/operate.md": {
+        "glassfleet doctor --broker mqtts://broker.example.org:8883 --identity /etc/glassfleet/coordinator"
+        " --as-coordinator": ELSEWHERE,
+    },
+    "docs/howto/reproduce-the-papers.md": {
+        "glassfleet datasets fetch mortgage california --data-dir data": NETWORK,
+        "glassfleet datasets qoe export.csv --out data/qoe --form 15                  # nine metrics, once a second": (
+            "the raw export is not published; tests/unit/test_qoe_export.py makes one"
+        ),
+    },
+    "docs/howto/your-own-data.md": {
+        'glassfleet agent --id vehicle-07 --data "postgresql://car@127.0.0.1/drives?table=rows"': (
+            "needs a PostgreSQL server with drives"
+        ),
+    },
+    "docs/reference/fuzzing.md": {
+        "make fuzz                                            # a million inputs, seed 1": (
+            "takes ten minutes; tests/fuzz runs 20,000 inputs"
+        ),
+    },
+}
+"""By page and first line of the block: why it is not executed. Each is still read as its language."""
+
+CODE = re.compile(
+    r"(?m)^\s*(?:\$ )?(?:glassfleet|make|pip|python3?|cd|export|docker|kubectl|systemctl|curl|mosquitto|from|import"
+    r"|def)(?= |$)"
+)
+
+
+def _unmarked() -> list[tuple[Page, Block]]:
+    return [(page, block) for page in pages() if page.name not in GENERATED for block in page.blocks if not block.mark]
+
+
+def _is_code(block: Block) -> bool:
+    """Tell code from drawings and from what is shown in passing."""
+    if block.language == "mermaid":
+        return False
+    return block.language not in {"", "text"} or CODE.search(block.text) is not None
+
+
+def test_every_block_of_code_is_executed_or_says_why_it_cannot_be():
+    found = {(page.name, block.begins) for page, block in _unmarked() if _is_code(block)}
+    listed = {(page, begins) for page, blocks in NOT_RUN.items() for begins in blocks}
+
+    assert found - listed == set(), "mark it <!-- run: GROUP -->, or list it in NOT_RUN with the reason"
+    assert listed - found == set(), "is gone, or is executed now: take it from NOT_RUN"
+
+
+def test_nearly_everything_is_executed():
+    executed = sum(block.mark == "run" for page in pages() for block in page.blocks)
+
+    assert sum(len(blocks) for blocks in NOT_RUN.values()) * 4 <= executed
+    assert all(len(reason) > 10 for blocks in NOT_RUN.values() for reason in blocks.values())
+
+
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, id=f"{page.name}:{block.begins[:40]}") for page, block in _unmarked() if _is_code(block)],
+)
+def test_block_that_is_not_executed_can_be_read_all_the_same(block: Block):
+    if block.language == "python":
+        ast.parse(block.text)
+        return
+    assert block.language in SHELLS | {"", "text"}, "nothing reads it: mark it <!-- is: READER -->"
+    read = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+    assert (read.returncode, read.stderr) == (0, "")
+    assert [said for words in command_lines(block.text) if (said := fault(words, whole=True))] == []
+
+
+def test_make_knows_every_target_that_a_page_names():
+    named = {
+        (page.name, target)
+        for page in pages()
+        for block in page.blocks
+        for target in re.findall(r"(?m)^make ([a-z-]+)", block.text)
+    }
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+
+    assert {target for _, target in named} >= {"demo", "test"}
+    assert [(page, target) for page, target in named if target not in targets] == []
+
+
+_READ = [(page, block) for page in pages() for block in page.blocks if block.mark == "is"]
+
+
+@pytest.mark.parametrize(("page", "block"), [pytest.param(*one, id=f"{one[0].name}:{one[1].name}") for one in _READ])
+def test_configuration_in_a_page_is_taken_by_its_reader(page: Page, block: Block, tmp_path: Path):
+    del page
+    READERS[block.name](block.text, tmp_path)
+
+
+def test_every_reader_of_configuration_has_something_to_read():
+    assert {block.name for _, block in _READ} == set(READERS)
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        ("agent-environment", "GLASSFLEET_BROKR=mqtt://127.0.0.1\n"),
+        ("agent-toml", 'ide = "v"\n'),
+        ("entry-point", '[project.entry-points."glassfleet.scheme"]\na = "b"\n'),
+        ("explain-request", '{"row": {"speed": 1}, "keeps": ["speed"]}'),
+        ("memory", '{"memory": [{"input": "speed", "differences": 1}]}'),
+        ("rollout-plan", '{"stages": [0.5, 0.2]}'),
+        ("run-answer", '{"run": "run-1"}'),
+        ("run-spec", '{"scheme": "frt", "policy": {"min_agent": 1}}'),
+        ("window", '{"samples": 10, "inputs": {"a": {"metric": "b", "statistic": "median"}}}'),
+    ],
+)
+def test_reader_of_configuration_refuses_what_the_program_would_refuse(reader: str, text: str, tmp_path: Path):
+    with pytest.raises((Exception, AssertionError)):
+        READERS[reader](text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [
+        pytest.param(page, block, id=f"{page.name}:{block.begins[:40]}")
+        for page in pages()
+        for block in page.blocks
+        if block.mark == "from"
+    ],
+)
+def test_quoted_code_stands_in_the_file_that_it_is_from(page: Page, block: Block):
+    del page
+    parts = re.split(r"(?m)^ *\.\.\.\n", block.text)
+    code = (ROOT / block.name).read_text(encoding="utf-8")
+
+    assert [part for part in parts if part not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "code"),
+    [
+        ("", "glassfleet demo\n", True),
+        ("", "  make test\n", True),
+        ("text", "$ pip install glassfleet\n", True),
+        ("python", "x = 1\n", True),
+        ("json", "{}\n", True),
+        ("", "coordinator  --level-->  vehicle\n", False),
+        ("mermaid", "sequenceDiagram\n", False),
+    ],
+)
+def test_code_is_told_from_drawings(language: str, text: str, code: bool):
+    assert _is_code(Block("", "", language, text)) is code
