@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,45 +18,18 @@ from edge_agent.sources import read_source
 from glassfleet.memory import remember
 from qoe.simulator import simulate_vehicle, write_samples, write_vehicle
 from qoe.windows import MEMORY, WINDOW_PLAN
+from tests.processes import Desk
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
-ROOT = Path(__file__).resolve().parents[2]
 
 
-class Vehicle:
+class Vehicle(Desk):
     """A state folder shared by broker, coordinator, agents and the forecaster of vehicle v0."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
-        self.environment = {**kept, "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        super().__init__(folder)
         self.own = folder / "agents" / "fleet" / "v0"
         self.log = self.own / "forecasts"
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{arguments[0]}-{len(self.processes)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "console.main", *arguments],
-                stdin=stdin, stdout=log, stderr=log, env=self.environment, cwd=ROOT,
-            )  # fmt: skip
-        self.processes.append(process)
-        return process
-
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "console.main", *arguments],
-            capture_output=True, text=True, env=self.environment, cwd=ROOT, check=False, timeout=120,
-        )  # fmt: skip
-
-    def until(self, happened: Callable[[], bool], patience: float = 60) -> None:
-        end = time.monotonic() + patience
-        while not happened():
-            assert time.monotonic() < end, self.logs()
-            time.sleep(0.05)
-
-    def logs(self) -> str:
-        return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
     def records(self) -> list[dict[str, object]]:
         rows = [
@@ -73,17 +43,6 @@ class Vehicle:
             *("--param", "other_sets=[]", *arguments),
         )
         assert done.returncode == 0, done.stderr + self.logs()
-
-    def end(self) -> None:
-        for process in reversed(self.processes):
-            if process.poll() is None:
-                process.terminate()
-        for process in reversed(self.processes):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture

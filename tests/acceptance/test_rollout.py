@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +50,22 @@ def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(tmp_pa
                 learn(api, "first", 1)
                 learn(api, "good", 3, rollout=PLAN)
                 api.post("/api/rollouts/m/pause", json={"reason": "the crash is to come now"})
+            url = (cloud.state_dir / "api-url").read_text().strip()
+            asked = ["rollout", "status", "m", "--wait", "--coordinator", url]
+            watching = subprocess.Popen(
+                [sys.executable, "-m", "console.main", *asked],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             cloud.end(signal.SIGKILL)
             cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", "--api-port", "0")
             with cloud.api() as api:
                 api.post("/api/rollouts/m/resume")
                 assert end_of_newest(api)[:2] == ("promoted", 2)
+                out, err = watching.communicate(timeout=30)
+                assert watching.returncode == 0, err
+                assert "m v2: promoted" in out
                 learn(api, "bad", 0, rollout=PLAN)
                 phase, current, reason = end_of_newest(api)
                 assert (phase, current) == ("rolled-back", 2)

@@ -2,74 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from qoe.simulator import simulate_vehicle, write_vehicle
+from tests.processes import Desk
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
-ROOT = Path(__file__).resolve().parents[2]
-
-
-class Desk:
-    """A state folder, and the commands that share it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
-        self.environment = {**kept, "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{arguments[0]}-{len(self.processes)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "console.main", *arguments],
-                stdout=log, stderr=log, env=self.environment, cwd=ROOT,
-            )  # fmt: skip
-        self.processes.append(process)
-        return process
-
-    def call(self, *arguments: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "console.main", *arguments],
-            capture_output=True, text=True, env=self.environment, cwd=ROOT, check=False, timeout=timeout,
-        )  # fmt: skip
-
-    def wait_for(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        self.until((self.folder / name).exists, process)
-
-    def until(
-        self, happened: Callable[[], bool], process: subprocess.Popen[bytes] | None = None, patience: float = 45
-    ) -> None:
-        end = time.monotonic() + patience
-        while not happened():
-            assert time.monotonic() < end, self.logs()
-            assert process is None or process.poll() is None, self.logs()
-            time.sleep(0.05)
-
-    def logs(self) -> str:
-        return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
-
-    def end(self) -> None:
-        for process in reversed(self.processes):
-            if process.poll() is None:
-                process.terminate()
-        for process in reversed(self.processes):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture

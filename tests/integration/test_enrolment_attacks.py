@@ -268,9 +268,9 @@ def test_wrong_tokens_cost_little_though_the_fleet_is_large(ca):
             ca.authority.enrol(request, "guess")
 
     guess()
-    before = ca.authority._last
+    before = ca.authority._files._last
     guess()
-    assert ca.authority._last is before
+    assert ca.authority._files._last is before
     other = Authority(ca.authority.folder)
     other.revoke("v3")
     assert [one.id for one in ca.authority.issued() if one.revoked] == ["v3"]

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.child import ChildBroker
 from coordinator.config import CoordinatorConfig
 from coordinator.runner import Service, build
 from coordinator.spec import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.conformance.transports import BrokerProcess, mark_of, start_broker
+from tests.conformance.transports import mark_of, start_broker
 from tests.desk import source
 from tests.simulation import central_digest
 
@@ -31,7 +32,7 @@ SMALL = 4 * 1024
         for name in ("embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "nats")
     ],
 )
-def broker(request, tmp_path_factory) -> Iterator[tuple[str, BrokerProcess]]:
+def broker(request, tmp_path_factory) -> Iterator[tuple[str, ChildBroker]]:
     running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
     assert running is not None
     yield {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}.get(request.param, "auto"), running

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import glassfleet.schemes
+from broker.child import ChildBroker
 from coordinator.config import CoordinatorConfig
 from coordinator.runner import Service, build
 from coordinator.spec import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.record import ModelRecord
-from tests.conformance.transports import BrokerProcess, start_broker
+from tests.conformance.transports import start_broker
 from tests.desk import source
 from tests.simulation import central_digest
 
@@ -28,7 +29,7 @@ AGENTS = ("v1", "v2", "v3")
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: Any) -> Iterator[BrokerProcess]:
+def broker(tmp_path_factory: Any) -> Iterator[ChildBroker]:
     running = start_broker("embedded", tmp_path_factory.mktemp("broker"))
     assert running is not None
     yield running
@@ -57,7 +58,7 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 
 
 @pytest.fixture
-def service(broker: BrokerProcess, way: str, tmp_path: Path) -> Iterator[Service]:
+def service(broker: ChildBroker, way: str, tmp_path: Path) -> Iterator[Service]:
     config = CoordinatorConfig(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
     made = build(config)
     thread = threading.Thread(target=made.serve_forever)
@@ -80,7 +81,7 @@ def until(condition: Any) -> None:
 
 
 def test_fleet_learns_a_scheme_that_lies_in_one_folder(
-    broker: BrokerProcess, way: str, service: Service, tmp_path: Path
+    broker: ChildBroker, way: str, service: Service, tmp_path: Path
 ) -> None:
     sources = {name: source(seed) for seed, name in enumerate(AGENTS)}
     with Fleet(sources, broker=broker.url, state_dir=tmp_path / "vehicles", fleet=fleet_of(way)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coordinator.defaults import discover as discovery_of
-from edge_agent.agent import refuse_text
+from edge_agent.answers import refuse_text
 from edge_agent.evaluation import Evaluator
 from edge_agent.freeze import Freezer
 from edge_agent.sources import read_source

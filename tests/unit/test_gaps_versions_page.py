@@ -43,7 +43,7 @@ def shelved(version: int, *, depth: int, slope: float = 1.0, domain: Domain = DO
         created="2026-01-01T00:00:00+00:00",
         software="test",
     )
-    return Shelved(record, model, equals_central=True)
+    return Shelved(record, model)
 
 
 def test_nothing_differs_when_a_version_is_set_against_its_twin() -> None:

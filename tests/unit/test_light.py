@@ -73,7 +73,7 @@ def test_agent_learns_and_scores_with_the_core_packages_alone(tmp_path):
         sys.meta_path.insert(0, OnlyCore())
         import edge_agent.runner
         import numpy as np
-        from edge_agent.agent import client_of
+        from edge_agent.answers import client_of
         from edge_agent.evaluation import learn_in_steps, predict_in_blocks
         from edge_agent.outbox import Outbox
         from glassfleet import catalogue

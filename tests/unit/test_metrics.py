@@ -20,12 +20,22 @@ from coordinator.config import load_config
 from coordinator.metrics import TABLE, Metrics, as_markdown
 from coordinator.observer import Several
 from coordinator.tracing import Traces, find_exporter, observers
+from schemas.envelope import Envelope
 from schemas.errors import StorageError, UsageError
+from schemas.messages import AgentState
 from schemas.trace import trace_ids, traceparent
+from tests.coordinator_bench import Fleet
 from tests.engine_bench import toy_spec
-from tests.unit.test_coordinator_core import Fleet
 
 ROOT = Path(__file__).parents[2]
+
+
+def state(agent: str, software: str) -> bytes:
+    """Return a birth certificate whose free texts are somebody else's."""
+    body = AgentState(status="up", software=software, schemes=[software], features=[software], incarnation=software)
+    return Envelope(fleet="f", body=body, agent=agent, time=1.0).to_bytes()
+
+
 DASHBOARD = ROOT / "deploy" / "grafana" / "glassfleet.json"
 
 
@@ -163,6 +173,22 @@ def test_metrics_count_what_was_ignored_by_fault() -> None:
     watched = Watched()
     watched.fleet.publish("gf/1/f/agent/a/state", b"\xc1 not msgpack")
     assert watched.value("glassfleet_messages_ignored_total", code="malformed") == 1
+
+
+def test_series_stay_few_whatever_hostile_messages_say() -> None:
+    watched = Watched()
+    watched.start("a", policy={"deadline": 10, "min_agents": 1})
+    before = len(watched.metrics.page().splitlines())
+    for number in range(300):
+        name = f"evil-{number}.{'x' * 40}"
+        for topic in (f"agent/{name}/state", f"agent/{name}/run/r{number}/contribution", f"agent/{name}/evaluation"):
+            watched.fleet.publish(f"gf/1/f/{topic}", b"\xc1" + name.encode())
+        watched.fleet.publish(f"gf/1/f/agent/{name}/state", state(name, f"code-{number}"))
+    page = watched.metrics.page().decode()
+    assert "evil" not in page
+    assert "code-" not in page
+    assert len(page.splitlines()) < before + 20
+    assert sum(1 for line in page.splitlines() if line.startswith("glassfleet_messages_ignored_total{")) < 10
 
 
 # Page, dashboard and code

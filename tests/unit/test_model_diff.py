@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from console.difference import difference, difference_lines
 from console.main import cli
 from glassfleet import catalogue, local
+from glassfleet.explain import in_words_of
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
@@ -70,6 +71,40 @@ def test_difference_says_what_changed_in_rules_with_the_same_antecedent() -> Non
             assert was != now
     words = [line for line in difference_lines(told) if line.startswith("~ IF ")]
     assert words == [f"~ IF {rule['if']}" for rule in changed]
+
+
+@pytest.mark.parametrize("kind", zoo.KINDS)
+def test_difference_tells_a_renaming_once_and_no_other_rules_when_only_words_changed(kind: str) -> None:
+    model = zoo.model(kind)
+    n_sets = model.to_document()["parameters"].get("n_sets", 5)
+    terms = tuple(f"grade {number}" for number in range(n_sets))
+    words = model.domain.features[0].model_copy(update={"unit": "dBm", "terms": terms})
+    renamed = in_words_of(model, model.domain.model_copy(update={"features": (words, *model.domain.features[1:])}))
+    told = difference((record_of(model, 1, []), model), (record_of(renamed, 2, []), renamed))
+    assert not told["same"]
+    assert set(told["domain"]) == {"snr"}
+    rules = told["rules"]
+    assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(model.rules()))
+    lines = difference_lines(told)
+    assert "domain snr: 0 to 10 dB -> 0 to 10 dBm" in lines
+    assert any(line.startswith("domain snr: terms standard -> grade 0, grade 1") for line in lines)
+
+
+def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_shrinks() -> None:
+    small, large = learned(1), learned(2)
+    first = small.domain.features[0]
+    terms = tuple(f"grade {number}" for number in range(5))
+    features = (first.model_copy(update={"terms": terms}), *small.domain.features[1:])
+    renamed = in_words_of(small, small.domain.model_copy(update={"features": features}))
+    plain = difference((record_of(large, 1, []), large), (record_of(small, 2, []), small))["rules"]
+    told = difference((record_of(large, 1, []), large), (record_of(renamed, 2, []), renamed))["rules"]
+    assert told["same"] == plain["same"]
+    assert [len(told[key]) for key in ("added", "gone", "changed")] == [
+        len(plain[key]) for key in ("added", "gone", "changed")
+    ]
+    words = " ".join(rule["if"] for rule in told["gone"])
+    assert f"{first.name} is grade " in words
+    assert f"{first.name} is Low" not in words
 
 
 @pytest.mark.parametrize("kind", zoo.KINDS)

@@ -19,6 +19,7 @@ from console.papers.schedule import results_of
 from console.papers.statistics import wilcoxon, wilcoxon_table
 from console.papers.work import KINDS, fleet
 from console.papers.write import as_html, as_markdown, write_report
+from console.progress import Work
 from schemas.errors import DataError, RunFailedError, UsageError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -167,14 +168,24 @@ def jobs_of(count: int, **more: Any) -> list[Job]:
     ]
 
 
+class Told(Work):
+    def __init__(self) -> None:
+        super().__init__("computing")
+        self.lines: list[str] = []
+
+    def say(self, line: str, *, out: bool = False) -> None:
+        assert not out
+        self.lines.append(line)
+
+
 def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_path: Path) -> None:
-    said: list[str] = []
+    work = Told()
+    said = work.lines
 
     def results(count: int, **options: Any) -> Any:
         said.clear()
-        return results_of(
-            jobs_of(count), data, tmp_path / "kept", processes=1, fresh=options.get("fresh", False), say=said.append
-        )
+        fresh = options.get("fresh", False)
+        return results_of(jobs_of(count), data, tmp_path / "kept", processes=1, fresh=fresh, work=work)
 
     first = results(2)
     assert [line.partition("  ")[0] for line in said] == ["[1/2] fold 0", "[2/2] fold 1"]
@@ -202,7 +213,7 @@ def test_results_depend_on_arguments_and_data(data: Path) -> None:
 
 def test_processes_compute_what_one_computes(data: Path, tmp_path: Path) -> None:
     one, two = (
-        results_of(jobs_of(3), data, tmp_path / str(count), processes=count, fresh=False, say=lambda _: None)
+        results_of(jobs_of(3), data, tmp_path / str(count), processes=count, fresh=False, work=Told())
         for count in (1, 2)
     )
     for results in (one, two):
@@ -216,7 +227,7 @@ def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Pa
     for processes in (1, 2):
         kept = tmp_path / f"kept{processes}"
         with pytest.raises(RunFailedError, match="the bad one"):
-            results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, say=lambda _: None)
+            results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, work=Told())
     assert len(list((tmp_path / "kept1").iterdir())) == 1
 
 
