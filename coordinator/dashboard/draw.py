@@ -5,6 +5,7 @@ All functions are pure and escape what they are given.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,13 +90,19 @@ KINDS = (("accepted", "in"), ("late", "late"), ("dropped", "dropped"), ("rejecte
 """What becomes of answers, in the order of drawing: field and word."""
 
 
+def _drawn(row: Mapping[str, Any], name: str) -> int:
+    """Return how much of a bar an outcome takes: whoever was dropped and answered later is drawn once, as late."""
+    both = set(row.get("dropped_agents", ())) & set(row.get("late_agents", ())) if name == "dropped" else ()
+    return int(row[name]) - len(both)
+
+
 def answers(row: Mapping[str, Any], width: int = 120) -> Markup:
     """Return one round's answers as a bar: in, late, dropped, rejected."""
-    total = max(sum(int(row[name]) for name, _ in KINDS), int(row["asked"]), 1)
+    total = max(sum(_drawn(row, name) for name, _ in KINDS), int(row["asked"]), 1)
     words = ", ".join(f"{row[name]} {word}" for name, word in KINDS if row[name] or name == "accepted")
     parts, x = [f'<rect class="track" width="{width}" height="10" rx="2"/>'], 0.0
     for name, _ in KINDS:
-        part = width * int(row[name]) / total
+        part = width * _drawn(row, name) / total
         if part:
             parts.append(f'<rect class="k-{name}" x="{x:.1f}" width="{max(part, 1.5):.1f}" height="10"/>')
             x += part
@@ -115,7 +122,11 @@ class Bar:
     @property
     def tall(self) -> int:
         """What the column must have room for."""
-        return max(self.total("asked"), sum(self.total(name) for name, _ in KINDS))
+        return max(self.total("asked"), sum(self.drawn(name) for name, _ in KINDS))
+
+    def drawn(self, name: str) -> int:
+        """Of an outcome, as much as the column shows."""
+        return sum(_drawn(row, name) for row in self.rounds)
 
     @property
     def label(self) -> str:
@@ -172,7 +183,7 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
         asked = tall * bar.total("asked") / highest
         parts.append(f'<rect class="track" {across} y="{y - asked:.1f}" height="{asked:.1f}"/>')
         for name, _ in KINDS:
-            part = tall * bar.total(name) / highest
+            part = tall * bar.drawn(name) / highest
             if part:
                 y -= part
                 parts.append(f'<rect class="k-{name}" {across} y="{y:.1f}" height="{part:.1f}"/>')
@@ -194,6 +205,13 @@ def degrees(partition: Partition, value: float) -> str:
     return " and ".join(f"{term} {degree:.2f}" for term, degree in told if degree > 0) or "no set"
 
 
+def _outline(points: Sequence[tuple[float, float]], tall: int, on: str = "") -> str:
+    """Return a fuzzy set's line and the area below it, from pixels across and degrees."""
+    line = " ".join(f"{x:.1f},{16 + tall - degree * (tall - 8):.1f}" for x, degree in points)
+    floor = f"{points[0][0]:.1f},{16 + tall} {line} {points[-1][0]:.1f},{16 + tall}"
+    return f'<polygon class="area{on}" points="{floor}"/><polyline class="set{on}" points="{line}"/>'
+
+
 def memberships(partition: Partition, value: float | None, used: Sequence[str] = ()) -> Markup:
     """Return the fuzzy sets of an input with a row's value over them; `used` terms stand out."""
     width, tall, left = 340, 74, 8
@@ -205,24 +223,25 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         return left + wide * min(max((raw - low) / span, 0.0), 1.0)
 
     parts = [f'<line class="axis" x1="{left}" x2="{width - left}" y1="{tall + 16}" y2="{tall + 16}"/>']
+    used_sets = [each for each in partition.sets if each.term in used]
     for each in partition.sets:
-        on = " on" if each.term in used else ""
         points = [(at(each.low), 0.0 if each.low < each.peak else 1.0), (at(each.peak), 1.0)]
         points.append((at(each.high), 0.0 if each.high > each.peak else 1.0))
-        line = " ".join(f"{x:.1f},{16 + tall - degree * (tall - 8):.1f}" for x, degree in points)
-        floor = f"{at(each.low):.1f},{16 + tall} {line} {at(each.high):.1f},{16 + tall}"
-        parts.append(f'<polygon class="area{on}" points="{floor}"/><polyline class="set{on}" points="{line}"/>')
+        parts.append(_outline(points, tall))
+    if used_sets:  # a condition may span several sets: its degree is their sum
+        knots = sorted({x for each in used_sets for x in (each.low, each.peak, each.high)})
+        points = [(at(x), min(sum(each.degree(x) for each in used_sets), 1.0)) for x in knots]
+        parts.append(_outline(points, tall, " on"))
     parts += [
         f'<line class="set" x1="{at(edge):.1f}" x2="{at(edge):.1f}" y1="24" y2="{16 + tall}"/>'
         for edge in partition.thresholds[:40]
     ]
-    for position, each in enumerate(partition.sets):
-        anchor = "mid" if 0 < position < len(partition.sets) - 1 else "" if position == 0 else "end"
-        if len(partition.sets) <= 5 or each.term in used:
-            room = max(4, 44 // max(len(partition.sets), 1))
-            parts.append(
-                f'<text class="tick {anchor}" x="{at(each.peak):.1f}" y="15">{escape(cut(each.term, room))}</text>'
-            )
+    named = list(partition.sets if len(partition.sets) <= 5 else dict.fromkeys((*used_sets[:1], *used_sets[-1:])))
+    places = [at(each.peak) for each in named]
+    room = min((int(b - a) // 8 for a, b in itertools.pairwise(places)), default=20)
+    for each, x in zip(named, places, strict=True):
+        anchor = "" if each is partition.sets[0] else "end" if each is partition.sets[-1] else "mid"
+        parts.append(f'<text class="tick {anchor}" x="{x:.1f}" y="15">{escape(cut(each.term, max(room, 4)))}</text>')
     if value is not None:
         x = at(value)
         parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="18" y2="{16 + tall}"/>')

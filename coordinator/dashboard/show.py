@@ -98,6 +98,13 @@ def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
     return [(reason, len(names), named(names)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))]
 
 
+def rows(document: Mapping[str, Any]) -> int:
+    """Return the training rows of a run's cohort; of all who told theirs, while there is no cohort."""
+    told: Mapping[str, int] = document.get("rows", {})
+    cohort = document.get("cohort") or told
+    return sum(told.get(agent, 0) for agent in cohort)
+
+
 def named(names: Sequence[str]) -> str:
     """Return the first few names, and how many more there are."""
     shown = ", ".join(cut(name, 40) for name in names[:NAMED])

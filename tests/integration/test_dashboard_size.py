@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import pytest
 
 from coordinator.dashboard import show
 from coordinator.dashboard.branches import grow, most_used, opened
-from coordinator.dashboard.draw import memberships, number, size, timeline
+from coordinator.dashboard.draw import answers, memberships, number, size, timeline
 from coordinator.dashboard.growth import grown
 from coordinator.dashboard.model_pages import _terms
 from coordinator.dashboard.trees import growing, growing_list
@@ -280,7 +281,10 @@ def test_run_of_sets_is_found_again_from_its_words(first: int, last: int) -> Non
     part = ConditionView.of(span_condition(variable, knots, first, last))
     assert _terms(partition, part) == list(words[first : last + 1])
     text = memberships(partition, 3.5, _terms(partition, part))
-    assert text.count('class="set on"') == last - first + 1
+    (line,) = re.findall(r'class="set on" points="([^"]*)"', text)
+    drawn = dict(re.findall(r"([\d.]+),([\d.]+)", line))
+    inside = {drawn[f"{8 + 32.4 * peak:.1f}"] for peak in peaks[first : last + 1]}
+    assert inside == {"24.0"}, "fulfilled to the degree 1 all over the run"
     assert "at 3.5: b 0.50 and c 0.50" in text
 
 
@@ -297,6 +301,14 @@ def test_timeline_shows_all_rounds_of_a_long_run() -> None:
     assert "statistics 995 to statistics 999: 25 asked, 20 in, 5 late, 5 dropped, 0 rejected; 0.5 s, 4.9 KiB" in text
     assert len(text) < 160_000
     assert timeline(rounds, 296, 74).count("<g>") <= 74
+
+
+def test_vehicle_that_was_dropped_and_answered_later_is_drawn_once() -> None:
+    told = {"dropped_agents": {"v1": "deadline", "v2": "deadline"}, "late_agents": ["v2", "v3"]}
+    row = {"phase": "domain", "attempt": 1, "asked": 6, "accepted": 3, "late": 2, "dropped": 2, "rejected": 0, **told}
+    shares = dict(re.findall(r'class="k-(\w+)" x="[\d.]+" width="([\d.]+)"', answers(row)))
+    assert shares == {"accepted": "60.0", "late": "40.0", "dropped": "20.0"}
+    assert '">6</text>' in timeline([{**row, "number": 1, "seconds": 0.1, "bytes": 1000}])
 
 
 TREE = ["everything", "  a b is Low", "    c is High ?", "    c is Low ?", "  a b is High", "... 7 more"]
