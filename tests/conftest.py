@@ -35,6 +35,11 @@ _PROGRAMS = {
 """Marks that need a program: how it is found, and its Debian package."""
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument: made at collection (gzip stamps the time), two workers may disagree about them."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marks that are not in pyproject.toml."""
     config.addinivalue_line("markers", "postgresql: needs a PostgreSQL server (apt install postgresql)")

@@ -367,7 +367,7 @@ def test_check_names_the_cause_when_a_table_is_not_as_it_looks(write: Write, tex
         (b"SQLite format 3\x00\x04\xff\xff", "an SQLite database, not a CSV file. Name its rows: sqlite:///"),
         (b"PAR1\xff\xff", "a Parquet file, not a CSV file. Let its name end in .parquet"),
         (b"PK\x03\x04\xff", "a spreadsheet or a zip archive, not a CSV file. Save the table as CSV"),
-        (gzip.compress(b"a,y\n"), "a file compressed with gzip, not a CSV file. Let its name end in .csv.gz"),
+        (gzip.compress(b"a,y\n", mtime=0), "a file compressed with gzip, not a CSV file. Let its name end in .csv.gz"),
     ],
 )
 def test_agent_says_what_a_file_is_when_it_is_no_csv(write: Write, content: bytes, said: str) -> None:
