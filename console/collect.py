@@ -7,6 +7,7 @@ import queue
 import signal
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,10 @@ def collect(  # noqa: PLR0917 - click passes options by name
     wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
     logs.configure("error" if is_quiet() else "warning")
     place = f"place:{Path(source).absolute()}" if follow else ""
-    behind = WindowStore.open(store, wait=window_wait).noted(place) if follow and store.is_file() else ""
+    behind = ""
+    if follow and store.is_file():
+        with closing(WindowStore.open(store, wait=window_wait)) as known:
+            behind = known.noted(place)
     # First: a wrong source leaves no empty window behind.
     samples = _samples(
         source, (identity, ca_file, insecure_plaintext), (queue_samples, max_sample_bytes), follow=follow, behind=behind
@@ -144,13 +148,16 @@ def collect(  # noqa: PLR0917 - click passes options by name
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        taken, refused, lost = _fill(window, samples, count, place, work, silence=silence)
+        taken, refused, fault = _fill(window, samples, count, place, work, silence=silence)
     rows, _, _ = window.span()
     window.close()
+    lost = samples.dropped
     if as_json:
         print_json({"taken": taken, "refused": refused, "lost": lost, "rows": rows, "store": str(store)})
     else:
         click.echo(f"{taken} samples taken, {refused} refused, {lost} lost; {rows} rows in {store}", err=True)
+    if fault is not None:
+        raise fault
 
 
 def _samples(
@@ -198,13 +205,20 @@ def _next(arrived: queue.Queue[Any], silence: float, work: Work) -> Any:
 
 def _fill(
     window: WindowStore, samples: Samples, count: int | None, place: str, work: Work, *, silence: float
-) -> tuple[int, int, int]:
-    """Move samples into the window until the source ends, `count` came, or a signal; how many came, and did not."""
+) -> tuple[int, int, Exception | None]:
+    """Move samples into the window until the source ends or fails, `count` came, or a signal.
+
+    Returns how many came, how many were refused, and why the source failed.
+    """
     arrived: queue.Queue[Any] = queue.Queue(2 * BATCH)
+    faults_of_source: list[Exception] = []
 
     def feed() -> None:
-        for sample in samples:
-            arrived.put((sample, samples.place))
+        try:
+            for sample in samples:
+                arrived.put((sample, samples.place))
+        except Exception as fault:  # noqa: BLE001 - raised where the command ends
+            faults_of_source.append(fault)
         arrived.put(None)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -234,4 +248,4 @@ def _fill(
             work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
             reasons = {}
     samples.close()
-    return taken, refused, samples.dropped
+    return taken, refused, next(iter(faults_of_source), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +125,9 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     order = _order(source, found, None)
     window: dict[str, Any] | None = None
     if locate(source).kind == "window" and found.rows:
-        store = WindowStore.open(Path(source))
-        rows, seconds = store.limits
-        _, first, last = store.span()
+        with closing(WindowStore.open(Path(source))) as store:
+            rows, seconds = store.limits
+            _, first, last = store.span()
         window = {"max_rows": rows, "max_days": seconds / DAY, "oldest": first, "newest": last}
     if as_json:
         document = found.to_document()

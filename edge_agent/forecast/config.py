@@ -183,6 +183,13 @@ def load_config(file: Path | None = None, **flags: Any) -> ForecastConfig:
         return ForecastConfig(**settings)
     except ValidationError as fault:
         first = fault.errors(include_url=False, include_input=False)[0]
-        where = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
+        name = str(first["loc"][0]) if first["loc"] else ""
+        flag = f"--{name.replace('_', '-')}"
+        if first["type"] == "missing":
+            prefix = "GLASSFLEET_" if name in SHARED else "GLASSFLEET_FORECAST_"
+            raise UsageError(
+                f"{name} is missing: give {flag}, set {prefix}{name.upper()}, or write it in the --config file "
+                "(see: glassfleet forecast run --help)"
+            ) from fault
         text = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{where}{text} (see: glassfleet forecast run --help)") from fault
+        raise UsageError(f"{f'{flag}: ' if name else ''}{text} (see: glassfleet forecast run --help)") from fault

@@ -23,7 +23,7 @@ from broker.tls import tls_of
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.cells import is_finite
 from edge_agent.sources.lines import Lines
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
 
 _log = structlog.get_logger("glassfleet.samples")
 
@@ -112,7 +112,7 @@ class Samples:
     follow : bool
         At the end of a file wait for more, at the end of a named pipe for the next writer.
     behind : str
-        Go on behind this `place` of a followed file.
+        Go on behind this `place` of a followed file, if it is still the same file (see `Followed`).
     is_strict : bool
         Whether a field that is neither a finite number nor a text makes a sample none.
 
@@ -147,6 +147,8 @@ class Samples:
         self._queue: queue.Queue[tuple[Sample | str, str] | None] = queue.Queue(limits.waiting)
         self._stopping = threading.Event()
         self._transport: PahoTransport | None = None
+        self._source = source
+        self._fault: Exception | None = None
         self.dropped = 0
         self.place = behind
         self.is_replay = False
@@ -170,13 +172,21 @@ class Samples:
             self._transport.stop()
 
     def __iter__(self) -> Iterator[Sample | str]:
-        """Yield samples, and a text for each that is none."""
+        """Yield samples, and a text for each that is none.
+
+        Raises
+        ------
+        DataError
+            The source can no longer be read. What came before was given.
+        """
         while not self._stopping.is_set():
             try:
                 item = self._queue.get(timeout=0.2)
             except queue.Empty:
                 continue
             if item is None:
+                if self._fault is not None:
+                    raise self._fault
                 return
             sample, self.place = item
             yield sample
@@ -188,7 +198,12 @@ class Samples:
             try:
                 feed()
             except OSError as fault:
-                _log.error("source-failed", reason=str(fault))
+                self._fault = DataError(
+                    f"--source {self._source}: reading failed ({fault.strerror or fault}). Check the disk or device "
+                    "that it is on, and start again"
+                )
+            except Exception as fault:  # noqa: BLE001 - raised where the samples are taken
+                self._fault = fault
             finally:
                 self._put(None)
 

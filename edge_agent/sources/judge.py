@@ -163,7 +163,7 @@ class Judge:
             shown = ", ".join(map(repr, sorted({texts[row] for row in marked})))
             what = f"{many(len(marked), 'cell')} with {shown}, which counts as a text of its own"
             self._say("warning", what, "Remove the rows if it means that the value is missing", marked)
-        rows = [row for row in missing if row not in set(marked)]
+        rows = [row for row in missing if not (text and texts[row])]
         if rows:
             written = sorted({texts[row] for row in rows} - {""})
             shown = f" (written as {', '.join(map(repr, written))})" if written else ""

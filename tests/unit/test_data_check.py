@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from console.main import run
+from edge_agent.sources import judge
 from edge_agent.sources.cells import plain_cells
 from edge_agent.sources.check import examine
 from edge_agent.sources.findings import Findings
@@ -99,6 +100,23 @@ def test_check_names_the_command_when_the_encoding_is_wrong(write: Write, encodi
     (fault,) = found.faults
     assert fault.what.startswith("not UTF-8 text")
     assert f"iconv -f {name} -t UTF-8 data.csv" in fault.mend
+
+
+def test_check_makes_no_set_for_each_row_when_many_cells_are_missing(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def counted(*given: Any) -> set[Any]:
+        made.append(given)
+        return set(*given)
+
+    monkeypatch.setattr(judge, "set", counted, raising=False)
+    for rows in (10, 1000):
+        examine(str(write("a,b,y\n" + "1,,2\n2,red,3\n" * rows)), target="y", labels=False, categories=True)
+        made.append(rows)
+    few, many = made.index(10), made.index(1000) - made.index(10) - 1
+    assert many == few
 
 
 def test_check_warns_when_something_is_odd_but_usable(write: Write) -> None:
