@@ -18,7 +18,9 @@ from schemas.signing import Signer, Verifier, list_number
 _log = structlog.get_logger("glassfleet.broker")
 
 _FILES = (KEY, CERT, CA, CRL)
-_OF_CRL = _FILES.index(CRL)
+
+_Stamps = dict[str, tuple[int, int]]
+"""When each file was written, and its number; zeros: it is not there."""
 
 
 class Credentials(Protocol):
@@ -103,8 +105,8 @@ class FolderCredentials:
         self._wall = wall
         self._clock = clock
         self._pause = pause
-        self._stamps: tuple[tuple[int, int], ...] = ()
-        self._complained: tuple[tuple[int, int], ...] = ()
+        self._stamps: _Stamps = {}
+        self._complained: _Stamps = {}
         self._looked = clock()
         identity = load_identity(folder)
         self.signer = Signer(identity.key, identity.certificate)
@@ -143,14 +145,26 @@ class FolderCredentials:
         """Take over a list that was heard; keep a newer one in the folder, so that a restart does not forget it."""
         if not self._is_newer(crl):
             return False
-        if self._stamp()[_OF_CRL] != self._stamps[_OF_CRL]:
-            return True  # an operator has put another list there: the next look takes it, if it is newer
+        if self._stamp()[CRL] != self._stamps[CRL] and not self._supersedes_folder(crl):
+            return True  # an operator has put a list there: the next look tells what it is worth
         # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
         with contextlib.suppress(StorageError):
             save_identity(self._folder, crl=crl)
         # Of the list alone: a certificate that was renewed a moment ago is still to be seen.
-        self._stamps = (*self._stamps[:_OF_CRL], self._stamp()[_OF_CRL])
+        self._stamps = {**self._stamps, CRL: self._stamp()[CRL]}
         return True
+
+    def _supersedes_folder(self, crl: bytes) -> bool:
+        """Whether a list is newer than the one in the folder, of a CA that we know; or there is none to be read."""
+        try:
+            there = (self._folder / CRL).read_bytes()
+        except OSError:
+            return True
+        try:
+            self.verifier.take_crl(there)
+        except WireError:
+            return False  # the list of a new CA, perhaps, which is still to be seen: its numbers begin anew
+        return list_number(there) < list_number(crl)
 
     def _is_newer(self, crl: bytes) -> bool:
         self.verifier.take_crl(crl)
@@ -166,13 +180,13 @@ class FolderCredentials:
             except WireError as fault:
                 _log.warning("revocation-list-unusable", folder=str(self._folder), reason=str(fault))
 
-    def _stamp(self) -> tuple[tuple[int, int], ...]:
-        found = []
+    def _stamp(self) -> _Stamps:
+        found: _Stamps = {}
         for name in _FILES:
             try:
                 status = (self._folder / name).stat()
             except OSError:
-                found.append((0, 0))
+                found[name] = (0, 0)
             else:
-                found.append((status.st_mtime_ns, status.st_ino))
-        return tuple(found)
+                found[name] = (status.st_mtime_ns, status.st_ino)
+        return found

@@ -21,7 +21,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as HttpFault
 
-from coordinator.dashboard import Dashboard, Hub
+from coordinator.dashboard import Dashboard, Hub, scores
 from coordinator.metrics import CONTENT_TYPE_LATEST
 from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec, with_participation
@@ -126,15 +126,15 @@ def make_app(  # noqa: C901  one short function per address
     def _runs() -> list[dict[str, Any]]:
         shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
         rows = []
-        for run in coordinator.run_ids():
+        for run in coordinator.runs.ids():
             with contextlib.suppress(NotFoundError):  # forgotten between the two looks
-                document = coordinator.run(run)
+                document = coordinator.runs.document(run)
                 rows.append({name: document[name] for name in shown})
         return rows
 
     @app.get("/api/runs/{run}")
     def _run(run: str) -> dict[str, Any]:
-        return coordinator.run(run)
+        return coordinator.runs.document(run)
 
     @app.post("/api/runs", dependencies=[Depends(authorized)], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
@@ -162,7 +162,11 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models/{name}/{version}/evaluations")
     def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:
-        return coordinator.fleet.evaluations(name, version)
+        return scores.with_central(coordinator, dashboard.library, coordinator.fleet.evaluations(name, version))
+
+    @app.get("/api/models/{name}/{version}/scores")
+    def _scores(name: str, version: int) -> dict[str, Any]:
+        return {**scores.as_document(coordinator, dashboard.library.get(name, version))}
 
     @app.get("/api/metrics")
     def _metrics() -> dict[str, Any]:

@@ -7,31 +7,69 @@ says so.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from glassfleet import catalogue
-from glassfleet.scheme import Model
+from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
-from schemas.record import ModelRecord
+from schemas.record import CENTRAL, ModelRecord
 from schemas.topics import check_id
 
-SOURCE = "central"
+SOURCE = CENTRAL
 """What a record's parameters give as ``source`` when the model was learned in one place."""
+
+_SUFFIX, _PREFIX = f".{SOURCE}", f"{SOURCE}-"
+
+
+@dataclass(frozen=True)
+class CentralModel:
+    """A document that was read and found fit to be a reference.
+
+    Attributes
+    ----------
+    name : str
+        Of the reference.
+    scheme : str
+    document : dict
+        As the scheme writes it, whatever form it came in.
+    digest : str
+        Of the document.
+    """
+
+    name: str
+    scheme: str
+    document: dict[str, Any]
+    digest: str
+
+    @property
+    def run(self) -> str:
+        """What stands for its run in the registry: the same for the same document under the same name, and no other."""
+        return _PREFIX + hashlib.sha256(f"{self.name}\0{self.digest}".encode()).hexdigest()[:16]
 
 
 def reference_of(name: str) -> str:
     """Return the name of the reference that `name` is compared with."""
-    return f"{name}.{SOURCE}"
+    return f"{name}{_SUFFIX}"
+
+
+def check_not_reserved(run: str, model: str) -> None:
+    """Raise UsageError when a run of the fleet would take an id or a model's name that references have."""
+    if run.startswith(_PREFIX):
+        raise UsageError(f"run {run!r}: ids that begin with {_PREFIX!r} stand for central references; choose another")
+    if model.endswith(_SUFFIX):
+        raise UsageError(f"model {model!r}: names that end in {_SUFFIX!r} are for central references; choose another")
 
 
 def is_reference(record: ModelRecord) -> bool:
     """Whether a record is of a model that no run of the fleet has learned."""
-    return record.parameters.get("source") == SOURCE
+    return record.is_reference
 
 
-def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> tuple[str, Model]:
-    """Return scheme and model of a document that shall be the reference of `compared`.
+def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> CentralModel:
+    """Read a document that shall be the reference of `compared`. Pure, and as slow as the document is long.
 
     Raises
     ------
@@ -45,9 +83,15 @@ def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> tuple[
     if is_reference(compared):
         raise UsageError(f"{compared.name!r} is a reference itself: name the model that it is compared with")
     check_id("model", reference_of(compared.name))
-    scheme = catalogue.load(str(document.get("scheme", "")))
+    named = document.get("scheme")
+    if not isinstance(named, str):
+        raise DocumentError("a model document names its scheme, as a text")
+    scheme = catalogue.load(named)
     try:
         model = scheme.from_document(document)
+        written = model.to_document()
+    except RecursionError as fault:
+        raise DocumentError("the document is nested too deeply") from fault
     except (KeyError, TypeError, ValueError) as fault:
         raise DocumentError(f"this is not the document of a {scheme.name} model: {fault!r}"[:300]) from fault
     known = catalogue.load(compared.scheme).from_document(compared.document).domain
@@ -57,4 +101,4 @@ def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> tuple[
             f"the model forecasts {domain.target_name!r}, {compared.name!r} forecasts {known.target_name!r}: "
             "their scores cannot be compared"
         )
-    return scheme.name, model
+    return CentralModel(reference_of(compared.name), scheme.name, written, document_digest(written))

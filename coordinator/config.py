@@ -116,6 +116,9 @@ class CoordinatorConfig(BaseSettings):
         Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
     births_per_minute : float
         ... and so many a minute after that; of what comes faster, the latest is taken when its time has come.
+    longest_up : float
+        Seconds that an agent may say it has been up when the coordinator meets it; more is taken for a clock that was
+        not set when it began.
     kept_evaluations : int
         Scores that are remembered of each agent.
     parts_bytes : int
@@ -235,6 +238,7 @@ class CoordinatorConfig(BaseSettings):
     fleet_bytes: Annotated[int, Field(ge=1024 * 1024)] = 256 * 1024 * 1024
     births_burst: Annotated[int, Field(ge=2, le=100_000)] = 60
     births_per_minute: Annotated[float, Field(gt=0, le=60_000)] = 30.0
+    longest_up: Annotated[float, Field(gt=0, le=100 * 365 * 86400)] = 365 * 86400.0
     kept_evaluations: Annotated[int, Field(ge=1, le=100_000)] = 64
     parts_bytes: Annotated[int, Field(ge=limits.MAX_DECODED_BYTES)] = 4 * limits.MAX_DECODED_BYTES
     parts_per_agent: Annotated[int, Field(ge=1, le=1000)] = 2

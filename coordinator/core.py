@@ -6,9 +6,9 @@ batch), *take over* the new states, *perform* the effects. When the append fails
 nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
 again at the start, and a receipt that was not sent is asked for by the agent's resend.
 
-The four words are four places: `turn.decide`, the journal, `runs.Runs` and `performer.Performer`; here they are put in
-order, and messages become events. The class owns no thread, no clock and no socket: `runner` gives it those, and a
-simulator may give it others.
+The four words are four places: `turn.decide` with `rehearsal.Rehearsal`, the journal, `runs.Runs` (which is asked about
+runs, too) and `performer.Performer`; here they are put in order, and messages become events. The class owns no thread,
+no clock and no socket: `runner` gives it those, and a simulator may give it others.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from broker.port import Message, Transport
+from coordinator.central import check_not_reserved
 from coordinator.engine import (
-    Answer,
     Cancel,
     Effect,
     Engine,
     Event,
-    Malformed,
-    Refused,
     RunState,
-    SendReceipt,
     Start,
     Tick,
     standing,
@@ -47,13 +44,13 @@ from coordinator.presence import Presence
 from coordinator.publisher import Publisher
 from coordinator.reception import Reception
 from coordinator.registry import Registry
+from coordinator.rehearsal import Rehearsal
 from coordinator.rival import Rivalry
 from coordinator.runs import Runs
 from coordinator.spec import RunSpec
 from coordinator.turn import Ready, decide
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.limits import MAX_MESSAGE_BYTES
-from schemas.messages import Outcome
 from schemas.parts import Retained
 from schemas.topics import Topics
 
@@ -186,8 +183,9 @@ class Coordinator:
             kept_runs=kept_runs,
             kept_versions=retained_versions,
         )
+        self._rehearse = Rehearsal(self._publisher, self.registry, self.now)
         self._performer = Performer(
-            self.runs, self._publisher, self.registry, self.models, metrics=self.metrics, now=self.now
+            self.runs, self._publisher, self.registry, self.models, self._rehearse, metrics=self.metrics, now=self.now
         )
 
         for text in journal.damage:
@@ -262,7 +260,7 @@ class Coordinator:
         self._apply([(run, Tick(at)) for run in due])
         self._presence.announce_if_due()
         for event in self._reception.released(at):
-            self._apply(self._for_all(event))
+            self._apply([(run, event) for run in self.runs.live])
         self.models.rollouts.tick(at)
         if self._reception.newcomers.is_due(self._clock()):
             self._performer.repeat(self._reception.newcomers.take())
@@ -279,12 +277,13 @@ class Coordinator:
         Raises
         ------
         UsageError
-            The spec cannot be meant, or the id is taken.
+            The spec cannot be meant, or its id is taken, or id or model's name are kept for references.
         NotFoundError
             No such scheme.
         StorageError
             The journal cannot be written.
         """
+        check_not_reserved(spec.run, spec.model)
         if spec.run in self.runs:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.parameters(spec)
@@ -312,20 +311,6 @@ class Coordinator:
         """Write down what was only counted, and say goodbye."""
         self.runs.write_counts()
         self._presence.goodbye()
-
-    # -- what can be seen -----------------------------------------------------------------------------------------
-
-    def run_ids(self) -> list[str]:
-        """Ids of all runs, oldest first."""
-        return self.runs.ids()
-
-    def state(self, run: str) -> RunState | None:
-        """Return the state of a live run."""
-        return self.runs.live.get(run)
-
-    def run(self, run: str) -> dict[str, Any]:
-        """Return a run as JSON values; raises NotFoundError when there is no such run."""
-        return self.runs.document(run)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -356,14 +341,14 @@ class Coordinator:
                 self.fleet.heard(event.agent)
                 return [(run, event)]
             case ForRun(run, event):
-                self._answer_for_absent(run, event)
+                self._performer.answer_for_absent(run, event)
         return []
 
     def _come_and_go(self, found: Birth | Death, at: float) -> list[tuple[str, Event]]:
         if isinstance(found, Death):
             self._decoder.forget(found.agent)
         event = self._reception.take(found, at)
-        return [] if event is None else self._for_all(event)
+        return [] if event is None else [(run, event) for run in self.runs.live]
 
     def _leftover(self, run: str, blobs: tuple[str, ...]) -> None:
         if run in self.runs.suspended:
@@ -371,24 +356,10 @@ class Coordinator:
         else:
             self._publisher.seen(run, blobs, is_live=run in self.runs.live)
 
-    def _answer_for_absent(self, run: str, event: Answer | Refused | Malformed) -> None:
-        if run in self.runs.suspended:
-            # No receipt: the agent keeps its answer and sends it again, for the day when the run goes on.
-            self.metrics["ignored.suspended"] += 1
-            return
-        outcome: Outcome = "late" if run in self.runs.past else "unknown-run"
-        reason = "the run has ended" if run in self.runs.past else ""
-        if isinstance(event, Malformed):
-            outcome, reason = "rejected", event.reason
-        self._performer.receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
-
-    def _for_all(self, event: Event) -> list[tuple[str, Event]]:
-        return [(run, event) for run in self.runs.live]
-
     def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
         """Decide, append, take over, perform."""
         runs, wall = self.runs, self._wall()
-        turn = decide(self.engine, runs.live, runs.books, events, rehearse=self._performer.rehearse, wall=wall)
+        turn = decide(self.engine, runs.live, runs.books, events, rehearse=self._rehearse, wall=wall)
         if turn.only_counted:
             self.metrics["answers.only-counted"] += turn.only_counted
         self._append(turn.entries)
@@ -418,7 +389,7 @@ class Coordinator:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
         effects = standing(state)
         ready: Ready = {}
-        unable = self._performer.rehearse(state, effects, ready, again=True)
+        unable = self._rehearse(state, effects, ready, again=True)
         if unable is None:
             self._perform(effects, ready)
         else:

@@ -28,6 +28,9 @@ class FleetLimits:
         Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
     per_minute : float
         ... and so many a minute after that; of what comes faster, the latest is taken when its time has come.
+    longest_up : float
+        Seconds that an agent may say it has been up when the coordinator meets it; more is taken for a clock that was
+        not set when it began.
     """
 
     agents: int = 100_000
@@ -35,6 +38,7 @@ class FleetLimits:
     evaluations: int = 64
     burst: int = 60
     per_minute: float = 30.0
+    longest_up: float = 365 * 86400.0
 
 
 @dataclass
@@ -67,6 +71,11 @@ class Fleet:
     clock : callable
         Seconds that only go forward; None: `wall`.
     limits : FleetLimits
+
+    Attributes
+    ----------
+    began : float
+        Since when scores are heard, seconds since the epoch: they are in memory only.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class Fleet:
         limits: FleetLimits = FleetLimits(),
     ) -> None:
         self._wall = wall
+        self.began = wall()
         self._clock = clock or wall
         self._limits = limits
         self._agents: dict[str, KnownAgent] = {}
@@ -109,7 +119,8 @@ class Fleet:
         """Take a birth certificate; the offer when it is news (another incarnation, another offer, or was down).
 
         `born` is when the agent's process began by its own clock, seconds since the epoch; 0: it did not say. A
-        coordinator that meets an agent which was up before takes it for the beginning, unless it lies in the future.
+        coordinator that meets an agent which was up before takes it for the beginning, unless it lies in the future, or
+        farther back than `FleetLimits.longest_up`.
         """
         offer = _offer(body)
         known = self._agents.get(agent)
@@ -119,11 +130,7 @@ class Fleet:
             if not self._make_room(size):
                 self.refused += 1
                 return None
-            since = born if 0 < born <= now else now
-            known = KnownAgent("up", body.incarnation, body.software, offer, since, now, size)
-            known.turns, known.counted = self._limits.burst - 1.0, self._clock()
-            self._agents[agent] = known
-            self._size += size
+            self._meet(agent, KnownAgent("up", body.incarnation, body.software, offer, self._since(born), now, size))
             return offer
         is_news = (known.status, known.incarnation, known.offer) != ("up", body.incarnation, offer)
         known.seen = now
@@ -140,16 +147,43 @@ class Fleet:
         known.since = now
         return offer
 
-    def down(self, agent: str, incarnation: str | None) -> bool:
-        """Take a last will; False when it is not news, or is the will of an earlier process of a living agent."""
+    def down(self, agent: str, incarnation: str | None, software: str = "", born: float = 0.0) -> bool:
+        """Take a last will; False when it is not news, or is the will of an earlier process of a living agent.
+
+        An agent that was not known is remembered as down while there is room: the broker kept its will over a restart
+        of the coordinator. When it went is not known; it is down since now, and was seen when it began.
+
+        Parameters
+        ----------
+        agent : str
+        incarnation : str or None
+            None: its retained state was cleared; nobody need remember it.
+        software : str
+        born : float
+            As for `up`.
+        """
         known = self._agents.get(agent)
-        if known is None or known.status == "down":
+        if known is None:
+            limits = self._limits
+            if incarnation is not None and len(self._agents) < limits.agents and self._size <= limits.columns_bytes:
+                self._meet(agent, KnownAgent("down", incarnation, software, Offer(), self._wall(), self._since(born)))
+            return False
+        if known.status == "down":
             return False
         if incarnation is not None and incarnation != known.incarnation:
             return False
         self._count(known)
         known.status, known.since = "down", self._wall()
         return True
+
+    def _since(self, born: float) -> float:
+        now = self._wall()
+        return born if born > 0 and now - self._limits.longest_up <= born <= now else now
+
+    def _meet(self, agent: str, known: KnownAgent) -> None:
+        known.turns, known.counted = self._limits.burst - 1.0, self._clock()
+        self._agents[agent] = known
+        self._size += known.size
 
     def _count(self, known: KnownAgent) -> None:
         now = self._clock()

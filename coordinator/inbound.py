@@ -30,10 +30,12 @@ class Birth:
 
 @dataclass(frozen=True)
 class Death:
-    """An agent is down; the incarnation is None when the retained state was cleared."""
+    """An agent is down; the incarnation is None when the retained state was cleared. `born` as in `Birth`."""
 
     agent: str
     incarnation: str | None
+    software: str = ""
+    born: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Decoder:
             case AgentState(status="up") as body if address.kind == "agent-state":
                 return Birth(address.agent, body, envelope.time)
             case AgentState() as body if address.kind == "agent-state":
-                return Death(address.agent, body.incarnation)
+                return Death(address.agent, body.incarnation, body.software, envelope.time)
             case Evaluation() as body if address.kind == "evaluation":
                 return Scores(address.agent, body)
         return Ignored("malformed", f"a {envelope.body.kind} does not belong on a topic for {address.kind}")

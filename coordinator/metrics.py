@@ -92,6 +92,19 @@ TABLE: tuple[Described, ...] = (
     ),
     Described("glassfleet_nullified_cells", "gauge", (), "The same over the live runs, so far."),
     Described("glassfleet_models_published_total", "counter", (), "Model versions published."),
+    Described(
+        "glassfleet_models_moved_total",
+        "counter",
+        ("cause",),
+        "Versions that an operator made current: `promoted`, `rolled-back`.",
+    ),
+    Described("glassfleet_models_references_total", "counter", (), "Central references registered, to compare with."),
+    Described(
+        "glassfleet_rollouts_ended_total",
+        "counter",
+        ("phase",),
+        "Ended rollouts: `promoted`, `rolled-back`, `stopped`, `superseded`.",
+    ),
     Described("glassfleet_models_unpublishable_total", "counter", (), "Models that the broker could not carry."),
     Described("glassfleet_journal_records_total", "counter", (), "Events written to the journal."),
     Described("glassfleet_journal_failures_total", "counter", (), "Journal transactions that could not be written."),
@@ -113,6 +126,7 @@ _TALLIES: tuple[tuple[str, str], ...] = (
     ("glassfleet_received_bytes_total", "bytes"),
     ("glassfleet_published_bytes_total", "published.bytes"),
     ("glassfleet_models_published_total", "models.published"),
+    ("glassfleet_models_references_total", "models.references"),
     ("glassfleet_models_unpublishable_total", "models.unpublishable"),
     ("glassfleet_journal_records_total", "journal.records"),
     ("glassfleet_journal_failures_total", "journal.failed"),
@@ -121,6 +135,8 @@ _TALLIES: tuple[tuple[str, str], ...] = (
 
 _LABELLED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("glassfleet_runs_ended_total", "runs.", ("finished", "failed", "cancelled")),
+    ("glassfleet_models_moved_total", "models.", ("promoted", "rolled-back")),
+    ("glassfleet_rollouts_ended_total", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
     ("glassfleet_answers_total", "receipts.", ("accepted", "duplicate", "late", "rejected", "unknown-run")),
     ("glassfleet_messages_ignored_total", "ignored.", ()),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import structlog
 
 from coordinator.aliases import Cause
-from coordinator.central import is_reference, read_reference, reference_of
+from coordinator.central import CentralModel, is_reference
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.publisher import Publisher
@@ -76,9 +76,9 @@ class Models:
             Its name, version and digest.
         """
         model = self._registry.add(effect, state)
-        self._decide_about(model, state)
+        stood = self._decide_about(model, state)
         try:
-            self._publisher.model(model)
+            self._publisher.model(model, stood)
         except (BrokerError, UsageError) as fault:
             # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
             self._tell_unpublishable(effect.name, fault)
@@ -119,43 +119,43 @@ class Models:
             )
         return self._move(model, "rolled-back", reason)
 
-    def central(self, name: str, document: Mapping[str, Any], about: str = "") -> ModelPointer:
+    def central(self, reference: CentralModel, about: str = "") -> ModelPointer:
         """Register a model learned centrally elsewhere, for vehicles to compare a name with; see `coordinator.central`.
+
+        One that was registered before is made current again, as an operator's promotion or rollback would.
 
         Parameters
         ----------
-        name : str
-        document : Mapping
-            As ``to_document`` of a model, or ``document`` of a record, gives it.
+        reference : CentralModel
         about : str
             Where it comes from, in an operator's words.
 
         Raises
         ------
-        NotFoundError
-            No such model, or no such scheme.
-        DocumentError
-            The document is malformed.
-        UsageError
-            It cannot be compared, or is too large for this broker, or the fleet has a model of the reference's name.
+        BrokerError, UsageError
+            It is too large for this broker, or the fleet has a model of the reference's name.
         """
-        scheme, model = read_reference(document, ModelRecord.load(self._registry.versions(name)[-1].record))
-        reference = reference_of(name)
-        current = self._registry.aliases.current.get(reference)
+        name = reference.name
+        current = self._registry.aliases.current.get(name)
+        known: set[int] = set()
         if current is not None:
-            stored = self._registry.get(reference, current.version)
-            if not is_reference(ModelRecord.load(stored.record)):
-                raise UsageError(f"{reference!r} is the name of a model that the fleet has learned")
-        stored = self._registry.add_reference(reference, scheme, model, about, self._publisher.check_record)
-        if current is None or current.version != stored.version:
-            self._become_current(stored, "published", about)
-            try:
-                self._publisher.model(stored)
-            except (BrokerError, UsageError) as fault:
-                self._tell_unpublishable(reference, fault)
-            self._metrics["models.references"] += 1
-            _log.info("reference-registered", name=reference, version=stored.version, digest=stored.digest)
-        return self._registry.aliases.current[reference]
+            if not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
+                raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
+            known = {each.version for each in self._registry.versions(name)}
+        stored = self._registry.add_reference(reference, about, self._publisher.check_record)
+        if current is not None and current.version == stored.version:
+            return current
+        if current is not None and stored.version in known:
+            cause: Cause = "promoted" if stored.version > current.version else "rolled-back"
+            return self._move(stored, cause, about or "the same document was registered again")
+        stood = self._become_current(stored, "published", about)
+        try:
+            self._publisher.model(stored, stood)
+        except (BrokerError, UsageError) as fault:
+            self._tell_unpublishable(name, fault)
+        self._metrics["models.references"] += 1
+        _log.info("reference-registered", name=name, version=stored.version, digest=stored.digest)
+        return self._registry.aliases.current[name]
 
     def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
         aliases = self._registry.aliases
@@ -167,20 +167,26 @@ class Models:
         _log.info("model-" + cause, name=model.name, version=model.version, reason=reason)
         return aliases.current[model.name]
 
-    def _decide_about(self, model: StoredModel, state: RunState) -> None:
-        """Decide what becomes of a new version, once: the same run may come here again after a crash."""
+    def _decide_about(self, model: StoredModel, state: RunState) -> set[int]:
+        """Decide what becomes of a new version, once: the same run may come here again after a crash.
+
+        Returns
+        -------
+        set of int
+            The versions that its name stood for before, if it stands for others now.
+        """
         name, version = model.name, model.version
         current = self._registry.aliases.current.get(name)
         if self.rollouts.knows(name, version) or (current is not None and self._was_current(name, version)):
-            return
+            return set()
         plan = state.spec.rollout
         if plan is None or current is None:
-            self._become_current(model, "published", "")
-            return
+            return self._become_current(model, "published", "")
         if (live := self.rollouts.live(name)) is not None:
             self.rollouts.stop(name, f"run {model.run} brings version {version}")
             _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
         self.rollouts.start(name, version, plan)
+        return set()
 
     def _was_current(self, name: str, version: int) -> bool:
         return any(each.kind == "current" and each.body["version"] == version for each in self._registry.history(name))

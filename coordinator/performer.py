@@ -1,4 +1,4 @@
-"""The effects of runs: rehearsed before the journal has them, performed after. What is said, is counted and logged."""
+"""The effects of runs, performed once the journal has them. What is said is counted and logged."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import Any
 import structlog
 
 from coordinator.engine import (
+    Answer,
     ClearRequest,
     Effect,
     Ended,
+    Malformed,
     OpenRound,
     Publish,
+    Refused,
     Restarted,
     RoundClosed,
     RunState,
     SendReceipt,
-    Unable,
     standing,
 )
 from coordinator.models import Models
 from coordinator.observer import canonical, place
 from coordinator.publisher import Publisher
 from coordinator.registry import Registry
+from coordinator.rehearsal import Rehearsal
 from coordinator.runs import Runs
 from coordinator.turn import Ready
-from schemas.errors import GlassfleetError, StorageError
+from schemas.messages import Outcome
 from schemas.parts import Retained
 
 _log = structlog.get_logger("coordinator")
@@ -42,6 +45,8 @@ class Performer:
     publisher : Publisher
     registry : Registry
     models : Models
+    rehearse : Rehearsal
+        For what is said again.
     metrics : Counter
         Counts what is performed.
     now : callable
@@ -54,6 +59,7 @@ class Performer:
         publisher: Publisher,
         registry: Registry,
         models: Models,
+        rehearse: Rehearsal,
         *,
         metrics: Counter[str],
         now: Callable[[], float],
@@ -62,45 +68,9 @@ class Performer:
         self._publisher = publisher
         self._registry = registry
         self._models = models
+        self._rehearse = rehearse
         self._metrics = metrics
         self._now = now
-
-    def rehearse(
-        self, state: RunState, effects: Iterable[Effect], ready: Ready, *, again: bool = False
-    ) -> Unable | None:
-        """Find out whether the effects can be performed; None: they can.
-
-        Parameters
-        ----------
-        state : RunState
-            The run after the step that caused them.
-        effects : iterable of Effect
-        ready : dict of str to Retained
-            Takes the requests, so that they need not be cut twice.
-        again : bool
-            Whether they were performed before: what is in the registry was publishable.
-
-        Raises
-        ------
-        StorageError
-            The registry cannot be read.
-        """
-        for effect in effects:
-            try:
-                if isinstance(effect, OpenRound):
-                    ready[effect.key] = self._publisher.prepare(effect)
-                elif isinstance(effect, Publish) and not (again and self._registry.has(effect)):
-                    self._publisher.check_model(effect, state)
-            except StorageError:
-                raise
-            except Exception as fault:  # noqa: BLE001  a model's own code runs here
-                cause = "request-too-large" if isinstance(effect, OpenRound) else "model-unpublishable"
-                detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
-                # The round that cannot be opened is not yet the one where the run stands.
-                about = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else {}
-                _log.error(cause, run=effect.run, detail=detail, **(place(state) | about))
-                return Unable(self._now(), cause, detail[:400])
-        return None
 
     def perform(self, effect: Effect, state: RunState | None, ready: Mapping[str, Retained]) -> None:
         """Do one thing.
@@ -111,7 +81,7 @@ class Performer:
         state : RunState or None
             Its run, as it stands; None when it is not live.
         ready : mapping of str to Retained
-            As `rehearse` left it.
+            As the rehearsal left it.
         """
         # A receipt may concern a round before the one that is open by now; 0: none was opened.
         task = effect.task_digest if isinstance(effect, SendReceipt) else ""
@@ -131,7 +101,8 @@ class Performer:
                 self._metrics["runs.restarts"] += 1
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
             case Publish():
-                self._runs.models[effect.run] = self._models.register(effect, self._runs.live[effect.run], log)
+                assert state is not None  # its `Ended` comes after it
+                self._runs.models[effect.run] = self._models.register(effect, state, log)
             case Ended():
                 self._runs.close(effect.run, self._registry.aliases.pinned)
                 self._metrics[f"runs.{effect.outcome}"] += 1
@@ -144,6 +115,18 @@ class Performer:
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
 
+    def answer_for_absent(self, run: str, event: Answer | Refused | Malformed) -> None:
+        """Tell an agent what becomes of its answer to a run that is not live."""
+        if run in self._runs.suspended:
+            # No receipt: the agent keeps its answer and sends it again, for the day when the run goes on.
+            self._metrics["ignored.suspended"] += 1
+            return
+        outcome: Outcome = "late" if run in self._runs.past else "unknown-run"
+        reason = "the run has ended" if run in self._runs.past else ""
+        if isinstance(event, Malformed):
+            outcome, reason = "rejected", event.reason
+        self.receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
+
     def repeat(self, agents: Iterable[str]) -> None:
         """Publish what is open, and which models there are, for agents that the broker may not have told."""
         came = set(agents)
@@ -153,7 +136,7 @@ class Performer:
                 continue
             ready: Ready = {}
             effects = standing(state)
-            if self.rehearse(state, effects, ready, again=True) is None:
+            if self._rehearse(state, effects, ready, again=True) is None:
                 self._metrics["requests.repeated"] += 1
                 for effect in effects:
                     if isinstance(effect, OpenRound):

@@ -186,15 +186,22 @@ class Publisher:
         """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""
         self._registry.check(record, self._topics, self.limit)
 
-    def model(self, model: StoredModel) -> None:
-        """Publish a new version: its blobs, the version, then the pointers; and clear the one that falls out.
+    def model(self, model: StoredModel, before: Collection[int] = ()) -> None:
+        """Publish a new version: its blobs, the version, then the pointers; and clear what need not stand any more.
+
+        Parameters
+        ----------
+        model : StoredModel
+        before : collection of int
+            Versions that its name stood for before.
 
         Raises
         ------
         BrokerError, UsageError
             This broker cannot carry it.
         """
-        for frame in self._registry.frames_of_newest(self._topics, self.limit, self._retained_versions, model.name):
+        keep = self._retained_versions
+        for frame in self._registry.frames_of_newest(self._topics, self.limit, keep, model.name, before):
             self.publish(*frame, retain=True)
 
     def moved(self, name: str, before: Collection[int]) -> None:

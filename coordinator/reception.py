@@ -68,7 +68,8 @@ class Reception:
             self._held[agent] = (self._clock() + wait, found)
             return None
         if isinstance(found, Death):
-            return AgentDown(at, agent) if self.fleet.down(agent, found.incarnation) else None
+            is_news = self.fleet.down(agent, found.incarnation, found.software, found.born)
+            return AgentDown(at, agent) if is_news else None
         refused = self.fleet.refused
         offer = self.fleet.up(agent, found.body, found.born)
         if self.fleet.refused > refused:

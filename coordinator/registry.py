@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from coordinator.aliases import CURRENT, Aliases
-from coordinator.central import SOURCE
+from coordinator.central import SOURCE, CentralModel
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
-from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
-from schemas.errors import NotFoundError
+from schemas.errors import NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.parts import Frame, clearing, frames_for_model
 from schemas.record import ModelRecord, Training
@@ -108,33 +107,32 @@ class Registry:
 
         return self._journal.add_model(effect.name, effect.run, make)
 
-    def add_reference(
-        self, name: str, scheme: str, model: Model, about: str, check: Callable[[ModelRecord], None]
-    ) -> StoredModel:
-        """Register a model of no run; the same document gets the same version again.
+    def add_reference(self, reference: CentralModel, about: str, check: Callable[[ModelRecord], None]) -> StoredModel:
+        """Register a model of no run; the same document gets the same version of the same name again.
 
         Parameters
         ----------
-        name, scheme : str
-        model : Model
+        reference : CentralModel
         about : str
             Where it comes from, in an operator's words.
         check : callable
             Raises what stands against publishing the record, before it is registered.
+
+        Raises
+        ------
+        UsageError
+            Another model has the id that stands for its run.
         """
-        document = model.to_document()
-        digest = document_digest(document)
-        run = f"{SOURCE}-{digest[:16]}"
 
         def record(version: int) -> ModelRecord:
             made = ModelRecord(
-                name=name,
+                name=reference.name,
                 version=version,
-                digest=digest,
-                document=document,
+                digest=reference.digest,
+                document=reference.document,
                 fleet=self._fleet,
-                run=run,
-                scheme=scheme,
+                run=reference.run,
+                scheme=reference.scheme,
                 cohort=[],
                 domain_contributors=[],
                 parameters={"source": SOURCE, "about": about[:500]},
@@ -145,7 +143,15 @@ class Registry:
             return made if self._signer is None else made.signed_by(self._signer())
 
         check(record(LONGEST))
-        return self._journal.add_model(name, run, lambda version: (digest, record(version).to_bytes()))
+        stored = self._journal.add_model(
+            reference.name, reference.run, lambda version: (reference.digest, record(version).to_bytes())
+        )
+        if (stored.name, stored.digest) != (reference.name, reference.digest):
+            raise UsageError(
+                f"the id {stored.run!r} stands for this reference, and model {stored.name!r} version "
+                f"{stored.version} is of a run of that id: the reference cannot be registered"
+            )
+        return stored
 
     def has(self, effect: Publish) -> bool:
         """Whether the model was registered already: in an earlier life of the coordinator."""
@@ -222,12 +228,16 @@ class Registry:
         cleared = self._clearing([each for each in models[-keep - 1 :] if each not in kept], topics, limit)
         return [*cleared, *self._writing(kept, topics, limit), *self.pointers(topics, name)]
 
-    def frames_of_newest(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
-        """Return the messages that a new version adds to those retained before; raises as `frames`."""
+    def frames_of_newest(
+        self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int] = ()
+    ) -> list[Frame]:
+        """Return the messages that a new version adds to those retained before; parameters as `frames_of_move`."""
         models = self.versions(name)
         kept = self._kept(models, keep)
-        cleared = self._clearing([each for each in models[-keep - 1 :] if each not in kept], topics, limit)
-        return [*cleared, *self._writing(models[-1:], topics, limit), *self.pointers(topics, name)]
+        fell = [each for each in models[-keep - 1 :] if each not in kept]
+        gone = [each for each in models if each.version in before and each not in kept and each not in fell]
+        frames = [*self._clearing(fell, topics, limit), *self._writing(models[-1:], topics, limit)]
+        return [*frames, *self.pointers(topics, name), *self._clearing(gone, topics, limit)]
 
     def frames_of_move(self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int]) -> list[Frame]:
         """Return the messages that change what a name stands for; raises as `frames`.

@@ -311,6 +311,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
                 config.kept_evaluations,
                 config.births_burst,
                 config.births_per_minute,
+                config.longest_up,
             ),
             part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
             rivalry=Rivalry(config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause),

@@ -1,7 +1,8 @@
 """The runs of a coordinator as its journal has them: live, suspended and past. Says nothing to anybody.
 
-A *live* run has a state, which only `take_over` changes, and only after the events that led to it were appended. A
-*suspended* one is in the journal, and this software cannot follow it. A *past* one is known by its document.
+A *live* run has a state: `resume` folds it from the journal, `take_over` puts the next in its place once the events
+that led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
+journal, and this software cannot follow it. A *past* one is known by its document.
 """
 
 from __future__ import annotations

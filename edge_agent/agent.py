@@ -130,7 +130,6 @@ class Agent:
             outbound,
             clock=clock,
             tell=self._step,
-            session=lambda: self.session,
             counts=self.counts,
             log=self.log,
             slow=config.slow,

@@ -12,7 +12,6 @@ from typing import Any
 from edge_agent.answers import Answerer
 from edge_agent.outbound import Outbound
 from edge_agent.outbox import Outbox
-from edge_agent.session import SessionState
 from edge_agent.session_events import (
     Compute,
     Computed,
@@ -47,8 +46,6 @@ class Performer:
         Seconds that only go forward.
     tell : callable
         Takes an event for the session.
-    session : callable
-        Returns the session as it stands, for log lines.
     counts : Counter
         Counts answers, sends and refusals.
     log : structlog logger
@@ -70,7 +67,6 @@ class Performer:
         *,
         clock: Callable[[], float],
         tell: Callable[[Event], None],
-        session: Callable[[], SessionState],
         counts: Counter[str],
         log: Any,
         slow: float,
@@ -82,7 +78,6 @@ class Performer:
         self._outbound = outbound
         self._clock = clock
         self._tell = tell
-        self._session = session
         self._counts = counts
         self._log = log
         self._slow = slow
@@ -106,7 +101,7 @@ class Performer:
                 self._outbox.park(run, digest)
             case Forget(run=run, task_digest=digest, outcome=outcome, reason=reason):
                 self.jobs.pop((run, digest), None)
-                about = self._about(run, digest)  # the stored answer may be what knows the round
+                about = self._about(effect)
                 self._outbox.end(run, digest, outcome)
                 say = self._log.info if outcome in ("accepted", "duplicate") else self._log.warning
                 say("receipt", outcome=outcome, reason=reason, **about)
@@ -177,7 +172,8 @@ class Performer:
             seconds=round(self._clock() - began, 4),
         )
         for lost in self._outbox.put(run, digest, payload):
-            self._log.warning("outbox-full", limit=self._outbox.max_bytes, **self._about(*lost))
+            about = {"run": run, "round": job.round, "task": digest[:8]}
+            self._log.warning("outbox-full", limit=self._outbox.max_bytes, lost=f"{lost[0]}/{lost[1][:8]}", **about)
             self._tell(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
         self._tell(Computed(run, digest))
 
@@ -195,16 +191,15 @@ class Performer:
         except (BrokerError, UsageError, ValueError) as fault:
             # It was small enough when it was computed; this broker takes less. A setting is wrong, not the program: the
             # reason says which, a traceback would hide it.
-            self._log.error("answer-too-large", reason=str(fault), **self._about(run, digest))
+            self._log.error("answer-too-large", reason=str(fault), run=run, round=envelope.round, task=digest[:8])
 
-    def _about(self, run: str, digest: str) -> dict[str, Any]:
+    def _about(self, effect: Forget) -> dict[str, Any]:
         """Return what a log line about a task says: its run, and its round as far as somebody knows it."""
-        about: dict[str, Any] = {"run": run, "task": digest[:8]}
-        job = self._session().runs.get(run, {}).get(digest)
-        if job is not None and job.round:
-            return about | {"round": job.round}
+        about: dict[str, Any] = {"run": effect.run, "task": effect.task_digest[:8]}
+        if effect.round:
+            return about | {"round": effect.round}
         # After a restart, until the coordinator asks again, only the stored answer knows.
-        payload = self._outbox.get(run, digest)
+        payload = self._outbox.get(effect.run, effect.task_digest)
         if payload is not None:
             about["round"] = self._stored(payload).round
         return about

@@ -318,7 +318,7 @@ def _receipt(state: SessionState, run: str, digest: str, event: ReceiptSeen) -> 
     if job is None or (job.phase, "receipt") not in TRANSITIONS:
         return state, ()
     job = replace(job, phase=TRANSITIONS[job.phase, "receipt"])
-    return _put(state, run, digest, job), (Forget(run, digest, event.outcome, event.reason),)
+    return _put(state, run, digest, job), (Forget(run, digest, event.outcome, event.reason, job.round),)
 
 
 def _restarted(state: SessionState, event: Restarted) -> tuple[SessionState, tuple[Effect, ...]]:

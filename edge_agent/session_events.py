@@ -130,12 +130,13 @@ class Park:
 
 @dataclass(frozen=True)
 class Forget:
-    """A receipt ended the send: drop the stored answer, remember that it ended."""
+    """A receipt ended the send: drop the stored answer, remember that it ended. `round` 0: it is not known."""
 
     run: str
     task_digest: str
     outcome: Outcome
     reason: str
+    round: int = 0
 
 
 @dataclass(frozen=True)

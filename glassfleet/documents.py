@@ -47,7 +47,7 @@ def document_errors() -> Iterator[None]:
         raise DocumentError(str(fault)) from fault
 
 
-def read_head(document: Any, scheme: str, number: int, Parameters: type[P]) -> tuple[P, Domain, Any]:
+def read_document_head(document: Any, scheme: str, number: int, Parameters: type[P]) -> tuple[P, Domain, Any]:
     """Read what every document has; return parameters, domain, and ``model`` as it is.
 
     Raises
@@ -60,11 +60,14 @@ def read_head(document: Any, scheme: str, number: int, Parameters: type[P]) -> t
     if set(document) != MEMBERS:
         raise DocumentError(f"a model document has exactly the members {sorted(MEMBERS)}")
     named, written = document["scheme"], document["format"]
+    # What is neither text nor number is not shown: to write down what is nested deeply fails, too.
     if not isinstance(named, str) or named != scheme:
-        raise DocumentError(f"this is a document of scheme {named!r}, not {scheme!r}")
+        shown = repr(named) if isinstance(named, str) else "that is no text"
+        raise DocumentError(f"this is a document of scheme {shown}, not {scheme!r}")
     # JSON does not tell 1 from 1.0.
     if isinstance(written, bool) or not isinstance(written, int | float) or written != number:
-        raise DocumentError(f"format {written!r} is not known; this version reads format {number}")
+        shown = f" {written!r}" if isinstance(written, int | float | str) else ""
+        raise DocumentError(f"the format{shown} is not known; this version reads format {number}")
     with document_errors():
         return (
             Parameters.model_validate(document["parameters"]),

@@ -40,7 +40,7 @@ def task_errors() -> Iterator[None]:
         raise TaskError(str(fault)) from fault
 
 
-def read_head(task: Task, name: str, kinds: Collection[K], Parameters: type[P]) -> tuple[K, P, Domain]:
+def read_task_head(task: Task, name: str, kinds: Collection[K], Parameters: type[P]) -> tuple[K, P, Domain]:
     """Read what every task of the scheme `name` holds; return kind, parameters and domain.
 
     Raises

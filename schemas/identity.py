@@ -194,12 +194,15 @@ def check_renewal(certificate: x509.Certificate, request_pem: bytes, signature: 
     Raises
     ------
     WireError
-        ``bad-signature``.
+        ``bad-signature``; ``bad-certificate``: its key cannot be read, or is of another kind.
     """
-    key = certificate.public_key()
     try:
-        if not isinstance(key, Ed25519PublicKey):
-            raise WireError("bad-certificate", "the certificate's key is not an Ed25519 key")
+        key = certificate.public_key()
+    except UNREADABLE as fault:
+        raise WireError("bad-certificate", "the certificate's key cannot be read") from fault
+    if not isinstance(key, Ed25519PublicKey):
+        raise WireError("bad-certificate", "the certificate's key is not an Ed25519 key")
+    try:
         key.verify(signature, RENEWAL + request_pem)
     except InvalidSignature as fault:
         raise WireError("bad-signature", "the renewal is not signed by the certificate's key") from fault

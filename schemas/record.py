@@ -28,6 +28,9 @@ SIGNED_AS = b"glassfleet-record/1\x00"
 RECORD_FORMAT = "glassfleet-model-record/1"
 """What the ``format`` field of a record says; the number grows when an old reader could misunderstand a new record."""
 
+CENTRAL = "central"
+"""What ``source`` says in the parameters of a record whose model was learned in one place, to be compared with only."""
+
 Signed = Annotated[str, Field(max_length=1024)]
 
 
@@ -133,6 +136,11 @@ class ModelRecord(BaseModel):
     created: Annotated[str, Field(min_length=1, max_length=40)]
     software: Text = ""
     signatures: list[Signature] = Field(default_factory=list, max_length=16)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether no run of a fleet has learned the model: it was learned in one place, to be compared with only."""
+        return self.parameters.get("source") == CENTRAL
 
     def to_bytes(self) -> bytes:
         """Encode as canonical JSON.

@@ -109,7 +109,7 @@ def owner_of(certificate: x509.Certificate) -> Owner:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         uris = [uri for uri in names.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(URN)]
-    except (x509.ExtensionNotFound, ValueError) as fault:
+    except (*UNREADABLE, x509.ExtensionNotFound) as fault:
         raise WireError("bad-certificate", "the certificate names no owner") from fault
     if len(uris) != 1:
         raise WireError("bad-certificate", "the certificate does not name exactly one owner")
@@ -397,7 +397,7 @@ def _signed(topic: str, body: bytes) -> bytes:
 def _is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
+    except (*UNREADABLE, TypeError, InvalidSignature):
         return False
     return True
 
@@ -406,5 +406,5 @@ def _is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) ->
     key = ca.public_key()
     try:
         return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
-    except (TypeError, ValueError):
+    except (*UNREADABLE, TypeError):
         return False

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 
 from coordinator.engine import learning
 from coordinator.engine.state import Offer, RunState
 from glassfleet.memory import recalled_names
+
+_NAMED = 3
+"""So many reasons, and agents with each, are named when a run fails; the others are counted."""
+
+_REASON_CHARS = 120
+"""An agent's own words are cut to so many: the end of a run is one line."""
 
 
 def columns(state: RunState) -> tuple[tuple[str, ...], str]:
@@ -44,6 +51,48 @@ def able(state: RunState) -> tuple[str, ...]:
             if (not offer.features or features <= set(offer.features)) and offer.target in ("", state.target)
         )
     )
+
+
+def unable(state: RunState) -> dict[str, str]:
+    """Return why the agents that are up and that `able` leaves out are not asked, by agent."""
+    features = state.features or state.spec.features or ()
+    memory = state.spec.memory_inputs
+    wanted = set(features) if memory is None or not state.features else memory.needed(features)
+    target = state.target or state.spec.target or ""
+    found = {}
+    for agent, offer in state.agents.items():
+        missing = sorted(wanted - set(offer.features)) if offer.features else []
+        if state.spec.scheme not in offer.schemes:
+            found[agent] = f"cannot run {state.spec.scheme!r}"
+        elif missing:
+            found[agent] = f"has no column {', '.join(map(repr, missing[:_NAMED]))}{_more(len(missing))}"
+        elif target and offer.target not in ("", target):
+            found[agent] = f"has the target {offer.target!r}, not {target!r}"
+    return found
+
+
+def why_not(reasons: Mapping[str, str]) -> str:
+    """Return in words why agents were not counted, the reasons that most have first; empty when there are none.
+
+    Parameters
+    ----------
+    reasons : mapping of str to str
+        By agent; partly the agents' own words.
+    """
+    groups: dict[str, list[str]] = {}
+    for agent, reason in sorted(reasons.items()):
+        said = "no answer by the deadline" if reason == "deadline" else reason
+        plain = "".join(each if each.isprintable() else " " for each in said)
+        groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
+    parts = [
+        f"{reason} ({', '.join(agents[:_NAMED])}{_more(len(agents))})"
+        for reason, agents in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    ]
+    return f"; not counted: {'; '.join(parts[:_NAMED])}{_more(len(parts), ' reasons')}" if parts else ""
+
+
+def _more(number: int, what: str = "") -> str:
+    return f" and {number - _NAMED} more{what}" if number > _NAMED else ""
 
 
 def sample(agents: tuple[str, ...], number: float | None, salt: str) -> tuple[str, ...]:

@@ -211,7 +211,8 @@ class _Step(Answers):
                 "not-enough-agents",
                 "failed",
                 f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after "
-                f"{state.spec.policy.gather_timeout:g} s ({len(state.agents)} agents up in all)",
+                f"{state.spec.policy.gather_timeout:g} s ({len(state.agents)} agents up in all)"
+                + asking.why_not(asking.unable(replace(state, features=features, target=target))),
             )
 
 

@@ -126,8 +126,12 @@ class Rounds(Ledger):
     def _fail_round(self, detail: str) -> None:
         current = self.state.open
         assert current is not None
-        self._record(self._waiting())
-        self._end("quorum-not-met", "failed", detail)
+        waiting = self._waiting()
+        others = self.state.lost if self._is_fixed else asking.unable(self.state)
+        is_due = self.at >= current.closes_at + self.state.spec.policy.grace
+        silent = dict.fromkeys(waiting, "deadline") if is_due else {}
+        self._record(waiting)
+        self._end("quorum-not-met", "failed", detail + asking.why_not({**others, **current.dropped, **silent}))
 
     def _count_round(self, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
         state = self.state

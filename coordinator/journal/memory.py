@@ -88,10 +88,11 @@ class MemoryJournal:
         if gone:
             self.content.entries[:] = [entry for entry in self.content.entries if entry.run not in gone]
             newest = {name: max(self.models(name), key=lambda model: model.version).version for name in self._names()}
+            known = {*self.content.documents, *(entry.run for entry in self.content.entries)}
             self.content.models[:] = [
                 model
                 for model in self.content.models
-                if model.run not in gone
+                if model.run in known
                 or model.version > newest[model.name] - keep_versions
                 or (model.name, model.version) in keep_models
             ]

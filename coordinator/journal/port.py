@@ -115,7 +115,8 @@ class Journal(Protocol):
         """Forget all but the newest `keep_runs` closed runs: documents, records and models; return the forgotten ids.
 
         The newest `keep_versions` versions of each model stay, however old their runs are, and so do `keep_models`:
-        names and versions. Decisions stay.
+        names and versions. Decisions stay. When a run is forgotten, other models go too that are neither, and whose
+        runs are not known: those that were among the newest when theirs was forgotten, and references, which have none.
         """
         ...
 

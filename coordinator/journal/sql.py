@@ -137,14 +137,16 @@ class SqlJournal:
             gone = list(connection.execute(oldest).scalars())
             for start in range(0, len(gone), _AT_ONCE):
                 some = gone[start : start + _AT_ONCE]
+                connection.execute(sa.delete(RECORDS).where(RECORDS.c.run.in_(some)))
+                connection.execute(sa.delete(RUNS).where(RUNS.c.run.in_(some)))
+            if gone:
                 newer = MODELS.alias()
                 newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
                 old = MODELS.c.version <= newest - keep_versions
+                known = (sa.exists().where(table.c.run == MODELS.c.run) for table in (RUNS, RECORDS))
                 pinned = (sa.and_(MODELS.c.name == name, MODELS.c.version == number) for name, number in keep_models)
-                free = sa.not_(sa.or_(sa.false(), *pinned))
-                connection.execute(sa.delete(MODELS).where(MODELS.c.run.in_(some), old, free))
-                connection.execute(sa.delete(RECORDS).where(RECORDS.c.run.in_(some)))
-                connection.execute(sa.delete(RUNS).where(RUNS.c.run.in_(some)))
+                free = sa.not_(sa.or_(sa.false(), *known, *pinned))
+                connection.execute(sa.delete(MODELS).where(old, free))
         return gone
 
     def ended(self) -> list[str]:

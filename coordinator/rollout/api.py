@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel, ConfigDict
 
+from coordinator.central import read_reference
 from coordinator.rollout.plan import RolloutPlan
+from schemas.errors import DocumentError, UsageError
+from schemas.record import ModelRecord
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -91,9 +94,13 @@ def add_rollouts(  # noqa: C901  one short function per address
 
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
-        return service.call(
-            lambda core: core.models.central(name, wanted.document, wanted.about).model_dump(mode="json")
-        )
+        compared = ModelRecord.load(registry.versions(name)[-1].record)
+        try:
+            # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
+            reference = read_reference(wanted.document, compared)
+        except DocumentError as fault:
+            raise UsageError(f"the document cannot be read: {fault}") from fault
+        return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))
 
     @app.get("/api/rollouts")
     def _rollouts() -> list[dict[str, Any]]:

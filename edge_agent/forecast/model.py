@@ -8,7 +8,7 @@ from typing import Any
 
 from glassfleet import catalogue
 from schemas.errors import GlassfleetError, NotFoundError
-from schemas.record import ModelRecord
+from schemas.record import CENTRAL, ModelRecord
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ def load_model(content: bytes) -> Served:
     return Served(record, scheme.from_document(record.document), content)
 
 
+Mark = tuple[str, int, int, int]
+"""A file as it was: name, inode, time of change, size."""
+
+
 class ModelWatch:
     """Looks, before each forecast, whether there is another model.
 
@@ -54,7 +58,7 @@ class ModelWatch:
     directory : Path
         Where the agent keeps its last good models, ``{name}.json``; it may appear later.
     name : str or None
-        Which of them; None: the only one.
+        Which of them; None: the only one, references apart: they are there to be compared with.
     log : structlog logger
     """
 
@@ -62,9 +66,10 @@ class ModelWatch:
         self._directory = directory
         self._name = name
         self._log = log
-        self._seen: tuple[str, int, int, int] | None = None
+        self._seen: Mark | None = None
         self._served: Served | None = None
         self._complaint = ""
+        self._references: dict[Mark, bool] = {}
 
     @property
     def wanted(self) -> str:
@@ -78,8 +83,7 @@ class ModelWatch:
         if path is None:
             return self._served, False
         try:
-            found = path.stat()
-            mark = (path.name, found.st_ino, found.st_mtime_ns, found.st_size)
+            mark = _mark(path)
             if mark == self._seen:
                 return self._served, False
             content = path.read_bytes()
@@ -106,14 +110,36 @@ class ModelWatch:
     def _path(self) -> Path | None:
         if self._name is not None:
             return self._directory / f"{self._name}.json"
-        found = sorted(path for path in self._directory.glob("*.json") if not path.name.startswith("."))
+        kept = sorted(path for path in self._directory.glob("*.json") if not path.name.startswith("."))
+        found = [path for path in kept if not self._is_reference(path)]
         if len(found) > 1:
             names = ", ".join(path.stem for path in found)
             self._say_once(f"there are several models ({names}): name one with --model")
             return None
         return found[0] if found else None
 
+    def _is_reference(self, path: Path) -> bool:
+        """Whether a kept model was learned in one place, and is here to be compared with; read once as it stands."""
+        # Its name says so before it is opened: before each forecast there is time for a look, not for all records.
+        if not path.stem.endswith(f".{CENTRAL}"):
+            return False
+        try:
+            mark = _mark(path)
+            if mark not in self._references:
+                self._references[mark] = ModelRecord.load(path.read_bytes()).is_reference
+        except GlassfleetError as fault:
+            self._say_once(f"{path}: {fault}")
+            self._references[mark] = True  # nobody can forecast with it, whatever it was
+        except OSError:
+            return True  # it goes, or comes, at this moment
+        return self._references[mark]
+
     def _say_once(self, text: str) -> None:
         if text != self._complaint:
             self._complaint = text
             self._log.error("forecast-model-unusable", reason=text)
+
+
+def _mark(path: Path) -> Mark:
+    found = path.stat()
+    return path.name, found.st_ino, found.st_mtime_ns, found.st_size

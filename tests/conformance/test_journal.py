@@ -90,6 +90,27 @@ def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> N
     assert journal.last_time() == 9.0
 
 
+def test_journal_forgets_models_whose_runs_it_forgot_before_when_newer_ones_have_come(opener: Opener) -> None:
+    journal = opener()
+
+    def finished(*numbers: int) -> None:
+        for number in numbers:
+            journal.append([entry(f"r{number}", number)])
+            journal.add_model("m", f"r{number}", lambda version: ("d" * 64, b"record %d" % version))
+            journal.close_run(f"r{number}", {}, 1.0 * number)
+
+    finished(1, 2)
+    journal.append([entry("live", 3)])
+    journal.add_model("m", "live", lambda version: ("d" * 64, b"record %d" % version))
+    journal.close_run("other", {}, 3.0)
+    assert sorted(journal.compact(1, 3)) == ["r1", "r2"]
+    assert [model.run for model in journal.models()] == ["r1", "r2", "live"], "they are the newest yet"
+    finished(4, 5)
+    assert sorted(journal.compact(1, 1)) == ["other", "r4"]
+    assert [model.run for model in journal.models()] == ["live", "r5"], "a run that lives keeps its model"
+    journal.close()
+
+
 def test_journal_forgets_the_oldest_runs_when_it_is_compacted_but_not_the_newest_models(opener: Opener) -> None:
     journal = opener()
     for number in range(6):

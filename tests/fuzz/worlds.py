@@ -101,19 +101,19 @@ class CoordinatorWorld:
         """Go through the run, and remember each round as it waits for the peer and one other."""
         client, _ = halves(scheme)
         fleet = benches()[scheme].fleet
-        while (state := self._core.state("r")) is not None:
+        while (state := self._core.runs.live.get("r")) is not None:
             task: Task = state.trail[-1].task
             *others, slow = (agent for agent in self._agents if agent != self._evil)
             for agent in [*others, self._evil, slow]:
                 contribution = client.contribute(task, fleet[agent], np.random.default_rng(0))
                 whole = self._answer(agent, task, contribution)
                 if agent == self._evil:
-                    before = self._core.state("r")
+                    before = self._core.runs.live.get("r")
                     assert before is not None
                     self._moments.append((before, whole.to_bytes()))
                 for frame in frames_for_contribution(whole, TOPICS):
                     self._publish(*frame)
-        assert self._core.run("r")["outcome"] == "finished", self._core.run("r")
+        assert self._core.runs.document("r")["outcome"] == "finished", self._core.runs.document("r")
         self._core.runs.past.clear()
 
     @staticmethod
@@ -224,7 +224,7 @@ class CoordinatorWorld:
         self._journal.content.documents.clear()
         self._journal.content.models.clear()
         outcomes = [receipt.outcome for receipt in self._receipts]
-        after = self._core.state("r")
+        after = self._core.runs.live.get("r")
         own = topic == TOPICS.contribution(self._evil, "r")
         if own and len(payloads) == 1 and outcomes:
             assert len(outcomes) == 1, "one receipt for one message"

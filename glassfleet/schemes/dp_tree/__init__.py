@@ -12,7 +12,7 @@ from glassfleet.crisp import TreeModel, prepare
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
 from glassfleet.data import Dataset
-from glassfleet.documents import document_errors, read_head
+from glassfleet.documents import document_errors, read_document_head
 from glassfleet.domain import Domain
 from glassfleet.scheme import Participation, Purpose
 from glassfleet.schemes.dp_tree.client import DpTreeClient
@@ -60,7 +60,7 @@ class DifferentiallyPrivateTree:
 
     def from_document(self, document: Mapping[str, Any]) -> TreeModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        parameters, domain, body = read_head(document, NAME, TreeModel.format, Parameters)
+        parameters, domain, body = read_document_head(document, NAME, TreeModel.format, Parameters)
         with document_errors():
             check_domain(domain)
             return TreeModel(NAME, parameters, domain, read_tree(TreeBody.model_validate(body), domain))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import Remembered, read_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -184,7 +184,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         with task_errors():
             check_domain(domain)

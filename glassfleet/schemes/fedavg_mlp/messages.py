@@ -12,7 +12,7 @@ from glassfleet.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Task, TaskError
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
-from glassfleet.untrusted import read_head, task_errors
+from glassfleet.untrusted import read_task_head, task_errors
 
 NAME = "fedavg_mlp"
 KIND = "train"
@@ -58,7 +58,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        _, parameters, domain = read_head(task, NAME, (KIND,), Parameters)
+        _, parameters, domain = read_task_head(task, NAME, (KIND,), Parameters)
         with task_errors():
             shape = Shape.of(parameters, domain)
             number, weights = task.body["number"], task.body["weights"]

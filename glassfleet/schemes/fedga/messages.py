@@ -9,7 +9,7 @@ from glassfleet.crisp import Forest
 from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from glassfleet.untrusted import Remembered, read_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]
@@ -75,7 +75,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         with task_errors():
             check_domain(domain)

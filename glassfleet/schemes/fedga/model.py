@@ -15,7 +15,7 @@ from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL
 from glassfleet.crisp.model import check_rows
 from glassfleet.data import Dataset
-from glassfleet.documents import Strict, document_errors, read_head
+from glassfleet.documents import Strict, document_errors, read_document_head
 from glassfleet.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
 from glassfleet.schemes.fedga.client import choose_tree
@@ -196,7 +196,7 @@ class _Structures(Strict):
 
 def read_document(document: Mapping[str, Any]) -> PersonalTree | Population:
     """Rebuild a population or a tree; raises ``DocumentError`` when the document is malformed."""
-    parameters, domain, body = read_head(document, NAME, FORMAT, Parameters)
+    parameters, domain, body = read_document_head(document, NAME, FORMAT, Parameters)
     if not isinstance(body, Mapping):
         raise DocumentError("model is not a JSON object")
     kind, rest = body.get("kind"), {name: part for name, part in body.items() if name != "kind"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from glassfleet.documents import Strict, document_errors, document_of, read_head
+from glassfleet.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
@@ -74,7 +74,7 @@ def write_document(parameters: Parameters, domain: Domain, knots: Knots, tree: T
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knots, Tree, Rules]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    parameters, domain, model = read_head(document, SCHEME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
         if domain.target is None:

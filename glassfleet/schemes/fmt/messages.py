@@ -16,7 +16,7 @@ from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.untrusted import Remembered, read_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 from schemas.codec import Value
 
 NAME = "fmt"
@@ -129,7 +129,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         with task_errors():
             return cls._read(kind, parameters, domain, task.body)
 

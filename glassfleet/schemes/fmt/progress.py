@@ -36,8 +36,8 @@ def _draw(question: Question) -> list[str]:
             feature = tree.splits[(node - 1) // 2].feature
             span = tree.span(node, question.n_sets)[feature]
             words = f"{features[feature].name} is {span_words(features[feature], question.knots[feature], *span)}"
-        if len(lines) == MAX_LINES - 1:
-            lines.append(f"... of {tree.size} nodes")
+        if len(lines) == MAX_LINES - 1 and tree.size > MAX_LINES:
+            lines.append(f"... {tree.size - len(lines)} more")
             break
         lines.append("  " * depth + words + (" ?" if node in question.nodes else ""))
         index = tree.split_of.get(node)

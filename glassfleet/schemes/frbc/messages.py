@@ -14,7 +14,7 @@ from glassfleet.domain import Domain
 from glassfleet.scheme import Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
 from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
-from glassfleet.untrusted import read_head, task_errors
+from glassfleet.untrusted import read_task_head, task_errors
 
 NAME = "frbc"
 Kind = Literal["rules", "strengths"]
@@ -135,7 +135,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         rules = None
         with task_errors():
             check_classes(domain)

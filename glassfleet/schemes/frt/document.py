@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from glassfleet.documents import Strict, document_errors, document_of, read_head
+from glassfleet.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
@@ -79,7 +79,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     DocumentError
         Anything is missing, unknown, out of range, or does not fit together.
     """
-    parameters, domain, model = read_head(document, SCHEME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
         if domain.target is None:

@@ -13,7 +13,7 @@ from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import Remembered, read_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights"]
@@ -91,7 +91,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         with task_errors():
             tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from glassfleet.documents import Strict, document_errors, document_of, read_head
+from glassfleet.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.domain import Domain
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
 from glassfleet.schemes.tsk.params import Parameters
@@ -60,7 +60,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
     DocumentError
         Anything is missing, unknown, out of range, or does not fit together.
     """
-    parameters, domain, model = read_head(document, NAME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, NAME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
         if domain.target is None:

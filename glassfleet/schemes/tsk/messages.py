@@ -13,7 +13,7 @@ from glassfleet.domain import Domain
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from glassfleet.untrusted import Remembered, read_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights"]
@@ -93,7 +93,7 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         centres, antecedents, coefficients = (body.get(name) for name in _ARRAYS)
         if domain.target is None:
