@@ -12,7 +12,7 @@ import click
 from console.common import config_option, json_option, print_json
 from console.progress import progress
 from console.runs import coordinator_options
-from schemas.errors import DocumentError, NotFoundError, StorageError, UsageError, VerificationError
+from schemas.errors import DocumentError, StorageError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -136,20 +136,23 @@ def _to_mlflow(options: dict[str, Any], record: ModelRecord | None, model: Model
 def report(run_id: str, **options: Any) -> None:
     """Write the report of a run: one file with fleet, rounds, drops, scores, model, rules, and pictures inside.
 
-    Scores are what the vehicles measured on their own test rows and sent.
+    Scores are what the vehicles measured on their own test rows and sent, with central ones (CL) as far as they are
+    known: as the dashboard shows them. `last` is the run that was started last.
 
     \b
     Examples:
       glassfleet report run-1f2e3d4c5b6a -o report.html
+      glassfleet report last
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
     from glassfleet.export.page import html_of, markdown_of, run_page  # noqa: PLC0415
 
     api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
+    run_id = api.run_named(run_id)
     status = api.run(run_id)
     with progress("drawing the report"):
-        record, model, scores = _learned(api, status)
-        page = run_page(status, model, record, scores, pictures=options["kind"] == "html")
+        record, model, scores, about = _learned(api, status)
+        page = run_page(status, model, record, scores, about, pictures=options["kind"] == "html")
         text = html_of(page) if options["kind"] == "html" else markdown_of(page)
     suffix = ".html" if options["kind"] == "html" else ".md"
     target = options["out"] or Path(f"{run_id}{suffix}")
@@ -163,31 +166,25 @@ def report(run_id: str, **options: Any) -> None:
         click.echo(f"{target}: report of {run_id}")
 
 
-def _learned(api: Any, status: dict[str, Any]) -> tuple[dict[str, Any] | None, Model | None, list[dict[str, Any]]]:
-    """Return record, model and scores of a run; nothing where it made no model."""
+def _learned(
+    api: Any, status: dict[str, Any]
+) -> tuple[dict[str, Any] | None, Model | None, list[dict[str, Any]], list[str]]:
+    """Return record, model and scores of a run, and what is to be said about them; nothing where it made no model."""
     from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
     from schemas.record import ModelRecord  # noqa: PLC0415
 
     made = status.get("model")
     if not made:
-        return None, None, []
+        return None, None, [], []
     where = f"/api/models/{made['name']}/{made['version']}"
     told = api.get(where)
     record = ModelRecord.load(json.dumps(told).encode("utf-8"))
     model = catalogue.load(record.scheme).from_document(record.document)
-    try:
-        evaluations = api.get(f"{where}/evaluations")
-    except NotFoundError:
-        evaluations = {}
+    told_scores = api.get(f"{where}/scores")
     scores = [
-        {
-            "vehicle": agent,
-            "metric": item.get("metric", ""),
-            "rows": item.get("rows", ""),
-            "local": item.get("local"),
-            "federated": item.get("federated"),
-            "central": item.get("central"),
-        }
-        for agent, item in sorted(evaluations.items())
+        {"vehicle": agent, "metric": told_scores["metric"], **each} for agent, each in told_scores["vehicles"].items()
     ]
-    return told, model, scores
+    since = f"{str(told_scores['since'])[:19].replace('T', ' ')} UTC"
+    if scores:
+        return told, model, scores, [told_scores["about"], f"Sent since the coordinator started, {since}."]
+    return told, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]

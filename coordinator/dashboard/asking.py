@@ -29,7 +29,7 @@ class Question(BaseModel):
     row : dict or list
         Values by column (a number, or a category's text), or numbers in the order of the model's inputs.
     version : int or None
-        Of the model; None: the newest.
+        Of the model; None: the one in use.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

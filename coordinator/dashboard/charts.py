@@ -107,7 +107,7 @@ def _shares(form: Form, base: float, parts: Sequence[tuple[str, float]], total: 
     return picture(form.left + form.wide + 76, 8 + form.row * len(lines), words, body, "shares")
 
 
-def scores(rows: Sequence[tuple[str, float, float, float | None]], metric: str) -> Markup:
+def scores(rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str = "together") -> Markup:
     """Return each vehicle's score learned alone (LL), together (FL) and, where known apart, centrally (CL).
 
     Parameters
@@ -116,11 +116,13 @@ def scores(rows: Sequence[tuple[str, float, float, float | None]], metric: str) 
         Vehicle, LL, FL, CL.
     metric : str
         ``rmse`` (less is better) or ``f1``.
+    learned : str
+        How the model was learned whose scores stand beside LL: ``together``, or ``centrally`` of a reference.
     """
-    return both(_scores(WIDE, rows, metric), _scores(NARROW, rows, metric))
+    return both(_scores(WIDE, rows, metric, learned), _scores(NARROW, rows, metric, learned))
 
 
-def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str) -> Markup:
+def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str) -> Markup:
     values = [value for _, *told in rows for value in told if value is not None]
     low, high = min(values), max(values)
     pad = 0.06 * ((high - low) or 1.0)
@@ -141,7 +143,7 @@ def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], 
         top = 4 + position * form.row
         y = top + form.base
         better = together < alone if metric == "rmse" else together > alone
-        said = f"{metric} alone {alone:.4g}, together {together:.4g}"
+        said = f"{metric} alone {alone:.4g}, {learned} {together:.4g}"
         said += "" if central is None else f", central {central:.4g}"
         diamond = "" if central is None else _diamond(at(central), y)
         body.append(
@@ -151,9 +153,9 @@ def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], 
             f'<circle class="together" cx="{at(together):.1f}" cy="{y}" r="4.5"/>{diamond}</g>'
         )
     gained = sum(1 for _, alone, together, _ in rows if (together < alone if metric == "rmse" else together > alone))
-    words = (
-        f"{metric.upper()} of {len(rows)} vehicles; {gained} are better together than alone. The table has the numbers."
-    )
+    better_with = "together" if learned == "together" else "with the reference"
+    words = f"{metric.upper()} of {len(rows)} vehicles; {gained} are better {better_with} than alone."
+    words += " The table has the numbers."
     return picture(form.left + wide + 24, bottom + 24, words, body, "scores")
 
 

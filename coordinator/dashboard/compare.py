@@ -1,10 +1,17 @@
-"""What is different between two versions of a model."""
+"""What is different between two versions of a model.
+
+Sets that were only renamed are the same sets: the earlier version is read in the later one's terms, and the renaming is
+told once, with the variable.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator.dashboard.library import Shelved
+from glassfleet.domain import Variable
 from glassfleet.explain import Rule, in_terms_of
 
 MAX_SHOWN = 40
@@ -22,10 +29,16 @@ class Difference:
         The same conditions with another consequent: before, after.
     counts : tuple of int
         How many were added, removed, changed, kept.
+    restated : int
+        How many of those that were kept have another support, weight or confidence.
     complexity : tuple of (str, number or None, number or None)
         Measure, before, after.
     limits : tuple of (str, str, str)
-        Variable, its limits before and after, where they differ.
+        Variable, its limits (or categories) before and after, where they differ.
+    terms : tuple of (str, str, str)
+        Variable, the names of its sets before and after, where they differ.
+    parameters : tuple of (str, str, str)
+        Parameter of the scheme or the run, before and after, where they differ.
     same_scheme : bool
     is_same : bool
         The digests are equal.
@@ -35,15 +48,17 @@ class Difference:
     removed: tuple[Rule, ...]
     changed: tuple[tuple[Rule, Rule], ...]
     counts: tuple[int, int, int, int]
+    restated: int
     complexity: tuple[tuple[str, float | None, float | None], ...]
     limits: tuple[tuple[str, str, str], ...]
+    terms: tuple[tuple[str, str, str], ...]
+    parameters: tuple[tuple[str, str, str], ...]
     same_scheme: bool
     is_same: bool
 
 
 def difference(before: Shelved, after: Shelved) -> Difference:
     """Return what is different."""
-    # Sets that were only renamed are the same sets: the earlier version is read in the later one's terms.
     earlier = in_terms_of(before.model, after.model.domain).rules()
     old, new = ({_head(rule): rule for rule in rules} for rules in (earlier, after.rules))
     both = [(old[head], new[head]) for head in new if head in old]
@@ -57,8 +72,11 @@ def difference(before: Shelved, after: Shelved) -> Difference:
         removed=_most_used(removed),
         changed=tuple(sorted(changed, key=lambda pair: -pair[1].support)[:MAX_SHOWN]),
         counts=(len(added), len(removed), len(changed), len(both) - len(changed)),
+        restated=sum(was.output == now.output and _figures(was) != _figures(now) for was, now in both),
         complexity=tuple((name, was.get(name), now.get(name)) for name in dict.fromkeys([*was, *now])),
-        limits=_limits(before, after),
+        limits=_unequal(_limits(before), _limits(after)),
+        terms=_renamed(before, after),
+        parameters=_unequal(_parameters(before), _parameters(after)),
         same_scheme=before.record.scheme == after.record.scheme,
         is_same=before.record.digest == after.record.digest,
     )
@@ -72,15 +90,48 @@ def _most_used(rules: list[Rule]) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: -rule.support)[:MAX_SHOWN])
 
 
-def _limits(before: Shelved, after: Shelved) -> tuple[tuple[str, str, str], ...]:
-    found: list[dict[str, str]] = []
-    for each in (before, after):
-        domain = each.model.domain
-        variables = [*domain.features, *([domain.target] if domain.target is not None else [])]
-        found.append(
-            {item.name: f"{item.low:.4g} to {item.high:.4g}{f' {item.unit}' * bool(item.unit)}" for item in variables}
-        )
-    old, new = found
+def _figures(rule: Rule) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in (rule.weight, rule.support, rule.confidence))
+
+
+def _variables(shelved: Shelved) -> list[Variable]:
+    domain = shelved.model.domain
+    return [*domain.features, *([domain.target] if domain.target is not None else [])]
+
+
+def _limits(shelved: Shelved) -> dict[str, str]:
+    return {
+        each.name: ", ".join(each.categories)
+        if each.categories
+        else f"{each.low:.4g} to {each.high:.4g}{f' {each.unit}' * bool(each.unit)}"
+        for each in _variables(shelved)
+    }
+
+
+def _renamed(before: Shelved, after: Shelved) -> tuple[tuple[str, str, str], ...]:
+    old, new = ({each.name: ", ".join(each.terms or ()) for each in _variables(side)} for side in (before, after))
+    return tuple(
+        (name, old[name] or "standard", new[name] or "standard")
+        for name in new
+        # A variable that is new, or gone, stands among the limits.
+        if name in old and old[name] != new[name]
+    )
+
+
+def _parameters(shelved: Shelved) -> dict[str, str]:
+    record = shelved.record
+    return dict(_flat("", {**record.document["parameters"], **record.parameters}))
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}" if name else str(key), inner)
+    else:
+        yield name, "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _unequal(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
     names = dict.fromkeys([*old, *new])
     return tuple(
         (name, old.get(name, "–"), new.get(name, "–")) for name in names if old.get(name, "–") != new.get(name, "–")

@@ -5,15 +5,12 @@ All functions are pure and escape what they are given.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup, escape
-
-from glassfleet.explain import Partition
 
 
 def number(value: float | str | None, digits: int = 4) -> str:
@@ -41,6 +38,15 @@ def signed(value: float) -> str:
     """
     text = f"{value:+.1f}"
     return "0.0" if float(text) == 0 else text.replace("-", "−")
+
+
+def minus(text: str, value: float) -> str:
+    """Return the text of a value with the sign that `number` writes; a category's text as it is.
+
+    >>> minus("-0.9375 dB", -0.9375), minus("-1 to 0", 3.0)
+    ('−0.9375 dB', '-1 to 0')
+    """
+    return text.replace("-", "−", 1) if value < 0 and text.startswith("-") else text
 
 
 def size(count: float) -> str:
@@ -196,62 +202,3 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
     words = f"{len(rounds)} rounds" + (f", {each} in a column" if each > 1 else "")
     title = f"Answers by round: {words}. The table below has the numbers."
     return picture(width, top + tall + low + 26, title, parts, "timeline")
-
-
-def degrees(partition: Partition, value: float) -> str:
-    """Return the sets that a value belongs to, with its degrees, in words."""
-    inside = min(max(value, partition.low), partition.high)
-    told = [(each.term, each.degree(inside)) for each in partition.sets]
-    return " and ".join(f"{term} {degree:.2f}" for term, degree in told if degree > 0) or "no set"
-
-
-def _outline(points: Sequence[tuple[float, float]], tall: int, on: str = "") -> str:
-    """Return a fuzzy set's line and the area below it, from pixels across and degrees."""
-    line = " ".join(f"{x:.1f},{16 + tall - degree * (tall - 8):.1f}" for x, degree in points)
-    floor = f"{points[0][0]:.1f},{16 + tall} {line} {points[-1][0]:.1f},{16 + tall}"
-    return f'<polygon class="area{on}" points="{floor}"/><polyline class="set{on}" points="{line}"/>'
-
-
-def memberships(partition: Partition, value: float | None, used: Sequence[str] = ()) -> Markup:
-    """Return the fuzzy sets of an input with a row's value over them; `used` terms stand out."""
-    width, tall, left = 340, 74, 8
-    wide = width - 2 * left
-    low, high = partition.low, partition.high
-    span = (high - low) or 1.0
-
-    def at(raw: float) -> float:
-        return left + wide * min(max((raw - low) / span, 0.0), 1.0)
-
-    parts = [f'<line class="axis" x1="{left}" x2="{width - left}" y1="{tall + 16}" y2="{tall + 16}"/>']
-    used_sets = [each for each in partition.sets if each.term in used]
-    for each in partition.sets:
-        points = [(at(each.low), 0.0 if each.low < each.peak else 1.0), (at(each.peak), 1.0)]
-        points.append((at(each.high), 0.0 if each.high > each.peak else 1.0))
-        parts.append(_outline(points, tall))
-    if used_sets:  # a condition may span several sets: its degree is their sum
-        knots = sorted({x for each in used_sets for x in (each.low, each.peak, each.high)})
-        points = [(at(x), min(sum(each.degree(x) for each in used_sets), 1.0)) for x in knots]
-        parts.append(_outline(points, tall, " on"))
-    parts += [
-        f'<line class="set" x1="{at(edge):.1f}" x2="{at(edge):.1f}" y1="24" y2="{16 + tall}"/>'
-        for edge in partition.thresholds[:40]
-    ]
-    named = list(partition.sets if len(partition.sets) <= 5 else dict.fromkeys((*used_sets[:1], *used_sets[-1:])))
-    places = [at(each.peak) for each in named]
-    room = min((int(b - a) // 8 for a, b in itertools.pairwise(places)), default=20)
-    for each, x in zip(named, places, strict=True):
-        anchor = "" if each is partition.sets[0] else "end" if each is partition.sets[-1] else "mid"
-        parts.append(f'<text class="tick {anchor}" x="{x:.1f}" y="15">{escape(cut(each.term, max(room, 4)))}</text>')
-    if value is not None:
-        x = at(value)
-        parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="18" y2="{16 + tall}"/>')
-        parts.append(f'<circle class="here" cx="{x:.1f}" cy="{16 + tall}" r="4"/>')
-        for each in partition.sets:
-            degree = each.degree(min(max(value, low), high))
-            if degree > 0:
-                parts.append(f'<circle class="here" cx="{x:.1f}" cy="{16 + tall - degree * (tall - 8):.1f}" r="3"/>')
-    unit = f" {partition.unit}" if partition.unit else ""
-    parts.append(f'<text class="tick" x="{left}" y="{tall + 32}">{escape(number(low))}</text>')
-    parts.append(f'<text class="tick end" x="{width - left}" y="{tall + 32}">{escape(number(high) + unit)}</text>')
-    told = "" if value is None else f", at {number(value)}{unit}: {degrees(partition, value)}"
-    return picture(width, tall + 38, f"Fuzzy sets of {partition.feature}{told}", parts, "sets")

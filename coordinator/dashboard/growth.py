@@ -68,10 +68,10 @@ class Shoot:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Nodes, those that may still grow, and levels below this one."""
+        """Nodes below this one (schemes do not count the root), those that may still grow, levels below this one."""
         below = [child.counts for child in self.children]
         return (
-            1 + sum(each[0] for each in below),
+            sum(1 + each[0] for each in below),
             self.is_open + sum(each[1] for each in below),
             max((1 + each[2] for each in below), default=0),
         )

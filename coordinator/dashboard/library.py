@@ -77,7 +77,7 @@ class Library:
         self._lock = threading.Lock()
 
     def get(self, name: str, version: int | None = None) -> Shelved:
-        """Return a version; None: the newest.
+        """Return a version; None: the one in use (a rollback or a rollout may have left a newer one aside).
 
         Raises
         ------
@@ -86,6 +86,9 @@ class Library:
         DocumentError
             The scheme is not installed here, or has changed.
         """
+        champion = self._registry.aliases.current.get(name)
+        if version is None and champion is not None:
+            version = champion.version
         stored = self._registry.versions(name)[-1] if version is None else self._registry.get(name, version)
         key = (stored.name, stored.version, stored.digest)
         with self._lock:

@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.dashboard.actions import number_of
-from coordinator.dashboard.standing import Standing, standing
+from coordinator.dashboard.standing import Standing, compared_with, standing
 from coordinator.rollout.plan import RolloutPlan
 from schemas.errors import GlassfleetError, UsageError
 
@@ -113,12 +113,14 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
         if what not in VERSION_DEEDS:
             raise HTTPException(404, "no such page")
         dashboard.coordinator.registry.get(name, version)
+        _check_usable(dashboard, name)
         return ask(request, name, what, version)
 
     @app.post("/models/{name}/{version:int}/{what}", include_in_schema=False)
     async def _act(request: Request, name: str, version: int, what: str) -> Response:
         if what not in VERSION_DEEDS:
             raise HTTPException(404, "no such page")
+        await run_in_threadpool(_check_usable, dashboard, name)
         return await act(request, name, what, version)
 
     @app.get("/models/{name}/rollout/{what}", include_in_schema=False)
@@ -136,6 +138,17 @@ def plan_of(form: Fields) -> RolloutPlan:
     stages = [number_of("stages", part.strip()) for part in form.get("stages", "").split(",") if part.strip()]
     rest = {name: number_of(name, form[name].strip()) for name in THRESHOLDS if form.get(name, "").strip()}
     return RolloutPlan.from_document({"stages": stages, **rest} if stages else rest)
+
+
+def _check_usable(dashboard: Dashboard, name: str) -> None:
+    """Raise HTTPException (404) where there is nothing to decide: no vehicle forecasts with a reference."""
+    compared = compared_with(dashboard.coordinator.registry, name)
+    if compared:
+        raise HTTPException(
+            404,
+            f"{name} is a reference: vehicles score it to compare {compared} with it, and forecast with none of its "
+            f"versions. To have another one scored, register its document for {compared}",
+        )
 
 
 def _tried(dashboard: Dashboard, name: str, what: str) -> int:

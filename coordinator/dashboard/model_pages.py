@@ -62,8 +62,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         page: int = 1,
         s: int = 1,
     ) -> Response:
-        champion = registry.aliases.current.get(name)
-        shelved = dashboard.library.get(name, champion.version if version is None and champion else version)
+        shelved = dashboard.library.get(name, version)
         address = f"/models/{name}/{shelved.version}"
         told = scores.scores(dashboard.coordinator, shelved)
         stands = standing(dashboard.coordinator, name)
@@ -88,6 +87,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
                 (line.agent, line.alone, line.together, line.central if told.source == "reference" else None)
                 for line in scored.items
             ],
+            began=dashboard.coordinator.fleet.began,
             unequal=scores.why_not_equal(shelved),
             cohort=shelved.record.cohort[:MEMBERS_PER_PAGE],
             versions=[(each.version, each.digest, each.run) for each in versions[::-1][:20]],
@@ -219,7 +219,8 @@ def _read(domain: Domain, text: str) -> dict[str, Any]:
 
 def _float(name: str, value: Any) -> float:
     try:
-        number = float(value)
+        # A minus sign as our pages write it may come back from there.
+        number = float(value.replace("−", "-") if isinstance(value, str) else value)
     except (TypeError, ValueError):
         raise DataError(f"{name} must be a number, got {str(value)[:40]!r}") from None
     if not math.isfinite(number):

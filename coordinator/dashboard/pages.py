@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.staticfiles import StaticFiles
 
-from coordinator.dashboard import charts, draw, show, trees
+from coordinator.dashboard import charts, draw, sets, show, trees
 from coordinator.dashboard.actions import add_actions
 from coordinator.dashboard.asking import Desk, make_router
 from coordinator.dashboard.growth import grown
@@ -70,9 +70,17 @@ class Dashboard:
             lasted=lasted,
             pretty=pretty,
             signed=draw.signed,
+            minus=draw.minus,
         )
         self._templates.globals.update(
-            draw=draw, charts=charts, trees=trees, grown=grown, vehicles=vehicles, show=show, static=static_names()
+            draw=draw,
+            charts=charts,
+            sets=sets,
+            trees=trees,
+            grown=grown,
+            vehicles=vehicles,
+            show=show,
+            static=static_names(),
         )
 
     def add_api(self, app: FastAPI) -> None:
@@ -170,12 +178,12 @@ class Dashboard:
 
         @app.get("/runs/{run}", include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
-            document = self.coordinator.run(run)
+            document = self.coordinator.runs.document(run)
             return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
 
         @app.get("/events/runs/{run}", include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:
-            if run not in self.coordinator.run_ids():
+            if run not in self.coordinator.runs.ids():
                 raise HTTPException(404, "no such run")
             period = self.limits.run_period
             return await self.live(
@@ -183,11 +191,11 @@ class Dashboard:
             )
 
     def _look_at_run(self, run: str) -> Hashable:
-        state = self.coordinator.state(run)
+        state = self.coordinator.runs.live.get(run)
         return Same(state), self.service.is_connected
 
     def _paint_run(self, run: str) -> Picture:
-        document = self.coordinator.run(run)
+        document = self.coordinator.runs.document(run)
         has_ended = document["state"] == "ended"
         return Picture(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
 

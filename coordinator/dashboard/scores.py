@@ -2,24 +2,28 @@
 
 Nobody has the rows of all vehicles, so a central score is never computed here. It is known in two cases: where the
 fleet's model *is* the central one (promise of equality), each vehicle's FL score is its CL score; and where an operator
-has registered a model that was learned centrally elsewhere, vehicles score it on the same test rows as any other.
+has registered a model that was learned centrally elsewhere, vehicles score it on the same test rows as any other. Of
+such a reference itself, what vehicles send as the score of the published model is the central score.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, TypedDict
 
-from coordinator.central import is_reference, reference_of
+from coordinator.central import reference_of
 from coordinator.core import Coordinator
-from coordinator.dashboard.library import Shelved
+from coordinator.dashboard.library import Library, Shelved
 from glassfleet import catalogue
 from glassfleet.scheme import promises_central
+from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 
-Source = Literal["equality", "reference", ""]
+Source = Literal["equality", "reference", "itself", ""]
 
 
 class Line(NamedTuple):
@@ -49,7 +53,8 @@ class Scores:
     central : float or None
         Mean over the vehicles whose central score is known.
     source : str
-        Why the central scores are known: ``equality``, ``reference``; empty: they are not.
+        Why the central scores are known: ``equality``, ``reference``, ``itself`` (the model is a reference); empty:
+        they are not.
     about : str
         What is to be said about the central scores, in one sentence.
     """
@@ -75,11 +80,11 @@ def scores(coordinator: Coordinator, shelved: Shelved) -> Scores:
     found = coordinator.fleet.evaluations(record.name, record.version)
     own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
     metrics = Counter(each["metric"] for each in own.values())
+    central, source, about = known_centrally(coordinator, shelved, own)
     if not metrics:
-        return Scores("", [])
+        return Scores("", [], source=source, about=about)
     metric = metrics.most_common(1)[0][0]
     own = {agent: each for agent, each in own.items() if each["metric"] == metric}
-    central, source, about = _central(coordinator, shelved, own)
     sign = 1 if metric == "rmse" else -1
     lines = [
         Line(agent, float(each["local"]), float(each["federated"]), central.get(agent), int(each["rows"]))
@@ -99,10 +104,83 @@ def scores(coordinator: Coordinator, shelved: Shelved) -> Scores:
     )
 
 
+class VehicleDocument(TypedDict):
+    """What is told of one vehicle; `federated` is None of a reference, `central` where it is not known."""
+
+    rows: int
+    local: float
+    federated: float | None
+    central: float | None
+
+
+class ScoresDocument(TypedDict):
+    """What ``GET /api/models/{name}/{version}/scores`` returns; see docs/reference/http-api.md."""
+
+    name: str
+    version: int
+    digest: str
+    metric: str
+    source: Source
+    about: str
+    since: str
+    vehicles: dict[str, VehicleDocument]
+
+
+def as_document(coordinator: Coordinator, shelved: Shelved) -> ScoresDocument:
+    """Return the scores of a model version as JSON values: what the dashboard shows, for programs."""
+    told = scores(coordinator, shelved)
+    return {
+        "name": shelved.name,
+        "version": shelved.version,
+        "digest": shelved.record.digest,
+        "metric": told.metric,
+        "source": told.source,
+        "about": told.about,
+        "since": datetime.fromtimestamp(coordinator.fleet.began, tz=UTC).isoformat(timespec="seconds"),
+        "vehicles": {
+            line.agent: {
+                "rows": line.rows,
+                "local": line.alone,
+                "federated": None if told.source == "itself" else line.together,
+                "central": line.central,
+            }
+            for line in sorted(told.lines)
+        },
+    }
+
+
+def with_central(
+    coordinator: Coordinator, library: Library, found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return what vehicles have sent about a model version, each with its central score (None: unknown) and why.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    library : Library
+    found : mapping of str to mapping
+        As `Fleet.evaluations` returns it.
+    """
+    central: Mapping[str, float] = {}
+    source: Source = ""
+    for first in list(found.values())[:1]:
+        # A vehicle may name a model that there is not, or one of a scheme that is not installed here.
+        with suppress(GlassfleetError):
+            shelved = library.get(first["name"], first["version"])
+            own = {agent: each for agent, each in found.items() if each["digest"] == shelved.record.digest}
+            central, source, _ = known_centrally(coordinator, shelved, own)
+    return {
+        agent: {**each, "central": central.get(agent), "source": source if agent in central else ""}
+        for agent, each in found.items()
+    }
+
+
 def why_not_equal(shelved: Shelved) -> str:
-    """Return why the fleet's model need not be the central one; empty: it is, by the promise of equality."""
+    """Return why the model need not be the cohort's central one; empty: it is, by the promise of equality."""
     scheme = catalogue.load(shelved.record.scheme)
     parameters = getattr(shelved.model, "parameters", None)
+    if shelved.record.is_reference:
+        return "it was learned in one place, and vehicles only score it"
     if parameters is None or not promises_central(scheme, parameters):
         return f"{shelved.record.scheme} does not promise it with these parameters"
     if shelved.record.parameters.get("participation") != "cohort":
@@ -112,15 +190,32 @@ def why_not_equal(shelved: Shelved) -> str:
     return ""
 
 
-def _central(
+def known_centrally(
     coordinator: Coordinator, shelved: Shelved, own: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, float], Source, str]:
+    """Return the central scores as far as they are known, why they are, and a sentence about it.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    shelved : Shelved
+        The model version.
+    own : mapping of str to mapping
+        What vehicles have sent about this very document, by agent.
+
+    Returns
+    -------
+    tuple of (dict of str to float, str, str)
+        By agent, of those in `own`; `Scores.source`; `Scores.about`.
+    """
+    same = {agent: float(each["federated"]) for agent, each in own.items()}
+    if shelved.record.is_reference:
+        return same, "itself", "This model was learned in one place, so its scores are central ones (CL)."
     why = why_not_equal(shelved)
     if not why:
-        same = {agent: float(each["federated"]) for agent, each in own.items()}
         return same, "equality", "The central model of the cohort's rows is this very model, so CL is FL."
     reference = _reference(coordinator, shelved.name)
-    if reference is None or reference.name == shelved.name:
+    if reference is None:
         return {}, "", f"Central (CL) is not known: nobody has the rows of all vehicles, and {why}."
     said = coordinator.fleet.evaluations(reference.name, reference.version)
     found = {
@@ -142,4 +237,4 @@ def _reference(coordinator: Coordinator, name: str) -> ModelRecord | None:
     if pointer is None:
         return None
     record = ModelRecord.load(coordinator.registry.get(pointer.name, pointer.version).record)
-    return record if is_reference(record) else None
+    return record if record.is_reference else None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from coordinator.core import Coordinator
-from coordinator.dashboard.draw import cut
+from coordinator.dashboard.draw import cut, minus, number
+from glassfleet.explain import Change, RowExplanation
 from schemas.errors import NotFoundError
 
 T = TypeVar("T")
@@ -60,9 +61,9 @@ def agents(coordinator: Coordinator, *, text: str = "", status: str = "") -> lis
 def known_rows(coordinator: Coordinator) -> dict[str, int]:
     """Return how many training rows agents told of, in the newest of the last runs that they took part in."""
     rows: dict[str, int] = {}
-    for run in coordinator.run_ids()[-RECENT_RUNS:]:
+    for run in coordinator.runs.ids()[-RECENT_RUNS:]:
         with suppress(NotFoundError):
-            rows |= coordinator.run(run).get("rows", {})
+            rows |= coordinator.runs.document(run).get("rows", {})
     return rows
 
 
@@ -79,12 +80,12 @@ def fleet_counts(coordinator: Coordinator) -> dict[str, Any]:
 
 def recent_runs(coordinator: Coordinator, number: int, per_page: int = PER_PAGE) -> Page[dict[str, Any]]:
     """Return a page of runs, newest first."""
-    ids = coordinator.run_ids()[::-1]
+    ids = coordinator.runs.ids()[::-1]
     page = Page.of(ids, number, per_page)
     shown = []
     for run in page.items:
         with suppress(NotFoundError):  # forgotten between the two looks
-            shown.append(coordinator.run(run))
+            shown.append(coordinator.runs.document(run))
     return Page(shown, page.number, page.last, page.total)
 
 
@@ -140,6 +141,23 @@ def all_answered(document: Mapping[str, Any]) -> bool:
     """Whether everybody who was asked has answered, in every round that has closed."""
     rounds = document["rounds"]
     return bool(rounds) and all(row["accepted"] == row["asked"] and not row["late"] for row in rounds)
+
+
+def held(told: RowExplanation) -> dict[str, list[tuple[str, float]]]:
+    """Return to which degree a row fulfils each condition of the rule that explains it, by input: term, degree."""
+    found: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
+    for part, degree in zip(told.fired.rule.conditions, told.fired.memberships, strict=True):
+        found[part.feature].append((part.term, degree))
+    return found
+
+
+def before(change: Change) -> str:
+    """Return what an input is before a change, in as many digits as elsewhere where they tell the two apart."""
+    short = number(change.before)
+    is_number = change.before_text.startswith(f"{change.before:.6g}")
+    if not is_number or short == number(change.after):
+        return minus(change.before_text, change.before)
+    return f"{short} {change.unit}".rstrip()
 
 
 def sentence(document: Mapping[str, Any]) -> str:

@@ -8,16 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.central import reference_of
 from coordinator.core import Coordinator
 from coordinator.journal.port import Decision
+from coordinator.registry import Registry
 from coordinator.rollout.shell import PREFIX
 from schemas.errors import NotFoundError
+from schemas.record import ModelRecord
 from schemas.trial import ALL
 
 DECISIONS = 20
 """So many decisions are listed, the newest first; the API has all."""
 ROLLOUTS = 5
 """So many rollouts that have ended are listed."""
+TURNS = tuple(PREFIX + word for word in ("started", "pause", "resume", "stop"))
+"""Decisions about a rollout that do not follow from what vehicles report."""
 WORDS = {
     "published": "in use: the run finished",
     "adopted": "in use: the newest there was",
@@ -33,8 +38,13 @@ class Standing:
     Attributes
     ----------
     name : str
+    reference_to : str
+        The name that vehicles compare this one with, when it is a central reference: nobody forecasts with it, and
+        there is nothing to decide. Empty: the fleet has learned it.
     current, candidate, previous : int
         Versions; 0: there is none. ``previous`` is the one that a rollback goes to.
+    sequence : int
+        Number of the decision that made the current version so; it only grows.
     since : float
         When the current version became so, seconds since the epoch.
     reason : str
@@ -45,27 +55,38 @@ class Standing:
         Rollouts that have ended, the newest first.
     decisions : list of (float, str, int, str)
         When, what, which version (0: none), why; the newest first.
+    turns : int
+        How often a rollout of this name was started, paused, resumed or stopped.
     """
 
     name: str
+    reference_to: str
     current: int
     candidate: int
     previous: int
+    sequence: int
     since: float
     reason: str
     live: dict[str, Any] | None
     ended: list[dict[str, Any]]
     decisions: list[tuple[float, str, int, str]]
+    turns: int
 
     def words(self, version: int) -> list[str]:
-        """Return what a version is: champion, candidate, previous, or nothing."""
+        """Return what a version is: champion, candidate, previous, or nothing; of a reference: that, or nothing."""
+        if self.reference_to:
+            return ["reference"] if version == self.current else []
         roles = (("champion", self.current), ("candidate", self.candidate), ("previous", self.previous))
         return [word for word, number in roles if number == version]
 
     @property
     def seen(self) -> str:
-        """What an operator has seen who decides now; another text when the name stands for something else by then."""
-        return f"{self.current}.{self.candidate}.{self.live['rollout'] if self.live else ''}"
+        """What an operator has seen who decides now; another text when anything was decided by then, even if undone.
+
+        What vehicles report meanwhile does not change it, unless the rollout ends by it.
+        """
+        live = "" if self.live is None else self.live["rollout"]
+        return f"{self.current}.{self.candidate}.{self.sequence}.{self.turns}.{live}"
 
     @property
     def said(self) -> str:
@@ -85,6 +106,7 @@ def _reports(rollout: dict[str, Any]) -> str:
 def standing(coordinator: Coordinator, name: str) -> Standing:
     """Return what a name stands for; raises NotFoundError when there is no such model."""
     registry, rollouts = coordinator.registry, coordinator.models.rollouts
+    compared = compared_with(registry, name)
     decisions = registry.history(name)
     current, candidate = registry.aliases.current.get(name), registry.aliases.candidate.get(name)
     documents = rollouts.documents(name)
@@ -93,16 +115,33 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
     since = next((each.wall for each in reversed(decisions) if each.kind == "current"), 0.0)
     return Standing(
         name=name,
+        reference_to=compared,
         current=0 if current is None else current.version,
         # While the stage is opened nobody has the candidate yet, and there is no pointer to it.
         candidate=candidate.version if candidate is not None else live["version"] if live is not None else 0,
         previous=_before(coordinator, name),
+        sequence=0 if current is None else current.sequence,
         since=since,
         reason="" if current is None else current.reason,
         live=live,
         ended=[each for each in documents if each["ended"] is not None][::-1][:ROLLOUTS],
         decisions=told[::-1][:DECISIONS],
+        turns=sum(each.kind in TURNS for each in decisions),
     )
+
+
+def compared_with(registry: Registry, name: str) -> str:
+    """Return the name that vehicles compare a reference with; empty: `name` is no reference.
+
+    Raises
+    ------
+    NotFoundError
+        No such model.
+    """
+    base = name.removesuffix(reference_of(""))
+    newest = registry.versions(name)[-1]
+    # Its name says so before its record is read: a list of all models reads none of the others.
+    return base if base != name and ModelRecord.load(newest.record).is_reference else ""
 
 
 def _before(coordinator: Coordinator, name: str) -> int:

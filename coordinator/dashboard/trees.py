@@ -175,8 +175,15 @@ def _words(branch: Branch) -> str:
     return "all rows" if branch.condition is None else f"{branch.condition.feature} is {branch.condition.term}"
 
 
-def growing(root: Shoot) -> Markup:
-    """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box."""
+def growing(root: Shoot, rest: str = "") -> Markup:
+    """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
+
+    Parameters
+    ----------
+    root : Shoot
+    rest : str
+        What is not in it, in words; empty: nothing.
+    """
     shown = together(root)
     layout = Layout(
         lambda node: node.children,
@@ -185,7 +192,11 @@ def growing(root: Shoot) -> Markup:
     )
     _, height = layout.place(shown, 0, 4.0)
     count, asked, depth = root.counts
-    words = f"The tree as it stands: {count} nodes, {depth} levels" + (f"; {asked}: {root.asked}" if asked else "")
+    words = f"The tree as it stands: {count} {'node' if count == 1 else 'nodes'} below the root" + (
+        (f" and {rest}" if rest else "")
+        + f", {depth} {'level' if depth == 1 else 'levels'}"
+        + (f"; {asked} {root.asked}" if asked else "")
+    )
     body = [*layout.lines, *layout.boxes]
     return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
 

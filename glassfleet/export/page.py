@@ -142,6 +142,7 @@ def run_page(
     model: Model | None,
     record: Mapping[str, Any] | None = None,
     scores: Sequence[Mapping[str, Any]] = (),
+    about_scores: Sequence[str] = (),
     *,
     pictures: bool = True,
 ) -> Page:
@@ -157,14 +158,16 @@ def run_page(
         The model record.
     scores : sequence of mapping
         One per vehicle: ``{vehicle, metric, rows, local, federated, central}``; numbers or None.
+    about_scores : sequence of str
+        What is to be said about them: how the central ones are known, or why there are none at all.
     """
     name = f"Run {status.get('run', '')}"
     outcome = status.get("outcome") or status.get("state") or "?"
     reason = f": {status['reason']}" if status.get("reason") else ""
     subtitle = f"{outcome}{reason}. {_time(status.get('started'), '?')} to {_time(status.get('ended'), 'now')}"
     sections = [_fleet(status, record), _rounds(status)]
-    if scores:
-        sections.append(_scores(scores))
+    if scores or about_scores:
+        sections.append(_scores(scores, about_scores))
     if model is not None:
         sections += model_sections(model, summary(model), pictures=pictures)
     return Page(name, subtitle, sections)
@@ -234,10 +237,12 @@ def _rounds(status: Mapping[str, Any]) -> Section:
     return Section("Rounds", [] if rows else ["No round was closed."], (), [table] if rows else [])
 
 
-def _scores(scores: Sequence[Mapping[str, Any]]) -> Section:
+def _scores(scores: Sequence[Mapping[str, Any]], about: Sequence[str]) -> Section:
     def cell(value: Any) -> str:
         return "-" if value is None else f"{float(value):.4f}"
 
+    if not scores:
+        return Section("Scores", about)
     metric = {"rmse": "RMSE", "f1": "F1 (macro)"}.get(
         str(scores[0].get("metric", "")), str(scores[0].get("metric", ""))
     )
@@ -254,9 +259,7 @@ def _scores(scores: Sequence[Mapping[str, Any]]) -> Section:
     table = Table(
         f"{metric} on each vehicle's own test rows", head, [*rows, ["mean", "", *means]], frozenset({1, 2, 3, 4})
     )
-    missing = all(item.get("central") is None for item in scores)
-    texts = ["CL is empty: it needs all vehicles' rows on one machine, and nobody has them."] if missing else []
-    return Section("Scores", texts, (), [table])
+    return Section("Scores", about, (), [table])
 
 
 def forecast_page(

@@ -16,7 +16,7 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from qoe.demo.vehicles import simulated_files
 from tests.acceptance.cloud import has_ended
-from tests.integration.dashboard_world import EVIL, VEHICLES, World, chromium, world
+from tests.integration.dashboard_world import COLUMNS, EVIL, OPEN, SIDEWAYS, VEHICLES, World, chromium, world
 
 PAGES = {
     "fleet": "/",
@@ -68,7 +68,7 @@ def page(browser: Browser) -> Iterator[Page]:
 @pytest.mark.parametrize("name", PAGES)
 def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: Page, name: str) -> None:
     page.goto(there.base + PAGES[name])
-    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.evaluate(OPEN)
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
     assert page.locator("h1").count() == 1
@@ -83,7 +83,22 @@ def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: 
 def test_page_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(there.base + PAGES[name])
+    page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(SIDEWAYS) == []
+
+
+def test_tables_have_their_heads_over_their_columns_on_a_desk(there: World, page: Page) -> None:
+    found = {}
+    for name, address in PAGES.items():
+        page.goto(there.base + address)
+        page.evaluate(OPEN)
+        found[name] = page.evaluate(COLUMNS)
+    assert {name for name, tables in found.items() if tables} >= {"fleet", "runs", "run", "model", "versions"}
+    assert len(found["model"]) >= 4
+    for name, tables in found.items():
+        for heads, cells in tables:
+            assert heads == cells, name
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import time
 from collections.abc import Iterator
@@ -109,6 +110,52 @@ def test_forecast_page_names_the_input_when_what_was_typed_is_no_number(there: W
     expect(page.get_by_role("alert")).to_contain_text("must be a number")
     expect(page.locator("#x0")).to_have_value("fast")
     assert page.locator("#answer-h").count() == 0
+
+
+def test_forecast_takes_a_row_of_a_vehicles_own_packed_file(there: World, page: Page) -> None:
+    packed = there.state_dir.parent / "data" / "vehicle-03.csv.gz"
+    header, *rows = (line.split(",") for line in gzip.decompress(packed.read_bytes()).decode().splitlines())
+    wanted = dict(zip(header, rows[16], strict=True))
+    names = [each["name"] for each in columns(there)]
+    page.goto(there.base + FORECAST)
+    page.click("summary:has-text('Load a row')")
+    page.fill("#line", "17")
+    page.set_input_files("#file", packed)
+    expect(page.locator("#file-said")).to_have_text(f"Row 17 of {len(rows)} is in the form.")
+    for name in names:
+        expect(page.locator(f'#row-form input[data-column="{name}"]')).to_have_value(wanted[name])
+    page.locator("#row-form button").click()
+    row = {name: float(wanted[name]) for name in names}
+    expect(page.locator("#answer-h")).to_contain_text(f"= {told(there, row)['prediction']:.5g}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"time,place\n1,2\n", "no CSV file with the model's columns"),
+        (gzip.compress(b"time,place\n1,2\n"), "no CSV file with the model's columns"),
+        (b"\x89PNG\r\n\x1a\n\x00", "no CSV file with the model's columns"),
+        (gzip.compress(b"time,place\n" * 1000)[:-9], "damaged"),
+        (gzip.compress(b"0,0\n" * 5_000_001), "up to 20 MB"),
+        (None, "a header and no rows"),
+    ],
+    ids=["other-columns", "other-columns-packed", "picture", "cut", "large-when-unpacked", "no-rows"],
+)
+def test_forecast_says_what_is_wrong_and_keeps_the_form_when_a_file_is_not_the_models(
+    there: World, page: Page, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "rows.csv.gz"
+    file.write_bytes(",".join(each["name"] for each in columns(there)).encode() if content is None else content)
+    page.goto(there.base + FORECAST)
+    before = page.locator("#x0").input_value()
+    page.click("summary:has-text('Load a row')")
+    page.set_input_files("#file", file)
+    expect(page.locator("#file-said")).to_contain_text(words)
+    expect(page.locator("#file-said")).not_to_contain_text("is in the form")
+    page.locator("#line").fill("2")
+    page.locator("#line").blur()
+    expect(page.locator("#file-said")).to_contain_text(words)
+    assert page.locator("#x0").input_value() == before
 
 
 def test_fleet_page_tells_when_a_vehicle_was_last_seen_and_advances_when_it_answers(

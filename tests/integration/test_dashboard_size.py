@@ -14,9 +14,10 @@ import pytest
 
 from coordinator.dashboard import show
 from coordinator.dashboard.branches import grow, most_used, opened
-from coordinator.dashboard.draw import answers, memberships, number, size, timeline
+from coordinator.dashboard.draw import answers, number, size, timeline
 from coordinator.dashboard.growth import grown
 from coordinator.dashboard.model_pages import _terms
+from coordinator.dashboard.sets import memberships
 from coordinator.dashboard.trees import growing, growing_list
 from coordinator.fleet import Fleet
 from coordinator.runner import Service
@@ -236,10 +237,12 @@ def test_run_page_tells_who_missed_single_rounds_and_who_answered_all() -> None:
     assert show.trouble(lost) == [("v2", "lost", "went down")]
 
 
-@pytest.mark.parametrize(("born", "since"), [(400.0, 400.0), (0.0, 1000.0), (2000.0, 1000.0), (float("nan"), 1000.0)])
+@pytest.mark.parametrize(
+    ("born", "since"), [(1.7e9 - 400, 1.7e9 - 400), (0.0, 1.7e9), (12.5, 1.7e9), (2e9, 1.7e9), (float("nan"), 1.7e9)]
+)
 def test_vehicle_met_while_up_counts_since_its_process_began(born: float, since: float) -> None:
     body = AgentState(status="up", incarnation="1", software="s", schemes=["frt"], features=["a"], target="b")
-    fleet = Fleet(lambda: 1000.0)
+    fleet = Fleet(lambda: 1.7e9)
     fleet.up("v", body, born)
     assert fleet.document()[0]["since"] == since
 
@@ -318,11 +321,11 @@ def test_lines_that_are_indented_are_a_tree_that_grows() -> None:
     found = grown({"lines": TREE})
     assert found.tree is not None
     assert found.rest == "7 more"
-    assert (found.tree.counts, found.tree.feature, found.tree.leaves) == ((5, 2, 2), "a b", 3)
+    assert (found.tree.counts, found.tree.feature, found.tree.leaves) == ((4, 2, 2), "a b", 3)
     assert [child.key for child in found.tree.children] == ["0.0", "0.1"]
     text = growing(found.tree)
     assert text.count('class="box grows"') == 2
-    assert "5 nodes, 2 levels; 2: may still grow" in text
+    assert "4 nodes below the root and 7 more, 2 levels; 2 may still grow" in growing(found.tree, found.rest)
     said = growing_list(found.tree)
     assert said.count("<li") == 5
     assert '<li class="grows">c is High <span class="quiet">may still grow</span></li>' in said
@@ -370,7 +373,9 @@ def test_every_scheme_draws_what_grows(name: str) -> None:
             break
         found = grown(scheme.server.progress(step.state))
         if found.tree is not None:
+            told = scheme.server.progress(step.state)
             trees.append(found.tree.counts[0])
+            assert (told["nodes"], told["depth"]) == (found.tree.counts[0], found.tree.counts[2])
             assert growing(found.tree)
         step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, data, np.random.default_rng(0))])
     # fmt takes back what did not help on held-out rows.

@@ -151,8 +151,10 @@ def test_vehicle_without_a_network_enrols_with_files(office, tmp_path):
 def test_command_line_enrols_renews_revokes_and_lists(office, tmp_path, capsys):
     ca, state = ["--ca-dir", str(office.ca.authority.folder)], ["--state-dir", str(tmp_path / "state")]
     assert run(["ca", "token", "--agent", "v10", *ca]) == 0
-    token = capsys.readouterr().out.strip()
+    made = capsys.readouterr()
+    token = made.out.strip()
     assert Token.parse(token).agent == "v10"
+    assert "--authority https://HOST:PORT (the address that `glassfleet ca serve` prints)" in made.err
     who = ["--id", "v10", *state, "--authority", office.url]
     assert run(["agent", "enrol", *who, "--token", token]) == 0
     assert run(["agent", "enrol", *who, "--token", token]) == 2, "it has a certificate"

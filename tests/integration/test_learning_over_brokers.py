@@ -88,8 +88,8 @@ def test_fleet_learns_the_central_model_over_every_broker(broker, service, fleet
             model="m",
         )
         run = service.call(lambda coordinator: coordinator.start_run(spec))
-        _until(lambda: service.call(lambda coordinator: coordinator.state(run)) is None)
-    document = service.call(lambda coordinator: coordinator.run(run))
+        _until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+    document = service.call(lambda coordinator: coordinator.runs.document(run))
     assert (document["outcome"], document["cohort"]) == ("finished", list(AGENTS)), document["reason"]
     stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]
     record = ModelRecord.from_bytes(stored.record)
@@ -131,8 +131,8 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
             run = service.call(lambda coordinator: coordinator.start_run(spec))
             _until(lambda: len(_accepted(service, run)) == 2)
             with fleet("v3"):  # never seen before: it answers the round that is open already
-                _until(lambda: service.call(lambda coordinator: coordinator.state(run)) is None)
-            document = service.call(lambda coordinator: coordinator.run(run))
+                _until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+            document = service.call(lambda coordinator: coordinator.runs.document(run))
             assert (document["outcome"], document["cohort"]) == ("finished", ["v1", "v2", "v3"]), document["reason"]
             with fleet("v4") as late:  # never seen before: it gets the model that is there already
                 kept = late.agents["v4"].config.directory / "models" / "m.json"
@@ -144,5 +144,5 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
 
 
 def _accepted(service: Service, run: str) -> tuple[str, ...]:
-    state = service.call(lambda coordinator: coordinator.state(run))
+    state = service.call(lambda coordinator: coordinator.runs.live.get(run))
     return () if state is None else state.accepted

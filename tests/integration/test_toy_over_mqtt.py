@@ -88,8 +88,8 @@ def test_fleet_learns_a_scheme_that_lies_in_one_folder(
         policy = RoundPolicy(min_agents=3, gather_agents=3, deadline=60.0)
         spec = RunSpec(scheme=NAME, policy=policy, model="m")
         run = service.call(lambda coordinator: coordinator.start_run(spec))
-        until(lambda: service.call(lambda coordinator: coordinator.state(run)) is None)
-    document = service.call(lambda coordinator: coordinator.run(run))
+        until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+    document = service.call(lambda coordinator: coordinator.runs.document(run))
     assert (document["outcome"], document["cohort"]) == ("finished", list(AGENTS)), document["reason"]
     stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]
     record = ModelRecord.from_bytes(stored.record)

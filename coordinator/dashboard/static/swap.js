@@ -1,11 +1,22 @@
 // Puts new content into the page and leaves alone what the reader has opened, focused or scrolled.
 
-const openOnes = (root) =>
-  [...root.querySelectorAll("details")].map((each) => [each.querySelector("summary")?.textContent ?? "", each.open]);
+// What a part is, whatever it counts now: the line of the table it is in, and its summary without numbers. Parts that
+// are alike are told apart by their order.
+const parts = (root) => {
+  const seen = new Map();
+  return [...root.querySelectorAll("details")].map((each) => {
+    const line = each.closest("tr, li")?.querySelector("th, .nr")?.textContent ?? "";
+    const words = (each.querySelector("summary")?.textContent ?? "").replace(/[\d\s.,]+/g, " ").trim();
+    const name = `${line}|${words}`;
+    const place = (seen.get(name) ?? 0) + 1;
+    seen.set(name, place);
+    return [`${name}|${place}`, each];
+  });
+};
 
 export function put(element, html) {
   if (element.innerHTML === html) return;
-  const opened = new Map(openOnes(element));
+  const opened = new Map(parts(element).map(([name, each]) => [name, each.open]));
   const scrolled = [...element.querySelectorAll(".scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
   const active = element.contains(document.activeElement) ? document.activeElement : null;
   const place = active ? [...element.querySelectorAll("a, button, input, select, summary, [tabindex]")].indexOf(active) : -1;
@@ -14,10 +25,7 @@ export function put(element, html) {
   for (const each of known.size ? element.querySelectorAll("[data-node]") : []) {
     if (!known.has(each.dataset.node)) each.classList.add("new");
   }
-  for (const each of element.querySelectorAll("details")) {
-    const before = opened.get(each.querySelector("summary")?.textContent ?? "");
-    if (before !== undefined) each.open = before;
-  }
+  for (const [name, each] of parts(element)) each.open = opened.get(name) ?? each.open;
   element.querySelectorAll(".scroll").forEach((each, index) => {
     [each.scrollLeft, each.scrollTop] = scrolled[index] ?? [0, 0];
   });
