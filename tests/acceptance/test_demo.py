@@ -109,6 +109,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert "one forecast explained" in done.stderr
 
 
+@pytest.mark.slow
 def test_fleet_learns_the_published_tree_when_it_is_asked_for() -> None:
     done, summary = demo("--scheme", "frt", "--drop", "0.4", "--slow", "0")
     assert done.returncode == 0, done.stderr
@@ -129,6 +130,7 @@ def test_fleet_learns_a_classifier_of_good_and_poor_when_vehicles_are_killed() -
     assert re.search(r"THEN quality_in_3s is (Good|Poor)", done.stderr)
 
 
+@pytest.mark.slow
 def test_difference_is_told_honestly_when_the_scheme_does_not_promise_the_central_model() -> None:
     done, summary = demo("--scheme", "frbc", "--param", "weights=owners", "--drop", "0", "--slow", "0")
     assert done.returncode == 0, done.stderr

@@ -33,12 +33,16 @@ STATED = {
     "california": (57263.0, 29.6, 58701.0, 54563.0),
 }
 BETTER_THAN_BOOSTING = {"weather_izmir", "mortgage", "kinematics"}
+QUICK = {"weather_izmir", "mortgage"}
+"""Sets that every run of the suite learns; the others are slow."""
 FMT = load("fmt")
 FRT = load("frt")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", STATED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in STATED]
+)
 def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name: str, glassfleet_data: Path) -> None:
     stated, rules, published, boosting = STATED[name]
     data = read_source(glassfleet_data / f"{name}.csv.gz").train
