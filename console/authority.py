@@ -102,7 +102,7 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
         click.echo(str(made))
         click.echo(
             f"for {agent}, within {hours:g} hours: glassfleet agent enrol --id {agent} --token TOKEN --authority "
-            "https://HOST:8443",
+            "https://HOST:PORT (the address that `glassfleet ca serve` prints)",
             err=True,
         )
 

@@ -10,6 +10,9 @@ import httpx
 from console.found import read_note
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
 
+LAST = "last"
+"""Stands for the run that was started last, where a run is to be read."""
+
 
 class CoordinatorError(GlassfleetError):
     """The coordinator is not there, or does not answer as one."""
@@ -80,6 +83,19 @@ class Coordinator:
         if not isinstance(answer, dict):
             raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?")
         return answer
+
+    def run_named(self, run: str) -> str:
+        """Return the id of a run; ``last`` is the one that was started last; raises NotFoundError."""
+        if run != LAST:
+            return run
+        runs = self.get("/api/runs")
+        if not isinstance(runs, list):
+            raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?")
+        if not runs:
+            raise NotFoundError(f"{LAST}: there are no runs yet. Start one: glassfleet run start")
+        if any(each["run"] == run for each in runs):
+            return run  # an id may be any word
+        return str(max(reversed(runs), key=lambda each: str(each["started"] or ""))["run"])
 
     def _call(self, method: str, path: str, body: Any) -> Any:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token and method == "POST" else {}

@@ -189,14 +189,25 @@ def vehicle_word(condition: str, agent: Mapping[str, str] | None) -> tuple[str, 
     return word, style
 
 
-def short_round(item: Mapping[str, Any], marks: str = "") -> str:
-    """Return a closed round in one short line, below `ROUND_HEAD`: counts first, then who is missing."""
+def short_round(item: Mapping[str, Any], width: int | None = None) -> str:
+    """Return a closed round in one short line, below `ROUND_HEAD`: counts first, then why who is missing.
+
+    Parameters
+    ----------
+    item : mapping
+    width : int, optional
+        Columns for the line; where the names do not fit, each reason has their number instead.
+    """
     late = set(item.get("late_agents") or ())
     dropped = {agent: reason for agent, reason in (item.get("dropped_agents") or {}).items() if agent not in late}
-    silent = sorted(agent for agent, reason in dropped.items() if reason == "deadline")
-    gone = [f"{', '.join(sorted(late))} too late"] * bool(late) + [f"{', '.join(silent)} silent"] * bool(silent)
-    gone += [f"{agent} {reason}" for agent, reason in sorted(dropped.items()) if reason != "deadline"]
-    return f"{marks}{_round_name(item)} {_counts(item)} {item['seconds']:6.2f} s  {'; '.join(gone)}".rstrip()
+    why: dict[str, list[str]] = {"too late": sorted(late)} if late else {}
+    for agent, reason in sorted(dropped.items(), key=lambda each: (each[1] != "deadline", each)):
+        why.setdefault("silent" if reason == "deadline" else reason, []).append(agent)
+    line = f"{_round_name(item)} {_counts(item)} {item['seconds']:6.2f} s  "
+    named = line + "; ".join(f"{reason}: {', '.join(agents)}" for reason, agents in why.items())
+    if width is not None and len(named) > width:
+        named = line + "; ".join(f"{reason}: {len(agents)}" for reason, agents in why.items())
+    return named.rstrip()
 
 
 ROUND_HEAD = f"{'':<27} {'asked':>5} {'in':>4} {'late':>5} {'dropped':>8}     time"
@@ -334,7 +345,7 @@ def _rounds(scene: Scene, room: int) -> list[Text]:
     current = scene.status.get("open")
     number = f"{len(closed)} closed" if closed else ""
     head = Text(ROUND_HEAD, "dim")
-    shown = [_round_line(item) for item in closed[-(room - 1) :]]
+    shown = [_round_line(item, scene.width) for item in closed[-(room - 1) :]]
     if current:
         left = current["closes_at"] - current["opened_at"] - (scene.now - scene.opened)
         line = open_round(current, max(0.0, left), scene.width, (scene.mark("full"), scene.mark("empty")))
@@ -342,10 +353,10 @@ def _rounds(scene: Scene, room: int) -> list[Text]:
     return [_title(scene, "Rounds", number), head, *shown, *[Text("")] * (room - len(shown))][: room + 1]
 
 
-def _round_line(item: Mapping[str, Any]) -> Text:
-    line = Text(short_round(item))
-    line.highlight_regex(r"(?:[\w.-]+, )*[\w.-]+ too late", "magenta")
-    line.highlight_regex(r"(?:[\w.-]+, )*[\w.-]+ silent", "red")
+def _round_line(item: Mapping[str, Any], width: int) -> Text:
+    line = Text(short_round(item, width))
+    line.highlight_regex(r"too late: [^;]+", "magenta")
+    line.highlight_regex(r"silent: [^;]+", "red")
     return line
 
 

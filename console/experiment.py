@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from console.averages import mean_of
 from console.common import json_option, parse_parameters, print_json
 from console.folds import SETTINGS, Plan, run_folds
 from console.progress import progress
-from console.rows import read_rows
+from console.rows import Rows, read_rows
 from console.runspec import MEMORY_HELP, memory_file
 from glassfleet import catalogue
+from glassfleet.memory import Memory
 from glassfleet.paper import protocol_of
 from glassfleet.protocols_frbc import Skew
 from glassfleet.scheme import Scheme
@@ -133,7 +135,7 @@ def experiment(
             f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
         )
     memory = None if memory_path is None else memory_file(memory_path)
-    table = read_rows(path, target, loaded, labels=labels, memory=memory)
+    table = _rows(path, target, loaded, labels=labels, memory=memory)
     y = table.y
     paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
     parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})
@@ -193,6 +195,19 @@ def experiment(
         print_json(summary)
     else:
         _print_table(summary)
+
+
+def _rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool, memory: Memory | None) -> Rows:
+    """Read the table; a fault of it comes with the command that tells all of them."""
+    try:
+        return read_rows(path, target, scheme, labels=labels, memory=memory)
+    except DataError as fault:
+        if not path.is_file():
+            raise
+        check = ["glassfleet", "data", "check", str(path), "--scheme", scheme.name]
+        check += [] if target is None else ["--target", target]
+        check += ["--labels"] if labels else []
+        raise DataError(f"{str(fault).rstrip('.')}. Everything that is wrong with it: {shlex.join(check)}") from fault
 
 
 def _settings(text: str) -> list[str]:

@@ -128,7 +128,12 @@ def show(**options: Any) -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     record, learned = _load(options)
     if record is None:
-        raise UsageError("this file holds a model without a record; `model rules` and `model export` can read it")
+        form = "FML" if options["file"].read_bytes().lstrip().startswith(b"<") else "JSON"
+        raise UsageError(
+            f"{options['file']} is an export, a model alone in {form}: it does not say where it comes from, as a "
+            "record does (glassfleet model show NAME --json > FILE). These read it: glassfleet model rules, predict, "
+            "explain and export"
+        )
     if options["as_json"]:
         print_json(record.model_dump(mode="json"))
         return

@@ -158,15 +158,17 @@ def show(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Show one run: its rounds, who was in, who dropped and why.
+    """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
 
     \b
     Examples:
       glassfleet run show run-1f2e3d4c5b6a
+      glassfleet run show last
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415
 
     api = Coordinator(coordinator, token, state_dir)
+    run_id = api.run_named(run_id)
     if wait:
         _finish(follow_run(api, run_id, as_json=as_json, patience=coordinator_wait), as_json=as_json)
         return

@@ -111,7 +111,7 @@ class Fleet:
         return [f"{body.outcome} {body.reason}".strip() for body in bodies if isinstance(body, Receipt)]
 
     def finish(self, *agents: str, run: str = "r1") -> None:
-        while self.core.state(run) is not None:
+        while self.core.runs.live.get(run) is not None:
             self.answer(*agents, run=run, task=self.task(run))
 
 

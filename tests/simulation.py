@@ -344,8 +344,8 @@ class Simulation:
         end = self.hub.now + within
         while self.hub.now < end:
             self.advance(0.5)
-            if self.coordinator is not None and self.coordinator.state(run) is None:
-                return self.coordinator.run(run)
+            if self.coordinator is not None and self.coordinator.runs.live.get(run) is None:
+                return self.coordinator.runs.document(run)
         raise AssertionError(f"run {run} has no named end after {within} virtual seconds")
 
     def record(self, model: str) -> ModelRecord | None:

@@ -90,8 +90,8 @@ class Cloud:
         self.service.call(lambda core: core.start_run(spec))
 
     def finish(self, run: str) -> dict[str, Any]:
-        wait_for(lambda: self.service.coordinator.run(run)["state"] == "ended")
-        return self.service.coordinator.run(run)
+        wait_for(lambda: self.service.coordinator.runs.document(run)["state"] == "ended")
+        return self.service.coordinator.runs.document(run)
 
     def record(self) -> ModelRecord:
         return ModelRecord.from_bytes(self.service.call(lambda core: core.registry.versions("model")[-1].record))

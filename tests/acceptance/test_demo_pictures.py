@@ -1,39 +1,55 @@
 """The demonstration as somebody meets it: at a terminal, with its dashboard in a browser, until Ctrl-C.
 
 ``make pictures`` keeps what is seen here in docs/images: ``GLASSFLEET_PICTURES=DIR`` writes the pictures into DIR, of a
-fleet of fifteen; without it a small fleet is looked at, and nothing is kept.
+fleet of fifteen; without it a small fleet is looked at, and nothing is kept. Vehicles are frozen for a moment where a
+picture is of something that goes on: then it stands still, however busy the machine is.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+from urllib.parse import urlencode
 
 import httpx
-import numpy as np
 import psutil
 import pytest
-from matplotlib.image import imread
 from playwright.sync_api import Browser, Page, expect
 
+from tests.acceptance.album import DARK, LIGHT, PHONE, Album, Look, Shot
 from tests.acceptance.cloud import wait_for
 from tests.acceptance.demo_terminal import Terminal, as_svg, plain, terminal
+from tests.docs.pictures import NOTE, as_note, digests
 from tests.integration.dashboard_world import chromium
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")
 FLEET = ["--drop", "0.3", "--seed", "7"]
 SMALL = ["--vehicles", "6", "--slow", "0.2", "--deadline", "1.5", "--pace", "0.1"]
 STAYS = "everything stays up until Ctrl-C"
-LOOKS: list[tuple[str, tuple[int, int], Literal["light", "dark"]]] = [
-    ("light", (1280, 900), "light"),
-    ("dark", (1280, 900), "dark"),
-    ("phone", (390, 844), "light"),
+PATIENCE = 60.0
+"""Seconds that a round waits for a vehicle that is frozen."""
+PLAN = {"stages": [0.4, 1.0], "min_reports": 1.0, "max_worse": 1.0, "max_worse_share": 1.0, "deadline": 600}
+BOTH, ALL = (LIGHT, PHONE), (LIGHT, DARK, PHONE)
+SHOTS = [
+    Shot("fleet", "/", ALL),
+    Shot("runs", "/runs", BOTH),
+    Shot("run", "/runs/{run}", ALL),
+    Shot("model", "/models/qoe", ALL),
+    Shot("scores", "/models/qoe", BOTH, ("section:has(> #scores-h)", "section:has(> #cohort-h)")),
+    Shot("forecast", "/models/qoe/2/forecast?{row}", ALL, (".answer",)),
+    Shot("versions", "/models/qoe/2/against/1", BOTH),
 ]
-TALLEST = 1500
+GROWTH = Shot("growth", "/runs/{run}", BOTH, ("section:has(> #growth-h)",))
+ROLLOUT = Shot("rollout", "/models/qoe/2", BOTH, ("section:has(> #standing-h)",))
 
 
 class Stage:
@@ -46,38 +62,58 @@ class Stage:
         found = re.search(rf"{STAYS}; dashboard: (http://127\.0\.0\.1:\d+)/", text)
         assert found, text[-2000:]
         self.base = found[1]
-        self.api = httpx.Client(base_url=self.base, trust_env=False, timeout=30)
-        self.run: dict[str, Any] = self.api.get(f"/api/runs/{self._runs()[0]}").json()
-        self.token = (work / "coordinator" / "api-token").read_text().strip()
+        token = (work / "coordinator" / "api-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        self.api = httpx.Client(base_url=self.base, trust_env=False, timeout=30, headers=headers)
+        (known,) = self.api.get("/api/runs").json()
+        self.run: dict[str, Any] = self.api.get(f"/api/runs/{known['run']}").json()
 
-    def _runs(self) -> list[str]:
-        return [each["run"] for each in self.api.get("/api/runs").json()]
+    def up(self) -> list[str]:
+        """Return who is up."""
+        return [each["agent"] for each in self.api.get("/api/agents").json() if each["status"] == "up"]
 
-    def learn_again(self) -> None:
-        """Start another run, as an operator would, for a larger model; the vehicles that are still up answer it."""
+    def vehicles(self) -> dict[str, psutil.Process]:
+        """Return the vehicles' processes."""
+        children = psutil.Process(self.terminal.process.pid).children(recursive=True)
+        lines = {child: child.cmdline() for child in children}
+        return {line[line.index("--id") + 1]: child for child, line in lines.items() if "--id" in line}
+
+    @contextmanager
+    def frozen(self, vehicle: str) -> Iterator[None]:
+        """Let a vehicle stand still."""
+        process = self.vehicles()[vehicle]
+        process.suspend()
+        try:
+            yield
+        finally:
+            process.resume()
+
+    def post(self, address: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Do as an operator does."""
+        answer = self.api.post(address, json=body)
+        assert answer.status_code in {200, 201}, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    def telling_row(self, vehicle: str) -> dict[str, float]:
+        """Return a row of a vehicle's own on which rules compete: of the first ones, where the second is strongest."""
+        with gzip.open(self.work / "data" / f"{vehicle}.csv.gz", "rt", encoding="utf-8") as file:
+            rows = list(islice(csv.DictReader(file), 0, 400, 10))
+        inputs = [each["name"] for each in self.api.get("/api/models/qoe/2").json()["document"]["domain"]["features"]]
+
+        def rivalry(row: dict[str, float]) -> float:
+            told = self.post("/api/models/qoe/explain", {"row": row, "version": 2})
+            return max((float(each["strength"]) for each in told["runners_up"]), default=0.0)
+
+        return max(({name: float(row[name]) for name in inputs} for row in rows), key=rivalry)
+
+    def learn_again(self) -> str:
+        """Start another run, for a larger model; the vehicles that are still up answer it. Return its name."""
         spec = {name: value for name, value in self.run["spec"].items() if name != "run"}
         spec |= {"domain": self.run["domain"], "bounds": None}
-        up = sum(each["status"] == "up" for each in self.api.get("/api/agents").json())
         spec["parameters"] = {**spec["parameters"], "size_tolerance": 0.003}
-        spec["policy"] = {**spec["policy"], "gather_agents": up}
-        headers = {"Authorization": f"Bearer {self.token}"}
-        answer = self.api.post("/api/runs", json=spec, headers=headers)
-        assert answer.status_code == 201, answer.text
-        address = f"/api/runs/{answer.json()['run']}"
-        wait_for(lambda: self.api.get(address).json()["state"] == "ended", seconds=120)
-        ended = self.api.get(address).json()
-        assert ended["outcome"] == "finished", ended["reason"]
-
-    @property
-    def pages(self) -> dict[str, str]:
-        return {
-            "fleet": "/",
-            "runs": "/runs",
-            "run": f"/runs/{self.run['run']}",
-            "model": "/models/qoe/1",
-            "forecast": "/models/qoe/1/forecast",
-            "versions": "/models/qoe/2/against/1",
-        }
+        spec["policy"] = {**spec["policy"], "gather_agents": len(self.up()), "deadline": PATIENCE}
+        return str(self.post("/api/runs", spec)["run"])
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +133,11 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = Path(KEEP) if KEEP else tmp_path_factory.mktemp("pictures")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def album(tmp_path_factory: pytest.TempPathFactory) -> Album:
+    return Album(Path(KEEP) if KEEP else tmp_path_factory.mktemp("pictures"), digests())
 
 
-def test_demo_shows_vehicles_rounds_and_the_growing_model_at_a_terminal(stage: Stage, pictures: Path) -> None:
+def test_demo_shows_vehicles_rounds_and_the_growing_model_at_a_terminal(stage: Stage, album: Album) -> None:
     frames = stage.terminal.frames()
     assert len(frames) > 20
     first = "\n".join(plain(frames[0]))
@@ -112,15 +146,23 @@ def test_demo_shows_vehicles_rounds_and_the_growing_model_at_a_terminal(stage: S
         assert all(len(line) <= stage.terminal.columns for line in plain(frame))
     busy = [frame for frame in frames if "s left" in frame and "statistics" in frame and "killed" in frame]
     assert busy
-    # The fullest one: late in the growth, with the most of it there.
-    best = max(busy, key=lambda frame: sum(bool(line.strip()) for line in plain(frame)))
+    # The fullest one of those after the last kill: late in the growth, with the most of it there.
+    best = max(busy, key=_fullness)
     seen = "\n".join(plain(best))
-    for words in (f"{stage.base}/", "The model so far", "buffer_last_s is", "in the cohort", "Events"):
+    for words in (f"{stage.base}/", "The model so far", "buffer_last_s is", "in the cohort", "Events", "too late: "):
         assert words in seen
+    rounds = seen[seen.index("Rounds") : seen.index("The model so far")]
+    assert "…" not in rounds, "why somebody is missing is there whole"
     picture = as_svg(best, stage.terminal.columns, "glassfleet demo")
-    (pictures / "demo-terminal.svg").write_text(picture, encoding="utf-8")
+    album.keep("demo-terminal.svg", picture.encode())
     assert not re.search(r"@font-face|url\([^#]|href=", picture), "it asks nobody for anything"
     assert "vehicle-00" in picture
+
+
+def _fullness(frame: str) -> tuple[int, int]:
+    lines = [line for line in plain(frame) if line.strip()]
+    killed = re.search(r"(\d+) killed", "\n".join(lines))
+    return int(killed[1]) if killed else 0, len(lines)
 
 
 def test_demo_leaves_what_happened_in_whole_words_with_the_late_counted(stage: Stage) -> None:
@@ -134,42 +176,102 @@ def test_demo_leaves_what_happened_in_whole_words_with_the_late_counted(stage: S
     assert "equal: the fleet learned exactly the central model of its cohort" in left
 
 
-def test_dashboard_of_the_demo_shows_the_run_its_model_and_a_forecast(
-    stage: Stage, browser: Browser, pictures: Path
+def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser: Browser, album: Album) -> None:
+    steady = min(set(stage.run["cohort"]) & set(stage.up()))
+    run = stage.learn_again()
+    address = f"/api/runs/{run}"
+
+    def grown() -> bool:
+        known = stage.api.get(address).json()
+        assert known["state"] == "running", known
+        # Where it is to be kept, as late as is safe: what is asked about may yet turn out to be leaves.
+        return int(known["progress"].get("depth") or 0) >= (3 if KEEP else 1)
+
+    def waits_for_one() -> bool:
+        current = stage.api.get(address).json()["open"]
+        return current is not None and set(current["asked_agents"]) - set(current["accepted_agents"]) == {steady}
+
+    wait_for(grown, seconds=120)
+    with stage.frozen(steady):
+        # If it had answered this round already, the next one waits for it.
+        wait_for(waits_for_one, seconds=60, what="no round waits for it")
+        for look in GROWTH.looks:
+            with _page(browser, look) as page:
+                page.goto(f"{stage.base}/runs/{run}")
+                expect(page.locator("#run-open")).to_contain_text("statistics")
+                tree = page.locator("#run-growth svg.tree" if look is not PHONE else "#run-growth .narrow ul").first
+                expect(tree).to_be_visible()
+                expect(tree.locator(".grows").first).to_be_visible()
+                album.take(page, GROWTH, look)
+        assert stage.api.get(address).json()["state"] == "running"
+    wait_for(lambda: stage.api.get(address).json()["state"] == "ended", seconds=180)
+    ended = stage.api.get(address).json()
+    assert ended["outcome"] == "finished", ended["reason"]
+    assert steady in ended["cohort"], "it was waited for"
+
+
+def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
+    stage: Stage, browser: Browser, album: Album
 ) -> None:
-    stage.learn_again()
+    stage.post("/api/models/qoe/rollback", {"to": 1, "reason": "version 2 is to be tried in stages first"})
+    up = stage.up()
+    with stage.frozen(up[-1]):
+        stage.post("/api/rollouts", {"name": "qoe", "version": 2, "plan": PLAN})
+
+        def waits_for_one() -> bool:
+            told = stage.api.get("/api/rollouts/qoe").json()[-1]
+            asked = told["stages"][-1]["asked"] if told["stages"] else []
+            return up[-1] in asked and set(asked) - set(told["agents"]) == {up[-1]}
+
+        wait_for(waits_for_one, seconds=90, what="the others did not report")
+        for look in ROLLOUT.looks:
+            with _page(browser, look) as page:
+                page.goto(stage.base + ROLLOUT.address)
+                expect(page.locator("#standing .rollout")).to_contain_text("Rollout of version 2 against version 1")
+                # A long list is closed at first.
+                page.locator("#standing .rollout details").evaluate("each => { each.open = true; }")
+                expect(page.locator("#standing .rollout tbody tr", has_text=up[-1])).to_be_visible()
+                album.take(page, ROLLOUT, look)
+    wait_for(
+        lambda: stage.api.get("/api/models/qoe/history").json()["current"]["version"] == 2,
+        seconds=60,
+        what="the candidate was not promoted",
+    )
+
+
+def test_dashboard_of_the_demo_shows_the_run_the_model_in_use_and_a_forecast(
+    stage: Stage, browser: Browser, album: Album
+) -> None:
     # Every vehicle that is up, the slow ones too, tells how good the model is on rows of its own.
-    up = [each["agent"] for each in stage.api.get("/api/agents").json() if each["status"] == "up"]
-    wait_for(lambda: set(up) <= set(stage.api.get("/api/models/qoe/2/evaluations").json()), what="no scores came")
-    gone = sorted(set(stage.run["agents"]) - set(up))
+    up = set(stage.up())
+    wait_for(lambda: up <= set(stage.api.get("/api/models/qoe/2/evaluations").json()), what="no scores came")
+    gone = sorted(set(stage.run["agents"]) - up)
     assert gone, "one was killed and did not come back"
-    for look, size, scheme in LOOKS:
-        opened = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-        opened.set_default_timeout(20_000)
-        page = opened.new_page()
-        faults: list[str] = []
-        _note_faults(page, faults)
-        for name, address in stage.pages.items():
-            page.goto(stage.base + address)
-            _check(stage, name, page, gone)
-            page.wait_for_timeout(200)
-            _photograph(page, pictures / f"dashboard-{name}-{look}.png", size)
-        assert faults == []
-        opened.close()
-    made = sorted(pictures.glob("dashboard-*.png"))
-    assert len(made) == len(LOOKS) * len(stage.pages)
-    for look, size, _ in LOOKS:
-        for name in stage.pages:
-            colours = imread(pictures / f"dashboard-{name}-{look}.png")[:, :, :3]
-            assert colours.shape[1] == size[0]
-            assert size[1] <= colours.shape[0] <= TALLEST
-            shades = (colours[::2, ::2] * 15).astype(int) @ np.array([256, 16, 1])
-            assert np.unique(shades).size > 12, f"{name} is blank"
-            assert (colours.mean() < 0.5) == (look == "dark")
+    asked = {"run": stage.run["run"], "row": urlencode({"row": json.dumps(stage.telling_row("vehicle-00"))})}
+    for look in ALL:
+        with _page(browser, look) as page:
+            for shot in SHOTS:
+                if look in shot.looks:
+                    page.goto(stage.base + shot.address.format_map(asked))
+                    _check(stage, shot.name, page, gone)
+                    page.wait_for_timeout(200)
+                    album.take(page, shot, look)
+    wanted = [shot.file(look) for shot in [*SHOTS, GROWTH, ROLLOUT] for look in shot.looks]
+    assert sorted(album.taken) == sorted([*wanted, "demo-terminal.svg"])
+    if KEEP:
+        album.finish(NOTE.name, as_note(album.sources))
 
 
-def _note_faults(page: Page, faults: list[str]) -> None:
+@contextmanager
+def _page(browser: Browser, look: Look) -> Iterator[Page]:
+    opened = browser.new_context(viewport={"width": look.width, "height": look.height}, color_scheme=look.scheme)
+    opened.set_default_timeout(20_000)
+    page = opened.new_page()
+    faults: list[str] = []
     page.on("pageerror", lambda fault: faults.append(str(fault)))
+    yield page
+    assert faults == []
+    opened.close()
 
 
 def _check(stage: Stage, name: str, page: Page, gone: list[str]) -> None:
@@ -182,31 +284,25 @@ def _check(stage: Stage, name: str, page: Page, gone: list[str]) -> None:
         case "run":
             for words in ("finished", "late", "dropped", "attempt 2" if KEEP else "domain", gone[0]):
                 expect(main).to_contain_text(words)
-        case "model":
-            expect(main).to_contain_text(stage.api.get("/api/models/qoe/1").json()["digest"])
-            expect(main).to_contain_text("vehicle-03")
+            expect(page.locator("svg.timeline:visible")).to_have_count(1)
+        case "model" | "scores":
+            expect(main).to_contain_text(stage.api.get("/api/models/qoe/2").json()["digest"])
+            expect(page.locator("h1 .badge")).to_have_text("champion")
+            expect(page.locator("#cl-why")).to_be_visible()
         case "forecast":
             expect(page.locator("#answer-h")).to_contain_text(re.compile(r"\d"))
             expect(page.locator(".answer .card").first).to_contain_text("rule")
+            expect(page.locator(".answer .way.best")).to_be_visible()
+            expect(page.locator(".answer svg.sets:visible").first).to_be_visible()
+            expect(page.locator("#rivals-h")).to_be_visible()
+            assert page.get_by_text("as an example").count() == 0
         case "versions":
             expect(main).to_contain_text("buffer_last_s")
 
 
-def _photograph(page: Page, path: Path, size: tuple[int, int]) -> None:
-    high = page.evaluate("document.documentElement.scrollHeight")
-    page.screenshot(
-        path=path,
-        full_page=True,
-        clip={"x": 0.0, "y": 0.0, "width": float(size[0]), "height": float(min(max(high, size[1]), TALLEST))},
-    )
-
-
 def test_demo_that_stays_tells_of_a_vehicle_that_ends_and_leaves_nothing_at_ctrl_c(stage: Stage) -> None:
     children = psutil.Process(stage.terminal.process.pid).children(recursive=True)
-    vehicles = {
-        child.cmdline()[child.cmdline().index("--id") + 1]: child for child in children if "--id" in child.cmdline()
-    }
-    name, unlucky = max(vehicles.items())
+    name, unlucky = max(stage.vehicles().items())
     unlucky.kill()
     stage.terminal.wait_for(f"{name} ended with exit code -9", 30)
     assert stage.terminal.process.poll() is None

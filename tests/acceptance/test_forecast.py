@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from edge_agent.forecast.features import LiveFeatures, vector
@@ -80,6 +81,14 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     first.send_signal(signal.SIGKILL)
     first.wait()
     killed = vehicle.records()
+
+    # A model to compare with comes to every vehicle, too: nobody forecasts with it unless told to by its name.
+    address = (tmp_path / "api-url").read_text().strip()
+    key = {"Authorization": f"Bearer {(tmp_path / 'api-token').read_text().strip()}"}
+    with httpx.Client(base_url=address, headers=key, trust_env=False) as api:
+        document = api.get("/api/models/qoe/1").json()["document"]
+        assert api.post("/api/models/qoe/central", json={"document": document}).status_code == 201
+    vehicle.until((vehicle.own / "models" / "qoe.central.json").exists)
 
     # Started again, it goes on with the chain, and takes over a new model between two forecasts.
     second = vehicle.start(*run, "--source", "-", stdin=subprocess.PIPE)

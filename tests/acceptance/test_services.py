@@ -95,6 +95,9 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
 
 def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_cancelled(desk: Desk) -> None:
     start_cloud(desk)
+    none = desk.call("run", "show", "last")
+    assert none.returncode == 9
+    assert "there are no runs yet" in none.stderr
     failed = desk.call("run", "start", "--gather-timeout", "0.5", "--wait")
     assert failed.returncode == 6, failed.stderr
     assert "not-enough-agents" in failed.stderr
@@ -104,6 +107,10 @@ def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_canc
     assert shown.returncode == 6
     assert "cancelled" in shown.stderr
     assert desk.call("run", "show", "nosuch").returncode == 9
+    assert json.loads(desk.call("run", "show", "last", "--json").stdout)["run"] == "second"
+    assert desk.call("run", "show", "last", "--wait").returncode == 6
+    reported = desk.call("report", "last", "-o", str(desk.folder / "report.html"))
+    assert "report of second" in reported.stdout, reported.stderr
     refused = desk.call("run", "start", "--deadline", "-1")
     assert refused.returncode == 2
     assert "deadline" in refused.stderr

@@ -62,9 +62,27 @@ def _shell(number: int, block: Block) -> str:
 
 
 def run(
-    blocks: list[Block], folder: Path, free_port: Callable[[], int], *, clone: bool = False, seconds: float = 540
+    blocks: list[Block],
+    folder: Path,
+    free_port: Callable[[], int],
+    *,
+    clone: bool = False,
+    installed: bool = True,
+    seconds: float = 540,
 ) -> tuple[int, dict[int, str]]:
-    """Run a group in an empty folder.
+    """Run a group in a folder: an empty one, or a clone of the repository.
+
+    Parameters
+    ----------
+    blocks : list of Block
+    folder : Path
+    free_port : callable
+    clone : bool
+        Copy the working tree's code into the folder, and run that.
+    installed : bool
+        The working tree is there as if it were installed; otherwise nothing of it can be found.
+    seconds : float
+        Then it is ended.
 
     Returns
     -------
@@ -90,7 +108,7 @@ def run(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=_environment(folder, folder if clone else ROOT),
+            env=environment(beside, None if not installed else folder if clone else ROOT),
             stdin=subprocess.DEVNULL,
             stdout=written,
             stderr=subprocess.STDOUT,
@@ -107,25 +125,30 @@ def run(
     return code, dict(zip(numbers, parts[0::2], strict=True))
 
 
-def _environment(folder: Path, code: Path) -> Mapping[str, str]:
+def environment(home: Path, code: Path | None) -> Mapping[str, str]:
+    """Return a reader's environment: state of its own in `home`, and `code` as if installed; None: nothing of ours."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("GLASSFLEET_", "PYTEST_")) or name == "GLASSFLEET_DATA"
+        if name == "GLASSFLEET_DATA" or not name.startswith(("GLASSFLEET_", "PYTEST_", "PYTHON", "VIRTUAL_ENV", "MAKE"))
     }
-    path = [str(Path(sys.executable).parent), kept["PATH"]]
+    ours = str(Path(sys.executable).parent)
+    path = [ours] * (code is not None) + [each for each in kept["PATH"].split(os.pathsep) if each != ours]
     mosquitto = find_mosquitto()
     if mosquitto is not None:
         path.append(str(Path(mosquitto).parent))
-    return kept | {
-        "PATH": os.pathsep.join(path),
-        "XDG_STATE_HOME": str(folder.with_name(f"{folder.name}-beside") / "home"),
-        "PYTHONPATH": str(code),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "TZ": "UTC",
-        "COLUMNS": "120",
-    }
+    return (
+        kept
+        | {
+            "PATH": os.pathsep.join(path),
+            "XDG_STATE_HOME": str(home / "home"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "TZ": "UTC",
+            "COLUMNS": "120",
+        }
+        | ({} if code is None else {"PYTHONPATH": str(code)})
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

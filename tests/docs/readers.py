@@ -12,6 +12,7 @@ import yaml
 
 from coordinator import config as coordinator_config
 from coordinator.dashboard.asking import Otherwise
+from coordinator.dashboard.scores import ScoresDocument, VehicleDocument
 from coordinator.rollout.plan import RolloutPlan
 from coordinator.spec import RunSpec
 from coordinator.view import suspended_document
@@ -72,6 +73,13 @@ def _rollout_answer(text: str, folder: Path) -> None:
     assert set(shown["stages"][0]) == set(ROLLOUT["stages"].split())
 
 
+def _scores_answer(text: str, folder: Path) -> None:
+    del folder
+    shown = json.loads(text)
+    assert set(shown) == set(ScoresDocument.__annotations__)
+    assert all(set(each) == set(VehicleDocument.__annotations__) for each in shown["vehicles"].values())
+
+
 def _json(read: Callable[[Any], object]) -> Callable[[str, Path], None]:
     def reader(text: str, folder: Path) -> None:
         del folder
@@ -91,6 +99,7 @@ READERS: dict[str, Callable[[str, Path], None]] = {
     "rollout-answer": _rollout_answer,
     "rollout-plan": _json(RolloutPlan.model_validate),
     "run-answer": _run_answer,
+    "scores-answer": _scores_answer,
     "run-spec": _json(RunSpec.from_document),
     "window": _json(WindowPlan.from_document),
 }

@@ -17,7 +17,7 @@ from tests.docs.readers import READERS
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code; every example of a command's help is tried in ``tests/unit/test_cli_promises.py``."""
 
-INSTALLS = "installs packages from an index; `make demo` itself is run by tests/acceptance/test_demo.py"
+INSTALLS = "installs packages from an index; the slow tests/docs/test_clone.py types it in a clean clone"
 NETWORK = "needs other people's servers"
 CONTAINERS = "needs a container engine"
 SYSTEMD = "needs systemd and root"

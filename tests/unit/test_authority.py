@@ -16,7 +16,7 @@ from coordinator.authority.certificates import host_name
 from coordinator.authority.store import Authority
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
 from schemas.identity import Token, fingerprint, load_key, make_request, new_key, prove_renewal, read_request
-from schemas.signing import Owner, Role, Signer, Verifier, list_number
+from schemas.signing import Owner, Role, Signer, Verifier, list_number, owner_of
 
 V1 = Owner("agent", "v1")
 
@@ -183,6 +183,34 @@ def test_renewal_of_another_authoritys_certificate_is_refused(authority, tmp_pat
     request = make_request(key, V1)
     with pytest.raises(WireError, match="not from this authority"):
         authority.renew(request, made, prove_renewal(key, request))
+
+
+def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
+    """A certificate with other bytes in place of some; its signature fits no more, which a renewal does not ask."""
+    der = x509.load_pem_x509_certificate(certificate_pem).public_bytes(Encoding.DER)
+    for old, new in changes:
+        assert old in der
+        der = der.replace(old, new)
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"
+
+
+UNKNOWN_KEY = (bytes.fromhex("302a300506032b6570"), bytes.fromhex("302a300506032b6501"))
+
+
+def test_renewal_with_a_certificate_of_an_unknown_kind_of_key_is_refused_by_name(authority):
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="key cannot be read") as fault:
+        authority.renew(request, respelt(made, UNKNOWN_KEY), prove_renewal(key, request))
+    assert fault.value.code == "bad-certificate"
+
+
+def test_certificate_with_an_extension_twice_names_nobody(authority):
+    _, made = enrolled(authority)
+    # 2.5.29.37 and 2.5.29.17: extended key usage spelt as a second list of names.
+    twice = respelt(made, (bytes.fromhex("0603551d25"), bytes.fromhex("0603551d11")))
+    with pytest.raises(WireError, match="names no owner"):
+        owner_of(x509.load_pem_x509_certificate(twice))
 
 
 def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clock):

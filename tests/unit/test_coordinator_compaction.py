@@ -21,12 +21,12 @@ def test_coordinator_forgets_the_oldest_runs_when_it_is_told_to_keep_a_few() -> 
     for number in range(6):
         coordinator.start_run(RunSpec(run=f"r{number}", scheme="frt"))
         coordinator.cancel(f"r{number}")
-    assert coordinator.run_ids() == ["r3", "r4", "r5", "live"]
-    assert coordinator.run("r3")["outcome"] == "cancelled"
+    assert coordinator.runs.ids() == ["r3", "r4", "r5", "live"]
+    assert coordinator.runs.document("r3")["outcome"] == "cancelled"
     with pytest.raises(NotFoundError):
-        coordinator.run("r2")
+        coordinator.runs.document("r2")
     assert journal.unfinished() == ["live"]
 
     journal.close()
     again = Coordinator("fleet", transport, MemoryJournal(journal), default_engine(), kept_runs=3)
-    assert again.run_ids() == ["r3", "r4", "r5", "live"]
+    assert again.runs.ids() == ["r3", "r4", "r5", "live"]

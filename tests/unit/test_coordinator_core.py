@@ -31,7 +31,7 @@ def test_coordinator_publishes_a_model_that_equals_the_central_one() -> None:
     assert TOPICS.request("r1") not in fleet.hub.retained, "the request of an ended run is cleared"
     order = [message.topic for message in fleet.seen if "/model/" in message.topic]
     assert order == [TOPICS.model_version("m", 1), TOPICS.model_current("m")]
-    document = fleet.core.run("r1")
+    document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["model"]["digest"]) == ("finished", record.digest)
 
 
@@ -40,7 +40,7 @@ def test_coordinator_goes_on_after_a_crash_at_any_answer() -> None:
     fleet.birth("a", "b", "c")
     fleet.core.start_run(toy_spec())
     fleet.hub.pump()
-    while fleet.core.state("r1") is not None:
+    while fleet.core.runs.live.get("r1") is not None:
         task = fleet.task()
         for agent in "abc":
             fleet.answer(agent, task=task)
@@ -65,12 +65,12 @@ def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -
     assert request.remaining == pytest.approx(4)
     fleet.hub.advance(1000)
     fleet.crash()
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.phase == "recruiting", "no time passes while nobody counts it"
     fleet.hub.advance(4)
     fleet.core.tick()
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.cohort == ("a",)
 
@@ -109,9 +109,9 @@ def test_coordinator_refuses_a_run_id_that_is_taken_also_after_its_end() -> None
     fleet.crash()
     with pytest.raises(UsageError, match="exists already"):
         fleet.core.start_run(toy_spec())
-    assert fleet.core.run("r1")["outcome"] == "cancelled"
+    assert fleet.core.runs.document("r1")["outcome"] == "cancelled"
     fleet.core.cancel("r1")
     with pytest.raises(NotFoundError):
         fleet.core.cancel("other")
     with pytest.raises(NotFoundError):
-        fleet.core.run("other")
+        fleet.core.runs.document("other")

@@ -69,7 +69,7 @@ def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
         assert receipts[-1].startswith(f"rejected {code}"), receipts[-1]
     for topic in ("gf/1/f/nonsense", TOPICS.agent_state("a"), TOPICS.evaluation("a")):
         fleet.publish(topic, b"\x00garbage")
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.store == {}
     fleet.finish("a", "b")
@@ -89,7 +89,7 @@ def test_coordinator_joins_a_contribution_that_came_in_parts() -> None:
     for frame in reversed(frames):
         fleet.publish(frame.topic, frame.payload)
     assert fleet.receipts("a") == ["accepted"]
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.rounds[0].bytes == sum(len(frame.payload) for frame in frames)
 
@@ -140,7 +140,7 @@ def test_coordinator_ends_a_wait_when_an_agent_refuses() -> None:
     refusal = Refusal(task_digest=fleet.task().digest, reason="column x is missing")
     payload = Envelope(fleet="f", body=refusal, run="r1", agent="b").to_bytes()
     fleet.publish(TOPICS.contribution("b", "r1"), payload)
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.cohort == ("a",)
     assert fleet.receipts("b") == ["accepted refusal noted"]

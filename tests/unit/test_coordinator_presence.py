@@ -61,6 +61,34 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
     assert fleet.core.next_wake() is not None
 
 
+def test_coordinator_knows_vehicles_that_are_down_after_a_restart_from_what_the_broker_kept() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b", "gone")
+    fleet.birth("b", status="down")
+    fleet.publish(TOPICS.agent_state("gone"), b"", retain=True)
+    fleet.hub.advance(60.0)
+    fleet.crash()
+    known = {each["agent"]: each for each in fleet.core.fleet.document()}
+    assert {agent: each["status"] for agent, each in known.items()} == {"a": "up", "b": "down"}
+    assert known["b"]["since"] == 1.7e9 + fleet.hub.now, "when it went down is not known: since it was met so"
+    assert fleet.core.fleet.counts() == {"up": 1, "down": 1}
+    fleet.birth("b", incarnation="2")
+    assert {each["agent"]: each["status"] for each in fleet.core.fleet.document()} == {"a": "up", "b": "up"}
+    fleet.core.start_run(toy_spec(policy={"gather_agents": 2}))
+    fleet.hub.pump()
+    assert fleet.core.runs.document("r1")["phase"] == "recruiting"
+
+
+def test_coordinator_makes_no_room_for_vehicles_that_it_never_saw_up() -> None:
+    fleet = Fleet(fleet_limits=FleetLimits(agents=3))
+    fleet.birth("a")
+    for index in range(10):
+        fleet.birth(f"v{index}", status="down")
+    assert sorted(each["agent"] for each in fleet.core.fleet.document()) == ["a", "v0", "v1"]
+    fleet.birth("b", "c")
+    assert {agent for agent, count in fleet.core.fleet.offers().items() if count} == {"a", "b", "c"}
+
+
 def test_coordinator_repeats_its_birth_when_something_else_stands_in_its_place() -> None:
     fleet = Fleet()
     will = birth(TOPICS, fleet.core.incarnation, "", "down")

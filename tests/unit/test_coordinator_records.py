@@ -20,7 +20,7 @@ def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
     fleet.birth("a", "b")
     fleet.core.start_run(toy_spec())
     fleet.hub.pump()
-    state, entries = fleet.core.state("r1"), list(fleet.journal.content.entries)
+    state, entries = fleet.core.runs.live.get("r1"), list(fleet.journal.content.entries)
     message = Message(
         TOPICS.contribution("a", "r1"),
         Envelope(fleet="f", body=contribution("a", fleet.task()), run="r1", agent="a").to_bytes(),
@@ -28,13 +28,13 @@ def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
     fleet.journal.is_full = True
     with pytest.raises(StorageError):
         fleet.core.handle([message])
-    assert fleet.core.state("r1") is state
+    assert fleet.core.runs.live.get("r1") is state
     assert fleet.journal.content.entries == entries
     fleet.hub.pump()
     assert fleet.receipts("a") == [], "what is not stored is not acknowledged"
     fleet.journal.is_full = False
     fleet.finish("a", "b")
-    assert fleet.core.run("r1")["outcome"] == "finished"
+    assert fleet.core.runs.document("r1")["outcome"] == "finished"
 
 
 def test_run_is_shown_as_ended_only_with_its_model_when_somebody_looks_in_between() -> None:
@@ -42,8 +42,8 @@ def test_run_is_shown_as_ended_only_with_its_model_when_somebody_looks_in_betwee
     looks: list[tuple[str, Any]] = []
 
     def look() -> None:
-        document = fleet.core.run("r1")
-        (listed,) = [fleet.core.run(run) for run in fleet.core.run_ids()]
+        document = fleet.core.runs.document("r1")
+        (listed,) = [fleet.core.runs.document(run) for run in fleet.core.runs.ids()]
         assert listed == document
         looks.append((document["state"], document["model"]))
 
@@ -88,7 +88,7 @@ def test_coordinator_writes_one_transaction_for_a_batch() -> None:
         ]
     )
     assert fleet.core.metrics["journal.transactions"] == before + 1
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert len(state.cohort) == 20
 
@@ -113,9 +113,9 @@ def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_reco
     added = fleet.journal.content.entries[size:]
     assert [entry.kind for entry in added] == ["counted", "answer"]
     assert len(added[0].body) < 300
-    before = fleet.core.state("r1")
+    before = fleet.core.runs.live.get("r1")
     fleet.crash()
-    after = fleet.core.state("r1")
+    after = fleet.core.runs.live.get("r1")
     assert after is not None
     assert after.open is not None
     assert after == before
@@ -131,7 +131,7 @@ def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -
     for _ in range(10):
         fleet.answer("a")
     fleet.crash()
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.open is not None
     assert (state.open.duplicate, state.accepted) == (0, ("a",))
@@ -150,7 +150,7 @@ def test_coordinator_writes_its_counts_down_when_it_stops() -> None:
     fleet.core.stop()
     assert [entry.kind for entry in fleet.journal.content.entries][-1] == "counted"
     fleet.crash()
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.open is not None
     assert state.open.duplicate == 3

@@ -97,13 +97,13 @@ def test_coordinator_ends_a_run_by_name_when_its_request_is_too_large_for_the_br
     if level == 2:
         fleet.answer("a", "b", task=fleet.task())
         assert fleet.receipts("b") == ["accepted"], "the answer that led there was good"
-    document = fleet.core.run("r1")
+    document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["reason"].split(":")[0]) == ("failed", "request-too-large")
     assert "raise max_message_bytes" in document["reason"]
     assert blobs(fleet) == set()
     assert TOPICS.request("r1") not in fleet.hub.retained
     fleet.crash()
-    assert fleet.core.run("r1") == document
+    assert fleet.core.runs.document("r1") == document
 
 
 def test_coordinator_ends_a_run_by_name_when_it_came_to_a_broker_that_carries_less(
@@ -118,7 +118,7 @@ def test_coordinator_ends_a_run_by_name_when_it_came_to_a_broker_that_carries_le
     fleet.max_bytes = 4096
     fleet.crash()
     for run in ("r1", "r2"):
-        assert fleet.core.run(run)["reason"].startswith("request-too-large: ")
+        assert fleet.core.runs.document(run)["reason"].startswith("request-too-large: ")
         assert TOPICS.request(run) not in fleet.hub.retained
 
 
@@ -150,7 +150,7 @@ def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
     fleet.core.start_run(toy_spec())
     fleet.hub.pump()
     fleet.finish("a", "b")
-    document = fleet.core.run("r1")
+    document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["phase"]) == ("failed", "failed")
     assert document["reason"].startswith("model-unpublishable: ")
     assert document["model"] is None
@@ -158,7 +158,7 @@ def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
     assert [topic for topic in fleet.hub.retained if "/model/" in topic or "/run/" in topic] == []
     assert fleet.core.registry.names() == []
     fleet.crash()
-    assert fleet.core.run("r1") == document
+    assert fleet.core.runs.document("r1") == document
     assert fleet.core.registry.names() == []
 
 
@@ -171,7 +171,7 @@ def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_b
     fleet.core.start_run(toy_spec())
     fleet.hub.pump()
     fleet.finish("a")
-    assert fleet.core.run("r1")["outcome"] == "finished"
+    assert fleet.core.runs.document("r1")["outcome"] == "finished"
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
     fleet.max_bytes = 4096
     fleet.crash()
@@ -200,7 +200,7 @@ def test_run_stays_finished_when_its_model_was_registered_before_a_crash_and_the
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
     fleet.max_bytes = 4096
     fleet.crash()
-    document = fleet.core.run("r1")
+    document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["model"]["version"]) == ("finished", 1)
     assert fleet.core.metrics["models.unpublishable"] > 0
 
@@ -249,7 +249,7 @@ def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and
     fleet.birth("a")
     fleet.core.start_run(toy_spec(parameters={"levels": 3}))
     fleet.hub.pump()
-    while fleet.core.state("r1") is not None:
+    while fleet.core.runs.live.get("r1") is not None:
         task = large_task(fleet)
         if not killed_at_publish(fleet, number, lambda task=task: fleet.answer("a", task=task)):  # type: ignore[misc]
             assert fleet.receipts("a")[-1] == "accepted"
@@ -282,7 +282,7 @@ def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_aft
     fleet.core.tick(fleet.core.at(began + 9))
     fleet.core.handle(messages[1:], [began + 9])
     fleet.core.tick()
-    state = fleet.core.state("r1")
+    state = fleet.core.runs.live.get("r1")
     assert state is not None
     assert state.cohort == ("a", "b")
 
@@ -307,7 +307,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
         service.inbox.put(Message(TOPICS.agent_state(agent), Envelope(fleet="f", body=body, agent=agent).to_bytes()))
     service.work(0.0)
     core.start_run(toy_spec(policy={"deadline": 10}))
-    state = core.state("r1")
+    state = core.runs.live.get("r1")
     assert state is not None
     for agent in agents:
         answer = contribution(agent, state.trail[-1].task)
@@ -315,7 +315,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
         service.inbox.put(Message(TOPICS.contribution(agent, "r1"), payload))
     for _ in agents:
         service.work(0.0)
-    state = core.state("r1")
+    state = core.runs.live.get("r1")
     assert state is not None
     assert state.cohort == agents
 
@@ -355,10 +355,10 @@ def suspended() -> Fleet:
 
 def test_coordinator_starts_and_suspends_a_run_when_its_scheme_is_not_installed_any_more(suspended: Fleet) -> None:
     fleet = suspended
-    document = fleet.core.run("r1")
+    document = fleet.core.runs.document("r1")
     assert (document["state"], document["scheme"], document["outcome"]) == ("suspended", "toy", None)
     assert "no scheme 'toy' is installed" in document["reason"]
-    assert fleet.core.run_ids() == ["r1"]
+    assert fleet.core.runs.ids() == ["r1"]
     assert TOPICS.request("r1") in fleet.hub.retained, "agents keep their answers and frozen rows for it"
     with pytest.raises(UsageError, match="exists already"):
         fleet.core.start_run(toy_spec())
@@ -380,12 +380,12 @@ def test_suspended_run_ends_when_it_is_cancelled(suspended: Fleet) -> None:
     fleet = suspended
     fleet.core.cancel("r1", "not needed")
     fleet.hub.pump()
-    document = fleet.core.run("r1")
+    document = fleet.core.runs.document("r1")
     assert (document["state"], document["outcome"], document["reason"]) == ("ended", "cancelled", "not needed")
     assert TOPICS.request("r1") not in fleet.hub.retained
     fleet.engine = TOY_ENGINE
     fleet.crash()
-    assert fleet.core.run("r1") == document
+    assert fleet.core.runs.document("r1") == document
 
 
 def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() -> None:
@@ -397,7 +397,7 @@ def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() ->
     entries = fleet.journal.content.entries
     entries[0] = replace(entries[0], body=entries[0].body.replace(b"participation", b"participatiox"))
     fleet.crash()
-    assert fleet.core.run("r1")["state"] == "suspended"
-    assert fleet.core.run("r2")["state"] == "running"
+    assert fleet.core.runs.document("r1")["state"] == "suspended"
+    assert fleet.core.runs.document("r2")["state"] == "running"
     fleet.finish("a", run="r2")
-    assert fleet.core.run("r2")["outcome"] == "finished"
+    assert fleet.core.runs.document("r2")["outcome"] == "finished"

@@ -153,6 +153,53 @@ def test_newer_list_of_an_operator_is_not_replaced_by_an_older_one_that_is_heard
     assert credentials.crl == ca.authority.crl_pem
 
 
+@pytest.mark.parametrize("found", ["an older list", "none", "a torn one's remains, unreadable"])
+def test_heard_list_is_kept_over_a_restart_when_what_was_put_into_the_folder_is_older(ca, clock, found):
+    folder = ca.identity("agent", "v1")
+    stolen = ca.identity("coordinator", "cloud")
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.refresh_crl()
+    save_identity(folder, crl=ca.authority.crl_pem)
+    if found != "an older list":
+        (folder / "crl.pem").unlink()
+    if found == "a torn one's remains, unreadable":
+        (folder / "crl.pem").symlink_to(folder / "nowhere")
+    ca.authority.revoke("cloud", "stolen")
+    # Heard before the next look, which may be a day away.
+    assert credentials.take_crl(ca.authority.crl_pem)
+    again = FolderCredentials(folder, clock=clock)
+    assert list_number(again.crl) == list_number(ca.authority.crl_pem)
+    topic, sealed = sealed_birth(stolen, "cloud")
+    with pytest.raises(WireError, match="revoked"):
+        again.verifier.open(topic, sealed, CLOUD)
+    look(credentials, clock)
+    assert list_number(credentials.crl) == list_number(ca.authority.crl_pem)
+
+
+def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
+    folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v2")
+    whole = (folder / "key.pem").read_bytes()
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.refresh_crl()
+    save_identity(folder, key=(fresh / "key.pem").read_bytes(), crl=ca.authority.crl_pem)
+    assert not look(credentials, clock)
+    ca.authority.revoke("v2", "stolen")
+    assert credentials.take_crl(ca.authority.crl_pem)
+    save_identity(folder, key=whole)
+    assert list_number(FolderCredentials(folder, clock=clock).crl) == list_number(ca.authority.crl_pem)
+
+
+def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_heard(ca, clock, tmp_path):
+    folder = ca.identity("agent", "v1")
+    credentials = FolderCredentials(folder, clock=clock)
+    other = FleetCa(tmp_path / "other")
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
+    assert credentials.take_crl(ca.authority.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
+
+
 def test_changed_ca_is_trusted_and_the_former_one_not_any_more(ca, clock, tmp_path):
     folder, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
     topic, sealed = sealed_birth(cloud, "cloud")

@@ -46,9 +46,18 @@ def test_round_lines_say_who_was_too_late_once_it_is_known() -> None:
     assert "late  1" in round_line(late, final=True)
     assert round_line(late, final=True).endswith("[v1: too late]")
     assert "late" not in round_line(closed_round(), final=False)
-    assert short_round(late).endswith("v1 too late")
-    assert short_round(closed_round()).endswith("v1 silent")
-    assert short_round(closed_round(dropped_agents={"v1": "refused: no rows"})).endswith("v1 refused: no rows")
+    assert short_round(late).endswith(" s  too late: v1")
+    assert short_round(closed_round()).endswith(" s  silent: v1")
+    assert short_round(closed_round(dropped_agents={"v1": "refused: no rows"})).endswith(" s  refused: no rows: v1")
+
+
+def test_closed_round_says_every_reason_first_and_counts_vehicles_when_their_names_do_not_fit() -> None:
+    late, silent = [f"vehicle-{number:02d}" for number in (1, 4, 5)], dict.fromkeys(("vehicle-07", "v"), "deadline")
+    item = closed_round(late=3, late_agents=late, dropped_agents={**dict.fromkeys(late, "deadline"), **silent})
+
+    assert short_round(item, width=140).endswith(f"too late: {', '.join(late)}; silent: v, vehicle-07")
+    assert short_round(item, width=100).endswith(" s  too late: 3; silent: 2")
+    assert len(short_round(item, width=100)) <= 100
 
 
 @pytest.mark.parametrize(("width", "bar"), [(100, "##."), (10, "##."), (60, "##.")])

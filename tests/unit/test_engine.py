@@ -7,6 +7,7 @@ import pytest
 from coordinator.defaults import default_engine
 from coordinator.engine import (
     AgentDown,
+    AgentUp,
     Cancel,
     ClearRequest,
     Ended,
@@ -68,6 +69,17 @@ def test_engine_fails_by_name_when_too_few_agents_come() -> None:
     play.pass_time(0.1)
     assert play.phase == "failed"
     assert play.state.reason.startswith("not-enough-agents: 1 of 2")
+    assert "not counted" not in play.state.reason, "whoever is up could take part"
+
+
+def test_engine_says_why_agents_that_are_up_cannot_take_part_when_too_few_come() -> None:
+    play = Play(toy_spec(policy={"gather_agents": 2, "gather_timeout": 5}), agents=("a",))
+    play.send(AgentUp(play.at, "blind", Offer(frozenset({"toy"}), ("p", "q"), "y")))
+    play.pass_time(5)
+    assert play.state.reason == (
+        "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 agents up in all); not counted: "
+        "has no column 'x' (blind)"
+    )
 
 
 def test_engine_waits_for_an_agent_that_comes_up_during_an_open_round() -> None:
@@ -177,8 +189,46 @@ def test_engine_extends_then_fails_when_the_quorum_is_missed() -> None:
     assert [(request.number, request.attempt) for request in play.requests] == [(1, 1), (1, 2), (1, 3)]
     assert not play.state.is_ended
     play.pass_time(10)
-    assert play.state.reason == "quorum-not-met: 1 of 3 asked had answered at the deadline, 2 must"
+    assert play.state.reason == (
+        "quorum-not-met: 1 of 3 asked had answered at the deadline, 2 must; not counted: no answer by the deadline "
+        "(b, c)"
+    )
     assert play.state.rounds[-1].accepted_agents == ("a",)
+
+
+def test_engine_says_why_the_others_were_not_counted_when_the_quorum_is_missed() -> None:
+    play = Play(
+        toy_spec(policy={"min_agents": 5, "on_missed_quorum": "fail", "deadline": 10}), agents=tuple("abcdefghi")
+    )
+    for agent, offer in (
+        ("blind", Offer(frozenset({"toy"}), ("z",), "y")),
+        ("other", Offer(frozenset({"toy"}), ("x",), "w")),
+        ("older", Offer(frozenset({"frt"}), ("x",), "y")),
+    ):
+        play.send(AgentUp(play.at, agent, offer))
+    for agent in "bcde":
+        play.send(Refused(play.at, agent, play.task.digest, "no \x1b[31mcategory 'tram' in column 'x'"))
+    play.send(Refused(play.at, "f", play.task.digest, "x" * 400))
+    play.answer("a")
+    play.pass_time(10)
+    said = play.state.reason
+    assert said == (
+        "quorum-not-met: 1 of 9 asked had answered at the deadline, 5 must; not counted: "
+        "refused: no  [31mcategory 'tram' in column 'x' (b, c, d and 1 more); no answer by the deadline (g, h, i); "
+        "cannot run 'toy' (older) and 3 more reasons"
+    )
+
+
+def test_engine_says_why_members_were_lost_when_too_few_are_left() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10}))
+    play.answer("a", "b", "c")
+    play.answer("a", "b")
+    play.pass_time(10)
+    play.send(Refused(play.at, "b", play.task.digest, "out of disk"))
+    assert play.state.reason == (
+        "quorum-not-met: 1 members are left of the 2 that must answer; not counted: no answer by the deadline (c); "
+        "refused: out of disk (b)"
+    )
 
 
 def test_engine_fails_at_the_deadline_when_it_must_not_extend() -> None:

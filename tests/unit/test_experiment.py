@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
+from console import main
 from console.experiment import experiment
 from console.folds import SETTINGS, Plan, run_folds
 from schemas.errors import DataError, GlassfleetError, NotFoundError, RunFailedError, UsageError
@@ -103,7 +105,10 @@ def test_experiment_leaves_a_split_column_out(table: Path) -> None:
         (lambda text: text + "1,2,,4\n", "empty"),
         (lambda text: text + "1,2,nan,4\n", "finite"),
         (lambda text: text + "1,2,red,4\n", "not a number"),
-        (lambda text: "\n".join(text.splitlines()[:10]) + "\n", "9 rows are too few"),
+        (
+            lambda text: "\n".join(text.splitlines()[:10]) + "\n",
+            "9 rows are too few for 5 folds of 5 clients, at least 25 are needed. Lower --folds",
+        ),
         (lambda text: text.splitlines()[0] + "\n", "no rows"),
         (lambda _: "y\n1\n2\n", "At least one input"),
     ],
@@ -113,6 +118,11 @@ def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: 
     error = fault("--csv", str(table), "--jobs", "1")
     assert isinstance(error, DataError)
     assert reason in str(error)
+    _, points, check = str(error).rpartition("Everything that is wrong with it: ")
+    if "--folds" in reason:  # the table is as it should be
+        assert not points
+    else:
+        assert main.run(shlex.split(check)[1:]) == 3, "the command that it names finds the fault, too"
 
 
 @pytest.mark.parametrize(

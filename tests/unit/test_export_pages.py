@@ -90,15 +90,29 @@ def test_markdown_states_rules_and_uses_when_a_model_is_a_page(kind: str) -> Non
 
 
 def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page() -> None:
-    page = run_page(STATUS, model("frt"), {"training": {"rows": 500}}, SCORES)
+    page = run_page(STATUS, model("frt"), {"training": {"rows": 500}}, SCORES, ["CL is not known, and why."])
     html, text = html_of(page), markdown_of(page)
     for told in (html, text):
-        for word in ("run-1", "va, vb", "12,345", "0.2500", "0.3000", "too late", "CL is empty", "500"):
+        for word in ("run-1", "va, vb", "12,345", "0.2500", "0.3000", "too late", "CL is not known, and why.", "500"):
             assert word in told.replace("\\", ""), word
     assert "&lt;b&gt;offline" in html
     assert "<b>" not in html
     assert "vc: \\<b\\>offline" in text
     assert html.count("<img") == 2
+
+
+def test_report_has_central_scores_and_says_how_they_are_known_when_they_are() -> None:
+    scores = [{**each, "central": each["federated"]} for each in SCORES]
+    text = markdown_of(run_page(STATUS, None, None, scores, ["CL is FL."]))
+    assert "| va | 10 | 0.5000 | 0.2500 | 0.2500 |" in text
+    assert "| mean |  | 0.6000 | 0.3000 | 0.3000 |" in text
+    assert "CL is FL." in text
+
+
+def test_report_says_why_there_are_no_scores_when_none_came() -> None:
+    text = markdown_of(run_page(STATUS, None, None, (), ["No vehicle has sent scores since noon."]))
+    assert "## Scores\n\nNo vehicle has sent scores since noon.\n" in text
+    assert "## Scores" not in markdown_of(run_page(STATUS, None))
 
 
 def test_report_tells_the_end_when_a_run_made_no_model() -> None:

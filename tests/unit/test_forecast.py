@@ -162,6 +162,37 @@ def test_forecaster_takes_over_a_new_model_between_two_forecasts_with_its_memory
     assert verify(bench.folder).models == (FIRST.digest, SECOND.digest, PLAIN.digest)
 
 
+def test_forecaster_goes_on_with_the_fleets_model_when_its_central_reference_is_kept_beside_it(bench):
+    reference = SECOND.model_copy(
+        update={"name": "m.central", "cohort": [], "parameters": {"source": "central", "about": "all rows"}}
+    )
+    beside = bench.models / "m.central.json"
+    beside.write_bytes(reference.to_bytes())
+    data = samples(rows())
+    assert bench.take(data[0]) is None, "a reference alone is nothing to forecast with"
+    bench.keep(FIRST)
+    assert bench.take(data[1]).version == 1
+    bench.keep(PLAIN)
+    assert bench.take(data[2]).version == 3
+    beside.write_bytes(b"{")
+    bench.keep(FIRST)
+    assert bench.take(data[3]).version == 1
+    # A run of the fleet may have such a name, too: then there are two to choose from, and the one in use stays.
+    beside.write_bytes(SECOND.model_copy(update={"name": "m.central"}).to_bytes())
+    bench.keep(PLAIN)
+    assert bench.take(data[4]).version == 1
+
+
+def test_forecaster_serves_a_reference_when_it_is_named(bench):
+    (bench.models / "m.central.json").write_bytes(
+        SECOND.model_copy(update={"name": "m.central", "parameters": {"source": "central"}}).to_bytes()
+    )
+    served, is_other = ModelWatch(bench.models, "m.central", SAY).look()
+    assert is_other
+    assert served is not None
+    assert served.record.digest == SECOND.digest
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", FIRST.to_bytes().replace(b'"max_depth":2', b'"max_depth":3')])
 def test_forecaster_stays_with_the_last_good_model_when_the_file_is_damaged(bench, content):
     bench.keep(FIRST)
@@ -382,7 +413,8 @@ def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_p
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"source": None}, "--source"),
+        ({"source": None}, "source is missing: give --source, set GLASSFLEET_FORECAST_SOURCE, or write it in the"),
+        ({"id": None}, "id is missing: give --id, set GLASSFLEET_FORECAST_ID, or write it in the --config file"),
         ({"publish": "all"}, "a broker is needed"),
         ({"every": -1.0}, "--every"),
         ({"id": "/"}, "--id"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,49 @@ def test_limits_are_told_with_their_units_when_a_variable_has_others() -> None:
     other = DOMAIN.model_copy(update={"target": DOMAIN.target.model_copy(update={"high": 4.0, "unit": "min"})})
     found = difference(shelved(1, depth=1), shelved(2, depth=1, domain=other))
     assert found.limits == (("y", "0 to 3 s", "0 to 4 min"),)
+
+
+def redone(before: Shelved, version: int, **changes: Any) -> Shelved:
+    """Return a version whose document has other parts."""
+    document = {**copy.deepcopy(before.record.document), **changes}
+    update = {"version": version, "document": document, "digest": document_digest(document)}
+    return Shelved(before.record.model_copy(update=update), FRT.from_document(document))
+
+
+def test_renamed_sets_are_told_when_nothing_else_differs() -> None:
+    first = DOMAIN.features[0].model_copy(update={"terms": ("poor", "weak", "fair", "good", "superb")})
+    renamed = DOMAIN.model_copy(update={"features": (first, *DOMAIN.features[1:])})
+    before, after = shelved(1, depth=2), shelved(2, depth=2, domain=renamed)
+    found = difference(before, after)
+    assert found.counts == (0, 0, 0, len(before.rules))
+    assert (found.limits, found.parameters, found.restated, found.is_same) == ((), (), 0, False)
+    assert found.terms == (("a", "standard", "poor, weak, fair, good, superb"),)
+    assert difference(after, before).terms == (("a", "poor, weak, fair, good, superb", "standard"),)
+
+
+def test_parameters_of_scheme_and_run_are_told_when_they_differ() -> None:
+    before, after = shelved(1, depth=1), shelved(2, depth=2)
+    policy = {"participation": "elastic", "policy": {"deadline": 5.0, "target": None}}
+    run = after.record.model_copy(update={"parameters": policy})
+    assert set(difference(before, Shelved(run, after.model)).parameters) == {
+        ("max_depth", "1", "2"),
+        ("participation", "cohort", "elastic"),
+        ("policy.deadline", "–", "5"),
+        ("policy.target", "–", "none"),
+    }
+
+
+def test_rules_that_read_the_same_are_counted_when_their_support_differs() -> None:
+    before = shelved(1, depth=1)
+    inner = copy.deepcopy(before.record.document["model"])
+    inner["rules"][0]["support"] /= 2
+    found = difference(before, redone(before, 2, model=inner))
+    assert found.counts == (0, 0, 0, len(before.rules))
+    assert (found.restated, found.is_same) == (1, False)
+
+
+def test_categories_are_told_when_a_variable_has_others() -> None:
+    before = shelved(1, depth=1)
+    domain = copy.deepcopy(before.record.document["domain"])
+    domain["features"][0]["categories"] = ["dry", "wet"]
+    assert difference(before, redone(before, 2, domain=domain)).limits == (("a", "0 to 1", "dry, wet"),)

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.config import load_config
 from coordinator.metrics import TABLE, Metrics, as_markdown
 from coordinator.observer import Several
+from coordinator.rollout.plan import RolloutPlan
 from coordinator.tracing import Traces, find_exporter, observers
 from schemas.envelope import Envelope
 from schemas.errors import StorageError, UsageError
@@ -173,6 +174,23 @@ def test_metrics_count_what_was_ignored_by_fault() -> None:
     watched = Watched()
     watched.fleet.publish("gf/1/f/agent/a/state", b"\xc1 not msgpack")
     assert watched.value("glassfleet_messages_ignored_total", code="malformed") == 1
+
+
+def test_metrics_count_moves_of_a_name_references_and_ended_rollouts() -> None:
+    watched = Watched()
+    core = watched.fleet.core
+    for run in ("r1", "r2"):
+        watched.start("a", run=run, policy={"deadline": 10})
+        watched.fleet.finish("a", run=run)
+    name = core.registry.names()[0]
+    core.models.rollback(name, 1, "as it was")
+    core.models.rollouts.start(name, 2, RolloutPlan())
+    core.models.promote(name, 2)
+    core.models.rollback(name, 1, "once more")
+    assert watched.value("glassfleet_models_moved_total", cause="promoted") == 1
+    assert watched.value("glassfleet_models_moved_total", cause="rolled-back") == 2
+    assert watched.value("glassfleet_rollouts_ended_total", phase="superseded") == 1
+    assert watched.value("glassfleet_rollouts_ended_total", phase="promoted") == 0
 
 
 def test_series_stay_few_whatever_hostile_messages_say() -> None:

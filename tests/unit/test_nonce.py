@@ -41,13 +41,13 @@ def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
     one = coordinator(journal)
     for run in ("r1", "r2"):
         one.start_run(RunSpec(run=run, scheme="frt", domain=DOMAIN, nonce="0" * 32))
-    states = [one.state(run) for run in ("r1", "r2")]
+    states = [one.runs.live.get(run) for run in ("r1", "r2")]
     nonces = [state.spec.nonce for state in states if state]
     assert len(set(nonces)) == 2
     assert all(len(nonce) == 32 and nonce != "0" * 32 for nonce in nonces)
     journal.close()
     again = coordinator(MemoryJournal(journal))
-    assert [state.spec.nonce for run in ("r1", "r2") if (state := again.state(run))] == nonces
+    assert [state.spec.nonce for run in ("r1", "r2") if (state := again.runs.live.get(run))] == nonces
 
 
 def test_tasks_of_two_runs_differ_when_they_ask_the_same():

@@ -1,0 +1,137 @@
+"""All groups of examples: what each needs, what it prints, and in which file of tests it is run.
+
+Blocks marked ``<!-- run: GROUP -->`` of one page run in order, in one folder, as a reader would type them.
+``<!-- file: NAME -->`` writes a block to a file; ``<!-- says: GROUP -->`` shows what the block before it prints. What
+is not executed is listed, with its reason, in ``test_blocks.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.examples import run, shown
+from tests.docs.pages import pages
+
+GROUPS = {f"{page.name}:{name}": (page, blocks) for page in pages() for name, blocks in page.groups().items()}
+
+
+def _programs(*names: str) -> pytest.MarkDecorator:
+    absent = [name for name in names if shutil.which(name) is None]
+    return pytest.mark.skipif(bool(absent), reason=f"not installed: apt install {' '.join(absent)}")
+
+
+_DATA = pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="real datasets: set GLASSFLEET_DATA")
+MARKS = {
+    "README.md:tables": [_DATA, pytest.mark.slow],
+    "docs/howto/operate.md:operate": [_programs("curl", "sqlite3")],
+    "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto],
+    "docs/howto/reproduce-the-papers.md:papers": [_DATA],
+    "docs/howto/reproduce-the-papers.md:report": [_DATA, pytest.mark.slow],
+    "docs/howto/reproduce-the-papers.md:table": [_DATA, pytest.mark.slow],
+    "docs/howto/secure-fleet.md:secure": [pytest.mark.mosquitto],
+    "docs/howto/your-own-data.md:own-data": [_programs("sqlite3"), pytest.mark.mosquitto],
+    "docs/reference/http-api.md:http": [_programs("curl", "jq")],
+}
+"""What an example needs, beyond what is installed."""
+CLONES = {"docs/howto/add-a-scheme.md:scheme"}
+"""Their reader works in a clone of the repository, and changes it: they get a copy."""
+LONG = {"docs/howto/reproduce-the-papers.md:report": 3400.0}
+"""Seconds that an example may take, where that is more than the others get."""
+SAYS = {
+    "docs/tutorial/first-fleet.md:first-fleet": [
+        "400 rows (320 train, 80 test), 3 inputs, target minutes",
+        "equal: the fleet learned exactly the central model",
+        "trips v1",
+        "IF ",
+        "trips.py: one Python file",
+    ],
+    "docs/howto/real-broker.md:broker": ["MQTT 5"],
+    "docs/howto/use-the-estimators.md:estimators": ["Good"],
+    "docs/howto/your-own-data.md:own-data": [
+        "error   load: 1 number with a decimal comma",
+        "exit code 3",
+        "60 samples taken, 0 refused, 0 lost; 50 rows",
+    ],
+    "docs/howto/deploy.md:cloud": [],
+    "docs/howto/reproduce-the-papers.md:own": [],
+    "docs/howto/reproduce-the-papers.md:papers": ["weather_izmir", "mortgage"],
+    "docs/howto/reproduce-the-papers.md:report": [],
+    "docs/howto/reproduce-the-papers.md:table": ["frt-accuracy"],
+    "README.md:apart": ["an agent takes this", "model qoe v2", "rule ", "chain whole", "first.html: report of first"],
+    "README.md:tables": ["federated (FL)    1.26788", "central (CL)       1.2795", "federated (FL)    1.19419"],
+    "docs/howto/secure-fleet.md:secure": [
+        "identity of coordinator coordinator in coordinator-identity",
+        "enrolled as vehicle-07 until",
+        "enrolled as vehicle-08 until",
+        "denied: vehicle-08, vehicle-07",
+        "denied: vehicle-08",
+    ],
+    "docs/howto/add-a-scheme.md:scheme": [],
+    "docs/explanation/exactness.md:exactness": [],
+    "docs/explanation/model-registry.md:registry": [],
+    "docs/howto/forecast-on-the-vehicle.md:forecast": [],
+    "docs/howto/operate.md:operate": [],
+    "docs/reference/exports.md:explanations": [],
+    "docs/reference/http-api.md:http": [],
+    "docs/howto/read-a-model-with-an-auditor.md:audit": [],
+}
+"""What each prints, among other things and beside what its page shows; so this is also the list of all groups."""
+
+PARTS = {
+    "fleets": [
+        "README.md:apart",
+        "docs/howto/forecast-on-the-vehicle.md:forecast",
+        "docs/howto/real-broker.md:broker",
+        "docs/howto/your-own-data.md:own-data",
+        "docs/tutorial/first-fleet.md:first-fleet",
+    ],
+    "operators": [
+        "docs/explanation/model-registry.md:registry",
+        "docs/howto/deploy.md:cloud",
+        "docs/howto/operate.md:operate",
+        "docs/howto/secure-fleet.md:secure",
+        "docs/reference/http-api.md:http",
+    ],
+    "models": [
+        "README.md:tables",
+        "docs/explanation/exactness.md:exactness",
+        "docs/howto/add-a-scheme.md:scheme",
+        "docs/howto/read-a-model-with-an-auditor.md:audit",
+        "docs/howto/reproduce-the-papers.md:own",
+        "docs/howto/reproduce-the-papers.md:papers",
+        "docs/howto/reproduce-the-papers.md:report",
+        "docs/howto/reproduce-the-papers.md:table",
+        "docs/howto/use-the-estimators.md:estimators",
+        "docs/reference/exports.md:explanations",
+    ],
+}
+"""Which file of tests runs what: ``test_examples_fleets.py`` and so on, of about equal time."""
+
+
+def parameters(names: Iterable[str]) -> list[Any]:
+    """Return groups as parameters of a test, each with its marks."""
+    return [
+        pytest.param(name, marks=[*MARKS.get(name, []), pytest.mark.timeout(LONG.get(name, 540) + 60)])
+        for name in names
+    ]
+
+
+def check(group: str, folder: Path, free_port: Callable[[], int]) -> None:
+    """Run a group in `folder`, which is made, and compare what it says with what its page shows."""
+    page, blocks = GROUPS[group]
+    folder.mkdir()
+
+    code, said = run(blocks, folder, free_port, clone=group in CLONES, seconds=LONG.get(group, 540))
+
+    text = "".join(f"--- {blocks[number].begins if number >= 0 else ''}\n{part}" for number, part in said.items())
+    assert code == 0, f"{page.name}\n{text[-6000:]}"
+    for expected in SAYS[group]:
+        assert expected in text, f"{expected!r} is not in\n{text[-6000:]}"
+    for absent in shown(blocks, said):
+        pytest.fail(f"{page.name} shows\n{absent}\nand it printed\n{text[-12000:]}")

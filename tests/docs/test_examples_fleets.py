@@ -1,0 +1,17 @@
+"""Examples of pages for those who set a fleet up: real commands, processes and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.docs.groups import PARTS, check, parameters
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.mark.parametrize("group", parameters(PARTS["fleets"]))
+def test_example_runs_as_its_page_says(group: str, tmp_path: Path, free_port: Callable[[], int]):
+    check(group, tmp_path / "reader", free_port)
