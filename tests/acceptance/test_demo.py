@@ -138,6 +138,7 @@ def test_difference_is_told_honestly_when_the_scheme_does_not_promise_the_centra
     assert summary["verify"]["equal"] or "does not promise the central model" in summary["verify"]["reason"]
 
 
+@pytest.mark.slow
 def test_difference_is_reported_and_not_hidden_when_the_run_itself_nullifies() -> None:
     done, summary = demo("--drop", "0", "--slow", "0", "--nullify")
     assert done.returncode == 0, done.stderr
@@ -148,6 +149,7 @@ def test_difference_is_reported_and_not_hidden_when_the_run_itself_nullifies() -
     assert summary["nullification"]["would_be"]["digest"] == summary["model"]["digest"]
 
 
+@pytest.mark.slow
 def test_fleet_finishes_when_participation_is_elastic_and_vehicles_come_and_go() -> None:
     done, summary = demo("--scheme", "frt", "--drop", "0.4", "--slow", "0", "--participation", "elastic")
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -14,8 +15,19 @@ from tests.docs.pages import ROOT
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the site; a warning of the strict build is a failure."""
-    folder = tmp_path_factory.mktemp("site")
+    """Folder of the site; a warning of the strict build is a failure. Built once for all processes of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, told = shared / "site", shared / "site.built"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not told.exists():
+            _build(folder)
+            told.touch()
+    return folder
+
+
+def _build(folder: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
@@ -26,4 +38,3 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert built.returncode == 0, built.stderr
     assert "WARNING" not in built.stderr, built.stderr
-    return folder

@@ -31,6 +31,7 @@ MARKS = {
     "README.md:tables": [_DATA, pytest.mark.slow],
     "docs/howto/operate.md:operate": [_programs("curl", "sqlite3")],
     "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto],
+    "docs/howto/reproduce-the-papers.md:own": [pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:papers": [_DATA],
     "docs/howto/reproduce-the-papers.md:report": [_DATA, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:table": [_DATA, pytest.mark.slow],

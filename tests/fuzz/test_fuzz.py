@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-INPUTS = 20_000
+INPUTS = 12_000
 
 
 def test_nothing_breaks_when_peers_send_broken_messages():
