@@ -48,7 +48,10 @@ def history(name: str, coordinator: str | None, token: str | None, state_dir: Pa
     if as_json:
         print_json(told)
         return
-    for alias, word in (("current", "champion"), ("candidate", "candidate")):
+    from schemas.record import CENTRAL  # noqa: PLC0415 - loaded when used
+
+    champion = "reference" if name.endswith(f".{CENTRAL}") else "champion"
+    for alias, word in (("current", champion), ("candidate", "candidate")):
         pointer = told[alias]
         if pointer is not None:
             click.echo(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.journal.port import StoredModel
 from glassfleet import catalogue
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
@@ -61,6 +62,15 @@ def check_not_reserved(run: str, model: str) -> None:
         raise UsageError(f"run {run!r}: ids that begin with {_PREFIX!r} stand for central references; choose another")
     if model.endswith(_SUFFIX):
         raise UsageError(f"model {model!r}: names that end in {_SUFFIX!r} are for central references; choose another")
+
+
+def check_learned(model: StoredModel) -> None:
+    """Raise UsageError when a registered model is a reference, which no vehicle uses and nobody moves by hand."""
+    if model.run.startswith(_PREFIX):
+        raise UsageError(
+            f"{model.name!r} is a central reference: vehicles score it and never forecast with it, so there is nothing "
+            "to promote, roll back or try; register a document again to compare with that one"
+        )
 
 
 def is_reference(record: ModelRecord) -> bool:

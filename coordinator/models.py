@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from coordinator.aliases import Cause
-from coordinator.central import CentralModel, is_reference
+from coordinator.central import CentralModel, check_learned, is_reference
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.publisher import Publisher
@@ -95,9 +95,11 @@ class Models:
         NotFoundError
             No such model or version.
         UsageError
-            It is current already.
+            It is current already, or a central reference.
         """
-        return self._move(self._registry.get(name, version), "promoted", reason)
+        model = self._registry.get(name, version)
+        check_learned(model)
+        return self._move(model, "promoted", reason)
 
     def rollback(self, name: str, to: int | None, reason: str) -> ModelPointer:
         """Make a lower version current again; None: the one that was current before.
@@ -107,11 +109,12 @@ class Models:
         NotFoundError
             No such model or version, or none before.
         UsageError
-            The version is not lower than the current one, or no reason is given.
+            The version is not lower than the current one, no reason is given, or it is a central reference.
         """
         if not reason.strip():
             raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
         model = self._registry.get(name, self._registry.before(name) if to is None else to)
+        check_learned(model)
         current = self._registry.aliases.current[name].version
         if model.version >= current:
             raise UsageError(

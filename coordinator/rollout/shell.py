@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from coordinator.central import check_learned
 from coordinator.journal.port import Decision
 from coordinator.registry import Registry
 from coordinator.rollout.machine import (
@@ -117,9 +118,10 @@ class Rollouts:
         NotFoundError
             No such model or version.
         UsageError
-            It is current already, or another rollout of this model lives.
+            It is current already, a central reference, or another rollout of this model lives.
         """
         model = self._registry.get(name, version)
+        check_learned(model)
         champion = self._registry.aliases.current[name]
         if champion.version == version:
             raise UsageError(f"model {name!r} version {version} is current already: nothing to try")

@@ -21,6 +21,7 @@ from coordinator.core import Coordinator
 from coordinator.defaults import default_engine
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import SqlJournal
+from coordinator.rollout.plan import RolloutPlan
 from coordinator.runner import build
 from coordinator.spec import RunSpec
 from glassfleet import catalogue, local
@@ -195,6 +196,20 @@ def test_reference_of_a_reference_and_of_nothing_is_refused() -> None:
     with pytest.raises(NotFoundError):
         read_reference({**document(0.8), "scheme": "none"}, made)
     assert isinstance(read_reference(document(0.8), made), CentralModel)
+
+
+def test_nobody_promotes_rolls_back_or_tries_a_reference_by_hand() -> None:
+    world = World(MemoryJournal())
+    for slope in (0.8, 0.6):
+        world.register("one", slope)
+    for move in (
+        lambda: world.core.models.promote("one.central", 1),
+        lambda: world.core.models.rollback("one.central", 1, "why not"),
+        lambda: world.core.models.rollouts.start("one.central", 1, RolloutPlan()),
+    ):
+        with pytest.raises(UsageError, match=r"'one\.central' is a central reference"):
+            move()
+    assert world.current("one.central") == 2
 
 
 @pytest.mark.parametrize(
