@@ -11,9 +11,9 @@ from typing import Protocol
 
 import structlog
 
-from broker.tls import CA, CERT, CRL, KEY, Identity, load_identity, save_identity
+from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.signing import Signer, Verifier, list_number
+from schemas.signing import Signer, Verifier, list_number, list_origin
 
 _log = structlog.get_logger("glassfleet.broker")
 
@@ -111,15 +111,17 @@ class FolderCredentials:
         identity = load_identity(folder)
         self.signer = Signer(identity.key, identity.certificate)
         self.verifier = Verifier(identity.ca, wall, leeway=leeway, remembered=remembered)
+        self._ca = identity.ca
         self.crl = b""
-        self._from_folder(identity)
+        self._from_folder(identity.crl)
         self._stamps = self._stamp()
 
     def refresh(self) -> bool:
         """Look, unless that was done a moment ago; whether a file of the identity changed.
 
         What cannot be read is not taken over: the former stays in use, and the next look may find it whole. An older
-        revocation list than the one that is known is not taken over either.
+        revocation list than the one that is known, or one that none of the folder's CAs signed, is not taken over
+        either, and gives way to the known one in the folder.
         """
         now = self._clock()
         if now - self._looked < self._pause:
@@ -137,48 +139,60 @@ class FolderCredentials:
                 self._complained = stamps
                 _log.warning("identity-unusable", folder=str(self._folder), reason=str(fault), hint="the former stays")
             return False
-        self._stamps, self.signer = stamps, signer
-        self._from_folder(identity)
+        self._stamps, self.signer, self._ca = stamps, signer, identity.ca
+        self._from_folder(identity.crl)
+        # Only what was read: a list that an operator puts there at this moment is for the next look.
+        if self._is_better_than(identity.crl, identity.ca) and self._stamp()[CRL] == stamps[CRL]:
+            self._keep()
         return True
 
     def take_crl(self, crl: bytes) -> bool:
         """Take over a list that was heard; keep a newer one in the folder, so that a restart does not forget it."""
-        if not self._is_newer(crl):
+        if not self._take_newer(crl):
             return False
-        if self._stamp()[CRL] != self._stamps[CRL] and not self._supersedes_folder(crl):
-            return True  # an operator has put a list there: the next look tells what it is worth
-        # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
-        with contextlib.suppress(StorageError):
-            save_identity(self._folder, crl=crl)
-        # Of the list alone: a certificate that was renewed a moment ago is still to be seen.
-        self._stamps = {**self._stamps, CRL: self._stamp()[CRL]}
+        # What an operator has put there since the last look is replaced only when it is known to be worth less.
+        if self._stamp()[CRL] == self._stamps[CRL] or self._is_better_than(self._there(CRL), self._there(CA)):
+            self._keep()
         return True
 
-    def _supersedes_folder(self, crl: bytes) -> bool:
-        """Whether a list is newer than the one in the folder, of a CA that we know; or there is none to be read."""
-        try:
-            there = (self._folder / CRL).read_bytes()
-        except OSError:
-            return True
-        try:
-            self.verifier.take_crl(there)
-        except WireError:
-            return False  # the list of a new CA, perhaps, which is still to be seen: its numbers begin anew
-        return list_number(there) < list_number(crl)
-
-    def _is_newer(self, crl: bytes) -> bool:
+    def _take_newer(self, crl: bytes) -> bool:
+        """Revoke what a list names; whether it was newer than the known one, and is that now."""
         self.verifier.take_crl(crl)
-        if self.crl and list_number(crl) <= list_number(self.crl):
-            return False
+        known, found = (list_origin(each, self._ca) for each in (self.crl, crl))
+        # Numbers begin anew with each CA. While two are trusted, time decides: a list that is said again wins nothing.
+        if known is not None and found is not None:
+            is_same = known[0] == found[0]
+            if list_number(crl) <= list_number(self.crl) if is_same else found[1] <= known[1]:
+                return False
         self.crl = crl
         return True
 
-    def _from_folder(self, identity: Identity) -> None:
-        if identity.crl:
+    def _is_better_than(self, there: bytes, ca: bytes) -> bool:
+        """Whether the known list goes in place of a folder's: none of its CAs signed that, or ours is the next one."""
+        ours, theirs = list_origin(self.crl, ca), list_origin(there, ca)
+        if ours is None or theirs is None:
+            return ours is not None
+        return ours[0] == theirs[0] and list_number(self.crl) > list_number(there)
+
+    def _keep(self) -> None:
+        # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
+        with contextlib.suppress(StorageError):
+            save_identity(self._folder, crl=self.crl)
+        # Of the list alone: a certificate that was renewed a moment ago is still to be seen.
+        self._stamps = {**self._stamps, CRL: self._stamp()[CRL]}
+
+    def _from_folder(self, crl: bytes) -> None:
+        if crl:
             try:
-                self._is_newer(identity.crl)
+                self._take_newer(crl)
             except WireError as fault:
                 _log.warning("revocation-list-unusable", folder=str(self._folder), reason=str(fault))
+
+    def _there(self, name: str) -> bytes:
+        try:
+            return (self._folder / name).read_bytes()
+        except OSError:
+            return b""
 
     def _stamp(self) -> _Stamps:
         found: _Stamps = {}

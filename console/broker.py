@@ -6,21 +6,25 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from broker.url import is_loopback
 from console.common import config_option, json_option, print_json, state_dir_option, tell
+from console.found import read_note
 from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.topics import DEFAULT_FLEET, Topics
 
-_TRIES, _MOMENT = 5, 0.05
+_TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 
 
 @click.group(invoke_without_command=True)
@@ -58,8 +62,14 @@ def broker(context: click.Context, /, **options: Any) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_only_one(state_dir / "broker"))
         # Whose it was has ended: nobody should go there while this one starts.
+        killed = bool(read_note(note))
         note.unlink(missing_ok=True)
-        running = launch(options["kind"], state_dir=state_dir / "broker", port=options["port"])
+        kept = state_dir / "broker" / "port"
+        port, wanted = options["port"], context.get_parameter_source("port")
+        if port == 0 or (killed and wanted is ParameterSource.DEFAULT):
+            port = _former(kept, port)
+        running = launch(options["kind"], state_dir=state_dir / "broker", port=port)
+        kept.write_text(f"{urlsplit(running.url).port}\n", encoding="utf-8")
         stack.callback(_take_back, note, running.url)
         stack.callback(running.stop)
         note.touch(mode=0o600)
@@ -71,6 +81,24 @@ def broker(context: click.Context, /, **options: Any) -> None:
         while not stop.wait(0.5):
             if not running.is_running:
                 raise BrokerError(f"the {running.kind} broker ended by itself; its log is in {state_dir / 'broker'}")
+
+
+def _former(kept: Path, port: int) -> int:
+    """Return the port that the broker of this folder had; `port` when it had none, or that one is taken."""
+    try:
+        former = int(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return port
+    # One that was killed may have its port for a moment longer.
+    for _ in range(_PORT_TRIES):
+        with socket.socket() as probe:
+            # As the broker itself will: connections of the former one that still linger do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError, OverflowError):
+                probe.bind(("127.0.0.1", former))
+                return former
+        time.sleep(_MOMENT)
+    return port
 
 
 @contextlib.contextmanager

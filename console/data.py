@@ -40,8 +40,9 @@ def data() -> None:
 data.add_command(collect)
 
 source_argument = click.argument(
-    "source", envvar="GLASSFLEET_AGENT_DATA", callback=rows_place, type=click.Path(), required=True
-)
+    "source", envvar="GLASSFLEET_AGENT_DATA", callback=rows_place, required=True,
+    type=click.Path(readable=False),  # that a file cannot be read is a fault of the data, told as an agent tells it
+)  # fmt: skip
 
 
 @data.command()
@@ -196,12 +197,14 @@ def _order(source: str, found: Findings, domain: Domain | None) -> Order | None:
 
 
 def _headline(found: Findings) -> str:
+    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+
     if not found.columns:
         return found.source
     split = "" if found.train is None else f" ({found.train} train, {found.rows - found.train} test)"
-    inputs = sum(column.role == "input" for column in found.columns)
+    inputs = many(sum(column.role == "input" for column in found.columns), "input")
     target = next((column.name for column in found.columns if column.role == "target"), "none")
-    return f"{found.source}: {found.rows} rows{split}, {inputs} inputs, target {target}"
+    return f"{found.source}: {many(found.rows, 'row')}{split}, {inputs}, target {target}"
 
 
 def fault_lines(found: Findings) -> list[str]:
@@ -239,15 +242,19 @@ def column_lines(found: Findings) -> list[str]:
 
 def order_lines(order: Order | None) -> list[str]:
     """Return how the rows lie in time, for memory inputs."""
+    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+
     if order is None:
         return []
     words = []
     if order.drive:
-        words.append(f"{order.drives} drives by {order.drive!r} of {order.shortest} to {order.longest} rows")
+        words.append(f"{many(order.drives, 'drive')} by {order.drive!r} of {order.shortest} to {order.longest} rows")
     if order.time:
         told = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (memory inputs sort)"
-        step = "" if order.step is None else f", step {order.step:g}, {order.gaps} gaps"
-        doubles = f", {order.doubles} rows at the time of another: memory inputs refuse them" if order.doubles else ""
+        step = "" if order.step is None else f", step {order.step:g}, {many(order.gaps, 'gap')}"
+        doubles = (
+            f", {many(order.doubles, 'row')} at the time of another: memory inputs refuse them" if order.doubles else ""
+        )
         words.append(f"time {order.time!r}{told}{step}{doubles}")
     return [f"order: {'; '.join(words)}"]
 

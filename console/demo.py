@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, ended_by_sigterm, parse_parameters, print_json, workshop
+from console.demo_view import counted
+from console.demo_words import OWN_MEMORY, plan_words, program, staying_command
 from console.display import for_terminal, watching
 from console.runspec import BOUNDS_HELP, json_file, memory_file
 from schemas.errors import UsageError, VerificationError
@@ -31,9 +34,6 @@ SHOWN: dict[str, dict[str, Any]] = {
 }
 """Parameters that a scheme is shown with: a quick run, with memory inputs too, and more rules than the two or three
 that the simulated drives need where fewer rules may cost 3 % of the squared error, as they may by default."""
-
-OWN_MEMORY = "own"
-"""What ``--memory`` without a file stands for."""
 
 LONGEST_PACE = 2.0
 """Seconds of ``--pace`` that leave time before the deadline that is used when none is given."""
@@ -170,13 +170,9 @@ def _show(options: dict[str, Any], work: Path, watcher: Lines | Live) -> int:
     from qoe.demo.conduct import Result, conduct  # noqa: PLC0415
 
     settings = _settings(options, work, watcher)
-    plan = settings.plan
-    nullification = "on" if options["nullify"] else "off (so that equality shows)"
-    watcher.say(
-        f"{settings.scheme}, {len(settings.files)} vehicles: {len(plan.kills)} will be killed, "
-        f"{len(plan.returns)} of them come back, {len(plan.slow)} are too slow; nullification {nullification}"
-    )
-    watcher.say(f"a round waits {settings.deadline:g} s for those who do not answer")
+    watcher.say(f"{settings.scheme}, {counted(len(settings.files), 'vehicles')}: {plan_words(settings.plan)}")
+    nullification = "on" if options["nullify"] else "off, so that equality shows"
+    watcher.say(f"nullification {nullification}; a round waits {settings.deadline:g} s for those who do not answer")
 
     def stay(outcome: Result | RunFailedError, troupe: Troupe) -> None:
         watcher.stop()
@@ -193,7 +189,7 @@ def _show(options: dict[str, Any], work: Path, watcher: Lines | Live) -> int:
         watcher.stop()
         _report(result, options, work)
         watcher.say("")
-        watcher.say("to look at all this in the dashboard, with everything up until Ctrl-C: glassfleet demo --stay")
+        watcher.say(f"to look at all this in the dashboard, with everything up until Ctrl-C: {staying_command()}")
     keep_promise(result.verdict, participation=result.status["participation"], nullify=options["nullify"])
     return 0
 
@@ -218,8 +214,8 @@ def _stay(options: dict[str, Any], work: Path, watcher: Lines | Live, troupe: Tr
     watcher.say(f"everything stays up until Ctrl-C; dashboard: {troupe.address}")
     watcher.say(f"  to start and cancel runs there, sign in with the token in {folder / 'api-token'}")
     watcher.say("  in another terminal:")
-    watcher.say(f"    export GLASSFLEET_STATE_DIR={folder}")
-    watcher.say(f"    glassfleet model rules {model_name(options)}")
+    watcher.say(f"    source {shlex.quote(str(troupe.write_environment()))}")
+    watcher.say(f"    {shlex.quote(program())} model rules {model_name(options)}")
     try:
         while True:
             troupe.check_services()
@@ -263,7 +259,7 @@ def _settings(options: dict[str, Any], work: Path, watcher: Lines | Live) -> Set
     from qoe.demo.plan import make_plan  # noqa: PLC0415
     from qoe.demo.rehearsal import MANY_ROUNDS, rehearse, tempo  # noqa: PLC0415
     from qoe.demo.scene import Settings  # noqa: PLC0415
-    from qoe.demo.vehicles import read_rows  # noqa: PLC0415
+    from qoe.demo.vehicles import check_columns, read_rows  # noqa: PLC0415
 
     name = model_name(options)
     scheme, parameters, participation, labels = _scheme(options)
@@ -271,12 +267,14 @@ def _settings(options: dict[str, Any], work: Path, watcher: Lines | Live) -> Set
     real = _real_files(options)
     # What a user can have mistyped is known by now: only after it is something said.
     watcher.step("making the rows of simulated vehicles" if real is None else "reading the vehicles' files")
+    if real is not None:
+        check_columns(real, options["target"])
     files = _files(options, work, real, labels=labels)
     # Two vehicles' rows tell how many rounds there will be, and what a file of bounds may name.
     few = list(read_rows(dict(list(files.items())[:2]), options["target"], labels=labels, memory=memory).values())
     known = {*few[0].train.features, few[0].train.target}
     bounds = _bounds(options, known)
-    watcher.step("rehearsing with two vehicles' rows: how many rounds, and how long a vehicle works on an answer")
+    watcher.step("rehearsing with two vehicles: number of rounds, time for an answer")
     at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
     rehearsal = rehearse(scheme, parameters, few, options["seed"], at_most=at_most)
     pace, deadline = tempo(rehearsal, len(files), participation)
@@ -318,6 +316,7 @@ def _scheme(options: dict[str, Any]) -> tuple[Any, Any, str, bool]:
     from pydantic import ValidationError  # noqa: PLC0415
 
     from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet.parameters import parameter_fault  # noqa: PLC0415
 
     scheme = catalogue.load(options["scheme"])
     participation = options["participation"] or ("cohort" if "cohort" in scheme.participation else "elastic")
@@ -331,8 +330,7 @@ def _scheme(options: dict[str, Any]) -> tuple[Any, Any, str, bool]:
         given = parse_parameters(options["parameters"])
         parameters = scheme.Parameters.model_validate({**SHOWN.get(scheme.name, {}), **given})
     except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        raise UsageError(f"--param {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from fault
+        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
     if not options["nullify"]:
         parameters = scheme.exact(parameters)
     return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose

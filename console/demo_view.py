@@ -50,6 +50,16 @@ _WORDS = {
 _SHORTER = {"in cohort": "cohort", "answered": "in", "too late": "late"}
 """Words for a vehicle that came back, so that both find room."""
 
+_ONE = {
+    "conditions": "condition",
+    "leaves": "leaf",
+    "nodes": "node",
+    "parameters": "parameter",
+    "rules": "rule",
+    "vehicles": "vehicle",
+}
+"""What things are called when there is one of them."""
+
 _MARKS = {
     "starting": "·",
     "up": "●",
@@ -160,8 +170,13 @@ def draw(scene: Scene) -> list[Text]:
 def growth(status: Mapping[str, Any]) -> str:
     """Return what has grown so far in a few numbers, or an empty text."""
     progress = status.get("progress") or {}
-    numbers = [f"{value} {name}" for name, value in progress.items() if name in GROWN and value]
+    numbers = [counted(value, name) for name, value in progress.items() if name in GROWN and value]
     return f"  ({', '.join(numbers)})" if numbers else ""
+
+
+def counted(value: float, name: str) -> str:
+    """Return a number with the name of what was counted, which is given for many."""
+    return f"{value:g} {_ONE.get(name, name) if value == 1 else name}"
 
 
 def vehicle_word(condition: str, agent: Mapping[str, str] | None) -> tuple[str, str]:

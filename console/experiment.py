@@ -21,6 +21,7 @@ from console.runspec import MEMORY_HELP, memory_file
 from glassfleet import catalogue
 from glassfleet.memory import Memory
 from glassfleet.paper import protocol_of
+from glassfleet.parameters import parameter_fault
 from glassfleet.protocols_frbc import Skew
 from glassfleet.scheme import Scheme
 from schemas.errors import DataError, RunFailedError, UsageError
@@ -226,9 +227,7 @@ def _parameters(scheme: Scheme, given: Mapping[str, Any], wanted: Mapping[str, A
     try:
         return scheme.Parameters.model_validate({**defaults, **given}).model_dump(mode="json")
     except ValidationError as fault:
-        first = fault.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"--param {name}: {first['msg']}; parameters of {scheme.name}: {', '.join(known)}") from fault
+        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
 
 
 def _unusual(summary: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ def run_export(options: dict[str, Any], record: ModelRecord | None, model: Model
         raise UsageError("--tracking-uri goes with --format mlflow")
     row = None
     if options["data"] is not None:
-        from console.models import row_of  # noqa: PLC0415 - the two modules are one command group
+        from console.inputs import row_of  # noqa: PLC0415 - numpy comes with it
 
         row = row_of(options["data"], options["row"], model)
     prefix = options["prefix"] or "model"

@@ -21,6 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 OWN = "qoe"
 """What ``--window`` calls the case study's own windows."""
 
+LOG = "forecasts"
+"""A forecaster's log, in its agent's folder."""
+
+SHOWN = 10
+"""Most agents that are named where another one was asked for."""
+
 
 def log_options(function: F) -> F:
     """Add what names a vehicle's log: ``--log DIR``, or ``--id`` and where state is kept."""
@@ -54,7 +60,8 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
     """Serve the model that the agent keeps, from live samples; a new version is taken over between two forecasts.
 
     It works beside `glassfleet agent` and needs neither agent nor broker to be there: the last good model on disk is
-    enough. SIGTERM and Ctrl-C end it cleanly; killed and started again, its log goes on where it was.
+    enough. SIGTERM and Ctrl-C end it cleanly; killed and started again, its log goes on where it was. Exit code 9: the
+    source ended, and there never was a model.
 
     \b
     Examples:
@@ -70,7 +77,32 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
         from qoe.windows import WINDOW_PLAN  # noqa: PLC0415
 
         plan = WINDOW_PLAN
+    _tell_if_strange(config)
     serve(config, plan, None if not printed else _say_json if as_json else _say)
+
+
+def _tell_if_strange(config: ForecastConfig) -> None:
+    """Warn when no such agent was ever here; it may come yet, and its first model with it."""
+    from edge_agent import logs  # noqa: PLC0415
+
+    if config.models is not None or _was_here(config.directory):
+        return
+    here = sorted(folder.name for folder in config.directory.parent.glob("*") if _was_here(folder))
+    shown = ", ".join([*here[:SHOWN], *([f"{len(here) - SHOWN} more"] if len(here) > SHOWN else [])])
+    logs.configure(config.log_level, config.log_format)
+    logs.get_logger("glassfleet.forecast", agent=config.id).warning(
+        "no-such-agent",
+        reason=f"no agent {config.id!r} of fleet {config.fleet!r} was ever in {config.state_dir}; "
+        f"{f'there are: {shown}' if here else 'there is none yet'}. Waiting for it and its first model",
+    )
+
+
+def _was_here(folder: Path) -> bool:
+    """Whether an agent has left something in its folder, beside the log of a forecaster."""
+    try:
+        return any(each.name != LOG for each in folder.iterdir())
+    except OSError:
+        return False
 
 
 def _say(record: dict[str, Any]) -> None:
@@ -119,7 +151,7 @@ def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, 
         return
     click.echo(
         f"{directory}: whole, records {found.first} to {found.last}, {_clock(found.since)} to {_clock(found.until)}, "
-        f"{len(found.models)} models"
+        f"{len(found.models)} model{'' if len(found.models) == 1 else 's'}"
     )
     for note in found.notes:
         click.echo(f"  {note}")
@@ -194,8 +226,8 @@ def _directory(log: Path | None, agent: str | None, fleet: str, state_dir: Path)
         return log
     agents = state_dir / "agents" / fleet
     if agent is not None:
-        return agents / agent / "forecasts"
-    found = sorted(agents.glob("*/forecasts"))
+        return agents / agent / LOG
+    found = sorted(agents.glob(f"*/{LOG}"))
     if len(found) > 1:
         names = ", ".join(path.parent.name for path in found)
         raise UsageError(f"several vehicles have a log here ({names}): name one with --id, or a folder with --log")

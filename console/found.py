@@ -60,7 +60,7 @@ def no_broker(state_dir: Path) -> str:
     if is_left_behind(state_dir):
         return (
             f"no broker: the `glassfleet broker` that wrote {note} was killed; start it again with `glassfleet "
-            "broker`, or name another with --broker URL (or GLASSFLEET_BROKER)"
+            "broker` (it takes its former port), or name another with --broker URL (or GLASSFLEET_BROKER)"
         )
     return (
         f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - {note} does not "

@@ -12,14 +12,9 @@ from console.common import broker_options, config_option, json_option, print_jso
 from console.export import FORMATS, PICTURES, read_model_file, run_export
 from console.found import broker_url
 from console.model_registry import diff, history, promote, rollback
-from schemas.errors import DataError, DocumentError, UsageError, VerificationError
+from schemas.errors import DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from edge_agent.sources import Table
-    from glassfleet.domain import Domain
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
 
@@ -37,7 +32,7 @@ def model_options(function: F) -> F:
         help="Read a file, no broker: a record, a model document, or an export as json or fml.",
     )(function)
     function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
-    return click.argument("name", required=False)(function)
+    return click.argument("name", required=False, metavar="[NAME[@VERSION]]")(function)
 
 
 def words_option(function: F) -> F:
@@ -105,7 +100,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     for (name, version), reason in sorted(registry.faults.items()):
         click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
     if registry.seals.verifier is not None:
-        click.echo(f"the signatures of {len(rows)} versions were verified", err=True)
+        click.echo(f"signatures verified: {len(rows)}", err=True)
     for (name, version), reason in sorted(registry.refused.items()):
         what = f"{name} v{version}" if version else f"what is current of {name}"
         click.echo(f"! {what} is not believed: {reason}", err=True)
@@ -196,8 +191,10 @@ def predict(**options: Any) -> None:
     Examples:
       glassfleet model predict qoe --data drive.csv
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.inputs import inputs_of  # noqa: PLC0415
+
     _, learned = _load(options)
-    X = _inputs(options["data"], learned)
+    X = inputs_of(options["data"], learned)
     predictions = learned.predict(X).tolist()
     name = learned.domain.target_name
     if options["as_json"]:
@@ -233,9 +230,16 @@ def explain(**options: Any) -> None:
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.inputs import row_of  # noqa: PLC0415
     from console.words import counterfactual_lines, explanation_lines  # noqa: PLC0415
     from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
 
+    both = [name for name in options["fixed"] if name in options["only"]]
+    if both:
+        raise UsageError(
+            f"{both[0]} is given with --fixed, which keeps it, and with --only, which lets it change: leave out one of "
+            "the two"
+        )
     learned = _spoken(_load(options)[1], options["words"])
     row = row_of(options["data"], options["row"], learned)
     goal = None if options["goal"] is None else Goal.parse(options["goal"], learned.domain)
@@ -293,7 +297,7 @@ def export_model(**options: Any) -> None:
     if name is not None and options["file"] is None and ("/" in name or "." in name) and Path(name).is_file():
         options = {**options, "file": Path(name), "name": None}
     record, learned = _load(options)
-    label = options["name"] or (record.name if record is not None else options["file"].name.partition(".")[0])
+    label = record.name if record is not None else options["file"].name.partition(".")[0]
     run_export(options, record, _spoken(learned, options["words"]), label)
 
 
@@ -306,15 +310,6 @@ def _spoken(learned: Model, words: Path | None) -> Model:
     if words is None:
         return learned
     return in_words_of(learned, reworded(learned.domain, json_file(words, "words"), str(words)))
-
-
-def row_of(path: Path, number: int, learned: Model) -> NDArray[np.float64]:
-    """Return the inputs of one row of a file, counted from 1; raises UsageError when there is none."""
-    X = _inputs(path, learned)
-    if number > X.shape[0]:
-        raise UsageError(f"--row {number}: {path} has {X.shape[0]} rows")
-    row: NDArray[np.float64] = X[number - 1]
-    return row
 
 
 def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model]:
@@ -340,63 +335,19 @@ def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model]:
         return record, learned
     if options["name"] is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
+    name, version = _version_of(options["name"], options["version"])
     url = broker_url(options["broker"], options["state_dir"])
-    record = read_registry(url, options["fleet"]).record(options["name"], options["version"])
+    record = read_registry(url, options["fleet"]).record(name, version)
     return record, catalogue.load(record.scheme).from_document(record.document)
 
 
-def _inputs(path: Path, learned: Model) -> NDArray[np.float64]:
-    """Return the model's inputs from a file, shape (n, F)."""
-    from edge_agent.sources import read_table  # noqa: PLC0415
-
-    table = read_table(path)
-    if learned.domain.memory is not None:
-        return _remembered(table, learned.domain)
-    missing = [name for name in learned.domain.names if name not in table.names]
-    if missing:
-        raise DataError(
-            f"{path}: the model's input {missing[0]!r} is no column ({len(missing)} missing). "
-            f"It needs: {', '.join(learned.domain.names)}"
-        )
-    return _encoded(table, learned.domain)
-
-
-def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
-    """Return the inputs of a model with memory inputs: its rows are in the order of time."""
-    import numpy as np  # noqa: PLC0415
-
-    from glassfleet.data import Dataset  # noqa: PLC0415
-    from glassfleet.memory import remember  # noqa: PLC0415
-
-    needed = [name for name in domain.needs if name not in table.names]
-    if needed:
-        raise DataError(
-            f"{table.path}: the model's inputs need the column {needed[0]!r}, which is not there. It needs: "
-            f"{', '.join(domain.needs)}"
-        )
-    target = domain.target_name
-    remembers_target = domain.memory is not None and domain.memory.uses_target
-    y = table.matrix([target])[:, 0] if remembers_target else np.zeros(table.rows)
-    rows = Dataset(domain.needs, target, table.matrix(domain.needs), y)
-    return remember(rows, domain.memory).select(domain.names).X
-
-
-def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:
-    """Return the inputs with texts as positions among the domain's categories."""
-    import numpy as np  # noqa: PLC0415
-
-    if not any(variable.categories and variable.name in table.text for variable in domain.features):
-        return table.matrix(domain.names)
-    X = np.empty((table.rows, len(domain.features)))
-    for index, variable in enumerate(domain.features):
-        if not (variable.categories and variable.name in table.text):
-            X[:, index] = table.matrix([variable.name])[:, 0]
-            continue
-        codes = {text: float(code) for code, text in enumerate(variable.categories)}
-        texts = [str(cell) for cell in table.column(variable.name)]
-        unknown = next((text for text in texts if text not in codes), None)
-        if unknown is not None:
-            known = ", ".join(variable.categories[:10])
-            raise DataError(f"{table.path}: {variable.name} has the category {unknown!r}; the model knows: {known}")
-        X[:, index] = [codes[text] for text in texts]
-    return X
+def _version_of(text: str, version: int | None) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION beside ``--version``."""
+    name, mark, number = text.partition("@")
+    if not mark:
+        return text, version
+    if not (number.isdecimal() and number.isascii()):
+        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3, or NAME with --version 3")
+    if version not in {None, int(number)}:
+        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
+    return name, int(number)

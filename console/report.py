@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from console.demo_view import counted
 from console.words import by_support, explanation_lines, rule_lines
 from glassfleet.data import Dataset
 from glassfleet.scheme import Model
@@ -39,7 +40,7 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
         *_cost(result, nullify=nullify),
     ]
     rules = verdict.model.rules()
-    lines += ["", f"the {min(top, len(rules))} most used of {len(rules)} rules:"]
+    lines += ["", _which_rules(len(rules), top)]
     for rule in by_support(rules, top):
         lines += rule_lines(rule, "  ", verdict.model.domain)
     chosen = _a_row(result)
@@ -121,6 +122,12 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _which_rules(number: int, top: int) -> str:
+    if number == 1:
+        return "the only rule:"
+    return f"all {number} rules:" if number <= top else f"the {top} most used of {number} rules:"
+
+
 def _scores(result: Result) -> list[str]:
     verdict = result.verdict
     domain = verdict.model.domain
@@ -154,7 +161,7 @@ def _size(verdict: Verdict) -> str:
 
 
 def _parts(model: Model) -> str:
-    return ", ".join(f"{value:g} {name}" for name, value in model.complexity().items())
+    return ", ".join(counted(value, name) for name, value in model.complexity().items())
 
 
 def _comparison(result: Result, *, nullify: bool) -> str:
@@ -187,7 +194,8 @@ def _answers(result: Result) -> str:
     told = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
     words = [f"{told['accepted']} accepted", f"{told['late']} too late and not counted"]
     words += [f"{told['rejected']} rejected"] * bool(told["rejected"])
-    return f"{', '.join(words)}; {told['dropped']} times a vehicle did not answer in time"
+    times = "time" if told["dropped"] == 1 else "times"
+    return f"{', '.join(words)}; {told['dropped']} {times} a vehicle did not answer in time"
 
 
 def _pooled(verdict: Verdict) -> list[str]:

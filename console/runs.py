@@ -190,7 +190,7 @@ def show(
 @json_option
 @config_option
 def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
-    """Cancel a run; its vehicles are told at once.
+    """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
 
     \b
     Examples:
@@ -198,7 +198,7 @@ def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: P
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415
 
-    answer = Coordinator(coordinator, token, state_dir).post(f"/api/runs/{run_id}/cancel")
+    answer = Coordinator(coordinator, token, state_dir).cancel(run_id)
     if as_json:
         print_json(answer)
     else:

@@ -78,14 +78,13 @@ def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:
     from pydantic import ValidationError  # noqa: PLC0415
 
     from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet.parameters import parameter_fault  # noqa: PLC0415
 
     loaded = catalogue.load(scheme)
     try:
         exact = loaded.exact(loaded.Parameters.model_validate(parameters))
     except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"--param {where}: {first['msg']}") from fault
+        raise UsageError(parameter_fault(scheme, loaded.Parameters, fault, "--param ")) from fault
     return dict(exact.model_dump(mode="json"))
 
 

@@ -12,17 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.journal.port import StoredModel
+from coordinator.journal.port import REFERENCES, StoredModel
 from glassfleet import catalogue
+from glassfleet.domain import Domain
 from schemas.documents import document_digest
-from schemas.errors import DocumentError, UsageError
+from schemas.errors import DocumentError, GlassfleetError, NotFoundError, UsageError
 from schemas.record import CENTRAL, ModelRecord
 from schemas.topics import check_id
 
 SOURCE = CENTRAL
 """What a record's parameters give as ``source`` when the model was learned in one place."""
 
-_SUFFIX, _PREFIX = f".{SOURCE}", f"{SOURCE}-"
+_SUFFIX, _PREFIX = f".{SOURCE}", REFERENCES
 
 
 @dataclass(frozen=True)
@@ -85,30 +86,45 @@ def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> Centra
     ------
     NotFoundError
         No such scheme.
-    DocumentError
-        The document is malformed.
     UsageError
-        It cannot be compared: it forecasts another column, or `compared` is a reference itself.
+        The document is malformed, or cannot be compared: it forecasts another column, or `compared` is a reference
+        itself.
+    DocumentError
+        It is `compared` that cannot be read here.
     """
     if is_reference(compared):
         raise UsageError(f"{compared.name!r} is a reference itself: name the model that it is compared with")
     check_id("model", reference_of(compared.name))
     named = document.get("scheme")
     if not isinstance(named, str):
-        raise DocumentError("a model document names its scheme, as a text")
+        raise UsageError("the document cannot be read: a model document names its scheme, as a text")
     scheme = catalogue.load(named)
     try:
         model = scheme.from_document(document)
         written = model.to_document()
+    except DocumentError as fault:
+        raise UsageError(f"the document cannot be read: {fault}") from fault
     except RecursionError as fault:
-        raise DocumentError("the document is nested too deeply") from fault
+        raise UsageError("the document cannot be read: it is nested too deeply") from fault
     except (KeyError, TypeError, ValueError) as fault:
-        raise DocumentError(f"this is not the document of a {scheme.name} model: {fault!r}"[:300]) from fault
-    known = catalogue.load(compared.scheme).from_document(compared.document).domain
-    domain = model.domain
+        what = f"this is not the document of a {scheme.name} model: {fault!r}"[:300]
+        raise UsageError(f"the document cannot be read: {what}") from fault
+    known, domain = _domain(compared), model.domain
     if (domain.target_name, domain.target is None) != (known.target_name, known.target is None):
         raise UsageError(
             f"the model forecasts {domain.target_name!r}, {compared.name!r} forecasts {known.target_name!r}: "
             "their scores cannot be compared"
         )
     return CentralModel(reference_of(compared.name), scheme.name, written, document_digest(written))
+
+
+def _domain(compared: ModelRecord) -> Domain:
+    """Return the domain of a model of the fleet; raises DocumentError, which blames nobody's upload."""
+    try:
+        return catalogue.load(compared.scheme).from_document(compared.document).domain
+    except (DocumentError, NotFoundError, KeyError, TypeError, ValueError) as fault:
+        detail = str(fault) if isinstance(fault, GlassfleetError) else repr(fault)
+        raise DocumentError(
+            f"the fleet's own model {compared.name!r} version {compared.version} cannot be read here, so nothing can "
+            f"be compared with it: {detail[:300]}. Install what the coordinator needs for scheme {compared.scheme!r}"
+        ) from fault

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from coordinator.journal.port import Decision, StoredModel
 from coordinator.publisher import Publisher
 from coordinator.registry import Registry
 from coordinator.rollout.shell import Rollouts
-from schemas.errors import BrokerError, UsageError
+from schemas.errors import BrokerError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
 
@@ -66,6 +67,17 @@ class Models:
         """Publish all that is retained again."""
         self._publisher.models(self._tell_unpublishable)
         self.rollouts.connected()
+
+    def must_stay(self) -> set[tuple[str, int]]:
+        """Return names and versions of what stays, however old its run is.
+
+        What the names stand for, what rollouts compare, and what a rollback would go to.
+        """
+        kept = self._registry.aliases.pinned() | self.rollouts.compared()
+        for name in self._registry.aliases.current:
+            with suppress(NotFoundError):
+                kept.add((name, self._registry.before(name)))
+        return kept
 
     def register(self, effect: Publish, state: RunState, log: Any) -> dict[str, Any]:
         """Register the model of a finished run; it becomes current, or is tried first when the run says so.
@@ -140,15 +152,13 @@ class Models:
         """
         name = reference.name
         current = self._registry.aliases.current.get(name)
-        known: set[int] = set()
-        if current is not None:
-            if not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
-                raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
-            known = {each.version for each in self._registry.versions(name)}
+        if current is not None and not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
+            raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
         stored = self._registry.add_reference(reference, about, self._publisher.check_record)
         if current is not None and current.version == stored.version:
             return current
-        if current is not None and stored.version in known:
+        # One that was stored and whose decision could not be written was never on the broker: it is published.
+        if current is not None and self._was_current(name, stored.version):
             cause: Cause = "promoted" if stored.version > current.version else "rolled-back"
             return self._move(stored, cause, about or "the same document was registered again")
         stood = self._become_current(stored, "published", about)

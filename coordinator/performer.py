@@ -104,7 +104,7 @@ class Performer:
                 assert state is not None  # its `Ended` comes after it
                 self._runs.models[effect.run] = self._models.register(effect, state, log)
             case Ended():
-                self._runs.close(effect.run, self._registry.aliases.pinned)
+                self._runs.close(effect.run, self._models.must_stay)
                 self._metrics[f"runs.{effect.outcome}"] += 1
                 log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
 

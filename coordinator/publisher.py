@@ -201,7 +201,7 @@ class Publisher:
             This broker cannot carry it.
         """
         keep = self._retained_versions
-        for frame in self._registry.frames_of_newest(self._topics, self.limit, keep, model.name, before):
+        for frame in self._registry.frames_of_newest(self._topics, self.limit, keep, model, before):
             self.publish(*frame, retain=True)
 
     def moved(self, name: str, before: Collection[int]) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from coordinator.aliases import CURRENT, Aliases
+import structlog
+
+from coordinator.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, Aliases
 from coordinator.central import SOURCE, CentralModel
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
@@ -23,6 +25,8 @@ from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.signing import Signer
+
+_log = structlog.get_logger("coordinator")
 
 LONGEST = 2**31 - 1
 """The version that is longest to write: what fits with it fits with any."""
@@ -64,6 +68,7 @@ class Registry:
         self._software = software
         self._wall = wall
         self._signer = signer
+        self._missing: set[tuple[str, int]] = set()
         self.aliases = Aliases(now or wall, wall)
         self.aliases.take(journal.decisions())
 
@@ -213,8 +218,9 @@ class Registry:
     def frames(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
         """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointer.
 
-        The newest `keep` versions are retained, and those that the name stands for; older ones are cleared (the HTTP
-        API still has them).
+        The newest `keep` versions are retained, and those that the name stands for (the HTTP API has all). Cleared is
+        what a coordinator that was killed may have left: the `keep` versions below the newest, and older ones that the
+        name once stood for.
 
         Raises
         ------
@@ -225,18 +231,22 @@ class Registry:
         """
         models = self.versions(name)
         kept = self._kept(models, keep)
-        cleared = self._clearing([each for each in models[-keep - 1 :] if each not in kept], topics, limit)
+        outlived = self._outlived(name, keep)
+        left = [*(each for each in models[: -2 * keep] if each.version in outlived), *models[-2 * keep :]]
+        cleared = self._clearing([each for each in left if each not in kept], topics, limit)
         return [*cleared, *self._writing(kept, topics, limit), *self.pointers(topics, name)]
 
     def frames_of_newest(
-        self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int] = ()
+        self, topics: Topics, limit: int, keep: int, model: StoredModel, before: Collection[int] = ()
     ) -> list[Frame]:
         """Return the messages that a new version adds to those retained before; parameters as `frames_of_move`."""
-        models = self.versions(name)
+        models, name = self.versions(model.name), model.name
         kept = self._kept(models, keep)
         fell = [each for each in models[-keep - 1 :] if each not in kept]
         gone = [each for each in models if each.version in before and each not in kept and each not in fell]
-        frames = [*self._clearing(fell, topics, limit), *self._writing(models[-1:], topics, limit)]
+        # Not the last one: a version that could not be decided about at first may come after a later one.
+        new = [each for each in kept if each.version == model.version]
+        frames = [*self._clearing(fell, topics, limit), *self._writing(new, topics, limit)]
         return [*frames, *self.pointers(topics, name), *self._clearing(gone, topics, limit)]
 
     def frames_of_move(self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int]) -> list[Frame]:
@@ -259,17 +269,42 @@ class Registry:
         return [*frames, *self._clearing(gone, topics, limit)]
 
     def pointers(self, topics: Topics, name: str) -> list[Frame]:
-        """Return the messages that say what a name stands for."""
+        """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
         frames = []
-        candidate = self.aliases.candidate.get(name)
+        candidate = self._existing(self.aliases.candidate.get(name))
         if candidate is not None:
             frames.append(Frame(topics.model_candidate(name), self._envelope(candidate)))
         elif name in self.aliases.had_candidate:
             frames += clearing([topics.model_candidate(name)])
-        current = self.aliases.current.get(name)
+        current = self._existing(self.aliases.current.get(name))
         if current is not None:
             frames.append(Frame(topics.model_current(name), self._envelope(current)))
         return frames
+
+    def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
+        """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
+        if pointer is None or any(each.version == pointer.version for each in self.versions(pointer.name)):
+            return pointer
+        if (pointer.name, pointer.version) not in self._missing:  # told once: pointers are published often
+            self._missing.add((pointer.name, pointer.version))
+            _log.error("model-missing", name=pointer.name, version=pointer.version, candidate=pointer.trial is not None)
+        return None
+
+    def _outlived(self, name: str, keep: int) -> set[int]:
+        """Return the versions that the name stood for at a time when they were not among the newest `keep`.
+
+        A new version does not clear these by its number: a crash after the decision that took the name from one
+        leaves it on the broker.
+        """
+        newest, stands, found = 0, dict[str, int](), set[int]()
+        for each in self._journal.decisions(name):
+            newest = max(newest, int(each.body.get("version", 0)))
+            if each.kind in (CURRENT, CANDIDATE):
+                stands[each.kind] = int(each.body["version"])
+            elif each.kind == NO_CANDIDATE:
+                stands.pop(CANDIDATE, None)
+            found.update(version for version in stands.values() if version <= newest - keep)
+        return found
 
     def _envelope(self, pointer: ModelPointer) -> bytes:
         run = self.get(pointer.name, pointer.version).run

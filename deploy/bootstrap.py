@@ -16,6 +16,7 @@ import sys
 import tempfile
 import urllib.request
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -45,6 +46,14 @@ def fetch_pip(folder: Path) -> Path:
     return wheel
 
 
+def run_quietly(command: Sequence[str]) -> None:
+    """Run a command whose output is of interest only when it fails: then all of it is shown, and the fault raised."""
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        sys.stderr.write(done.stdout.decode(errors="replace"))
+    done.check_returncode()
+
+
 def main() -> None:
     if sys.version_info < OLDEST:
         sys.exit(f"Glassfleet needs Python 3.11 or newer; not {sys.version.split()[0]}. Try: make PYTHON=python3.12")
@@ -61,8 +70,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         pip = [python, "-m", "pip"] if has_ensurepip else [python, str(fetch_pip(Path(folder)) / "pip")]
         quiet = ["install", "--quiet", "--disable-pip-version-check", "--no-input"]
-        subprocess.run([*pip, *quiet, "--require-hashes", "-r", str(LOCK)], check=True)
-        subprocess.run([*pip, *quiet, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], check=True)
+        run_quietly([*pip, *quiet, "--require-hashes", "-r", str(LOCK)])
+        run_quietly([*pip, *quiet, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
 
 
 if __name__ == "__main__":

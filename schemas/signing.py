@@ -390,6 +390,16 @@ def list_number(crl_pem: bytes) -> int:
         return -1
 
 
+def list_origin(crl_pem: bytes, ca_pem: bytes) -> tuple[bytes, float] | None:
+    """Return which of these CAs (DER) signed a revocation list, and when; None: none did, or it is no list."""
+    try:
+        crl, cas = x509.load_pem_x509_crl(crl_pem), x509.load_pem_x509_certificates(ca_pem)
+        maker = next(ca for ca in cas if _is_crl_signed(crl, ca))
+        return maker.public_bytes(Encoding.DER), crl.last_update_utc.timestamp()
+    except (*UNREADABLE, StopIteration):
+        return None
+
+
 def _signed(topic: str, body: bytes) -> bytes:
     return SIGNED_AS + topic.encode() + b"\x00" + body
 

@@ -40,13 +40,15 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
 def journal(url: str) -> Iterator[Finding]:
     """Look at the journal without taking its lock; raises StorageError when it cannot be read."""
     from coordinator.journal.inspect import inspect  # noqa: PLC0415 - extra coordinator
+    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
 
     seen = inspect(url)
     if seen is None:
         yield fine("journal", "none yet: the coordinator makes it at its first start")
         return
     used = "in use by a running coordinator" if seen.is_locked else "not in use"
-    says = f"{seen.what}: {seen.records} records, {seen.unfinished} unfinished runs, {size(seen.bytes)}, {used}"
+    holds = f"{many(seen.records, 'record')}, {many(seen.unfinished, 'unfinished run')}, {size(seen.bytes)}"
+    says = f"{seen.what}: {holds}, {used}"
     if seen.revision != seen.known:
         if seen.revision > seen.known:
             yield wrong("journal", f"{says}; written by a newer version ({seen.revision})", "update glassfleet")

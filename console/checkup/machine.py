@@ -78,10 +78,12 @@ def disk(folder: Path) -> Finding:
 def data(path: Path, target: str | None) -> list[Finding]:
     """Read a vehicle's rows as its agent would; raises DataError that says what is wrong with them."""
     from edge_agent.sources import read_source  # noqa: PLC0415
+    from edge_agent.sources.judge import many  # noqa: PLC0415
 
     source = read_source(path, target=target)
     says = (
-        f"{source.train.rows} rows to train, {source.test.rows} to test, {len(source.train.features)} inputs, "
+        f"{many(source.train.rows, 'row')} to train, {source.test.rows} to test, "
+        f"{many(len(source.train.features), 'input')}, "
         f"target {source.train.target}"
     )
     return [fine("data", says), *(warning("data", text) for text in source.warnings)]

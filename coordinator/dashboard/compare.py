@@ -6,7 +6,7 @@ told once, with the variable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from glassfleet.domain import Variable
 from glassfleet.explain import Rule, in_terms_of
 
 MAX_SHOWN = 40
+
+_Write = Callable[[float], str]
+"""How a number is written."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Difference:
     terms : tuple of (str, str, str)
         Variable, the names of its sets before and after, where they differ.
     parameters : tuple of (str, str, str)
-        Parameter of the scheme or the run, before and after, where they differ.
+        Parameter of the scheme or, after ``run:``, of the run, before and after, where they differ.
     same_scheme : bool
     is_same : bool
         The digests are equal.
@@ -74,9 +77,12 @@ def difference(before: Shelved, after: Shelved) -> Difference:
         counts=(len(added), len(removed), len(changed), len(both) - len(changed)),
         restated=sum(was.output == now.output and _figures(was) != _figures(now) for was, now in both),
         complexity=tuple((name, was.get(name), now.get(name)) for name in dict.fromkeys([*was, *now])),
-        limits=_unequal(_limits(before), _limits(after)),
+        limits=_unequal(before, after, _limits),
         terms=_renamed(before, after),
-        parameters=_unequal(_parameters(before), _parameters(after)),
+        parameters=(
+            *_unequal(before, after, _of_scheme),
+            *((f"run: {name}", was, now) for name, was, now in _unequal(before, after, _of_run)),
+        ),
         same_scheme=before.record.scheme == after.record.scheme,
         is_same=before.record.digest == after.record.digest,
     )
@@ -99,11 +105,11 @@ def _variables(shelved: Shelved) -> list[Variable]:
     return [*domain.features, *([domain.target] if domain.target is not None else [])]
 
 
-def _limits(shelved: Shelved) -> dict[str, str]:
+def _limits(shelved: Shelved, write: _Write) -> dict[str, str]:
     return {
         each.name: ", ".join(each.categories)
         if each.categories
-        else f"{each.low:.4g} to {each.high:.4g}{f' {each.unit}' * bool(each.unit)}"
+        else f"{write(each.low)} to {write(each.high)}{f' {each.unit}' * bool(each.unit)}"
         for each in _variables(shelved)
     }
 
@@ -118,21 +124,39 @@ def _renamed(before: Shelved, after: Shelved) -> tuple[tuple[str, str, str], ...
     )
 
 
-def _parameters(shelved: Shelved) -> dict[str, str]:
-    record = shelved.record
-    return dict(_flat("", {**record.document["parameters"], **record.parameters}))
+def _of_scheme(shelved: Shelved, write: _Write) -> dict[str, str]:
+    return dict(_flat("", shelved.record.document["parameters"], write))
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def _of_run(shelved: Shelved, write: _Write) -> dict[str, str]:
+    return dict(_flat("", shelved.record.parameters, write))
+
+
+def _flat(name: str, value: Any, write: _Write) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _flat(f"{name}.{key}" if name else str(key), inner)
+            yield from _flat(f"{name}.{key}" if name else str(key), inner, write)
     else:
-        yield name, "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+        yield name, "none" if value is None else write(value) if isinstance(value, float) else str(value)
 
 
-def _unequal(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
-    names = dict.fromkeys([*old, *new])
-    return tuple(
-        (name, old.get(name, "–"), new.get(name, "–")) for name in names if old.get(name, "–") != new.get(name, "–")
-    )
+def _short(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _exact(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _unequal(
+    before: Shelved, after: Shelved, read: Callable[[Shelved, _Write], dict[str, str]]
+) -> tuple[tuple[str, str, str], ...]:
+    """Return what differs; in all digits where the short texts are equal."""
+    old, new, old_exact, new_exact = (read(side, write) for write in (_short, _exact) for side in (before, after))
+    found = []
+    for name in dict.fromkeys([*old, *new]):
+        exact = old_exact.get(name, "–"), new_exact.get(name, "–")
+        short = old.get(name, "–"), new.get(name, "–")
+        if exact[0] != exact[1]:
+            found.append((name, *(short if short[0] != short[1] else exact)))
+    return tuple(found)

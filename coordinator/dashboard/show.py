@@ -152,10 +152,13 @@ def held(told: RowExplanation) -> dict[str, list[tuple[str, float]]]:
 
 
 def before(change: Change) -> str:
-    """Return what an input is before a change, in as many digits as elsewhere where they tell the two apart."""
-    short = number(change.before)
-    is_number = change.before_text.startswith(f"{change.before:.6g}")
-    if not is_number or short == number(change.after):
+    """Return what an input is before a change, in as many digits as elsewhere where they tell the two apart.
+
+    A category stays as it is, and a number that its text writes without an exponent does not get one.
+    """
+    whole, short = f"{change.before:.6g}", number(change.before)
+    is_number = change.before_text == f"{whole} {change.unit}".rstrip()
+    if not is_number or short == number(change.after) or ("e" in short and "e" not in whole):
         return minus(change.before_text, change.before)
     return f"{short} {change.unit}".rstrip()
 

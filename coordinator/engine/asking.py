@@ -14,7 +14,7 @@ _NAMED = 3
 """So many reasons, and agents with each, are named when a run fails; the others are counted."""
 
 _REASON_CHARS = 120
-"""An agent's own words are cut to so many: the end of a run is one line."""
+"""An agent's own words are cut to so many, and all reasons together to `_NAMED` times as many."""
 
 
 def columns(state: RunState) -> tuple[tuple[str, ...], str]:
@@ -68,6 +68,10 @@ def unable(state: RunState) -> dict[str, str]:
             found[agent] = f"has no column {', '.join(map(repr, missing[:_NAMED]))}{_more(len(missing))}"
         elif target and offer.target not in ("", target):
             found[agent] = f"has the target {offer.target!r}, not {target!r}"
+        elif not state.features and not (target or offer.target):
+            found[agent] = "offers no target, and the run names none"
+        elif not state.features and not set(offer.features) - {target or offer.target}:
+            found[agent] = "offers no columns to learn from"
     return found
 
 
@@ -88,7 +92,9 @@ def why_not(reasons: Mapping[str, str]) -> str:
         f"{reason} ({', '.join(agents[:_NAMED])}{_more(len(agents))})"
         for reason, agents in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
     ]
-    return f"; not counted: {'; '.join(parts[:_NAMED])}{_more(len(parts), ' reasons')}" if parts else ""
+    told, more, longest = "; ".join(parts[:_NAMED]), _more(len(parts), " reasons"), _NAMED * _REASON_CHARS
+    told = told if len(told) <= longest else f"{told[:longest]}..."
+    return f"; not counted: {told}{more}" if parts else ""
 
 
 def _more(number: int, what: str = "") -> str:

@@ -71,6 +71,7 @@ from coordinator.engine.rounds import request
 from coordinator.engine.state import Offer, RunState
 from coordinator.engine.table import MOVES
 from coordinator.spec import RunSpec
+from glassfleet.parameters import parameter_fault
 from glassfleet.scheme import Server
 from schemas.errors import UsageError
 
@@ -124,9 +125,8 @@ class Engine:
         try:
             return scheme.Parameters.model_validate(spec.parameters)
         except ValidationError as fault:
-            error = fault.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in error["loc"]) or "together"
-            raise UsageError(f"parameters of scheme {spec.scheme!r}: {where}: {error['msg']}") from fault
+            before = f"parameters of scheme {spec.scheme!r}: "
+            raise UsageError(parameter_fault(spec.scheme, scheme.Parameters, fault, before)) from fault
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of the present phase, and its parameters."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator.journal.port import Decision, Entry, StoredModel
+from coordinator.journal.port import REFERENCES, Decision, Entry, StoredModel
 from schemas.errors import StorageError
 
 
@@ -92,7 +92,7 @@ class MemoryJournal:
             self.content.models[:] = [
                 model
                 for model in self.content.models
-                if model.run in known
+                if not (model.run in gone or (model.run.startswith(REFERENCES) and model.run not in known))
                 or model.version > newest[model.name] - keep_versions
                 or (model.name, model.version) in keep_models
             ]

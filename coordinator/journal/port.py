@@ -16,6 +16,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from schemas.record import CENTRAL
+
+REFERENCES = f"{CENTRAL}-"
+"""What stands for the run of a central reference begins so: there is no such run, see `coordinator.central`."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -115,8 +120,8 @@ class Journal(Protocol):
         """Forget all but the newest `keep_runs` closed runs: documents, records and models; return the forgotten ids.
 
         The newest `keep_versions` versions of each model stay, however old their runs are, and so do `keep_models`:
-        names and versions. Decisions stay. When a run is forgotten, other models go too that are neither, and whose
-        runs are not known: those that were among the newest when theirs was forgotten, and references, which have none.
+        names and versions. Decisions stay. When a run is forgotten, central references that are neither go too: they
+        have no run that could be forgotten. A model of another run stays, whether or not that run is known.
         """
         ...
 

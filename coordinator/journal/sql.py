@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 
 from coordinator.journal import postgres
 from coordinator.journal.lock import FileLock
-from coordinator.journal.port import Decision, Entry, StoredModel
+from coordinator.journal.port import REFERENCES, Decision, Entry, StoredModel
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import StorageError
 
@@ -135,18 +135,20 @@ class SqlJournal:
         oldest = sa.select(RUNS.c.run).order_by(RUNS.c.number.desc()).offset(keep_runs)
         with self._write() as connection:
             gone = list(connection.execute(oldest).scalars())
+            newer = MODELS.alias()
+            newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
+            pinned = [sa.and_(MODELS.c.name == name, MODELS.c.version == number) for name, number in keep_models]
+            free = sa.and_(MODELS.c.version <= newest - keep_versions, sa.not_(sa.or_(sa.false(), *pinned)))
             for start in range(0, len(gone), _AT_ONCE):
                 some = gone[start : start + _AT_ONCE]
+                connection.execute(sa.delete(MODELS).where(MODELS.c.run.in_(some), free))
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run.in_(some)))
                 connection.execute(sa.delete(RUNS).where(RUNS.c.run.in_(some)))
             if gone:
-                newer = MODELS.alias()
-                newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
-                old = MODELS.c.version <= newest - keep_versions
-                known = (sa.exists().where(table.c.run == MODELS.c.run) for table in (RUNS, RECORDS))
-                pinned = (sa.and_(MODELS.c.name == name, MODELS.c.version == number) for name, number in keep_models)
-                free = sa.not_(sa.or_(sa.false(), *known, *pinned))
-                connection.execute(sa.delete(MODELS).where(old, free))
+                # Not LIKE: SQLite's takes capitals for small letters.
+                is_reference = sa.func.substr(MODELS.c.run, 1, len(REFERENCES)) == REFERENCES
+                known = sa.or_(*(sa.exists().where(table.c.run == MODELS.c.run) for table in (RUNS, RECORDS)))
+                connection.execute(sa.delete(MODELS).where(is_reference, sa.not_(known), free))
         return gone
 
     def ended(self) -> list[str]:

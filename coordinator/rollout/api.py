@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 
 from coordinator.central import read_reference
 from coordinator.rollout.plan import RolloutPlan
-from schemas.errors import DocumentError, UsageError
 from schemas.record import ModelRecord
 
 if TYPE_CHECKING:
@@ -95,11 +94,8 @@ def add_rollouts(  # noqa: C901  one short function per address
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
         compared = ModelRecord.load(registry.versions(name)[-1].record)
-        try:
-            # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
-            reference = read_reference(wanted.document, compared)
-        except DocumentError as fault:
-            raise UsageError(f"the document cannot be read: {fault}") from fault
+        # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
+        reference = read_reference(wanted.document, compared)
         return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))
 
     @app.get("/api/rollouts")

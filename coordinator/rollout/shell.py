@@ -225,6 +225,11 @@ class Rollouts:
         """Whether there ever was a rollout of this version."""
         return any((state.start.name, state.start.version) == (name, version) for state in self._states.values())
 
+    def compared(self) -> set[tuple[str, int]]:
+        """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
+        live = [state.start for state in self._states.values() if not state.is_ended]
+        return {(start.name, version) for start in live for version in (start.version, start.champion)}
+
     def documents(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return all rollouts, of one model or all, oldest first, as JSON values; from any thread."""
         now = self._now()

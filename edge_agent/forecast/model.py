@@ -69,7 +69,7 @@ class ModelWatch:
         self._seen: Mark | None = None
         self._served: Served | None = None
         self._complaint = ""
-        self._references: dict[Mark, bool] = {}
+        self._references: dict[str, tuple[Mark, bool]] = {}
 
     @property
     def wanted(self) -> str:
@@ -125,14 +125,16 @@ class ModelWatch:
             return False
         try:
             mark = _mark(path)
-            if mark not in self._references:
-                self._references[mark] = ModelRecord.load(path.read_bytes()).is_reference
+            seen, is_one = self._references.get(path.name, (None, False))
+            if mark != seen:
+                is_one = ModelRecord.load(path.read_bytes()).is_reference
         except GlassfleetError as fault:
             self._say_once(f"{path}: {fault}")
-            self._references[mark] = True  # nobody can forecast with it, whatever it was
+            is_one = True  # nobody can forecast with it, whatever it was
         except OSError:
             return True  # it goes, or comes, at this moment
-        return self._references[mark]
+        self._references[path.name] = mark, is_one
+        return is_one
 
     def _say_once(self, text: str) -> None:
         if text != self._complaint:

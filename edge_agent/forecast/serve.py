@@ -23,7 +23,7 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.source import Access, Sample, SampleLimits, Samples, is_topic
 from schemas.envelope import Envelope
-from schemas.errors import UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Forecast
 from schemas.topics import Topics
 
@@ -226,6 +226,8 @@ def run(
         A setting or the source cannot be used.
     StorageError, IdentityError
         The log cannot be written, or another process writes it.
+    NotFoundError
+        The source ended, and there never was a model.
     """
     logs.configure(config.log_level, config.log_format)
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
@@ -237,9 +239,10 @@ def run(
         limits = SampleLimits(config.queue_samples, config.max_sample_bytes)
         samples = Samples(config.source, speed=config.speed, limits=limits, access=_access(config))
         stack.callback(samples.close)
+        watch = ModelWatch(config.models_directory, config.model, say)
         forecaster = Forecaster(
             features,
-            ModelWatch(config.models_directory, config.model, say),
+            watch,
             log,
             every=config.every,
             alert=config.alert,
@@ -255,11 +258,23 @@ def run(
         # Without user and password, if it is a URL that has them.
         source = config.source.rpartition("@")[2]
         say.info("forecaster", source=source, log=str(config.log_directory), records=log.head.n)
-        for sample in samples:
-            if forecaster.take(sample) is not None and tell is not None:
-                tell(forecaster.record)
-        say.info("forecaster-ends", **forecaster.counts)
+        try:
+            for sample in samples:
+                if forecaster.take(sample) is not None and tell is not None:
+                    tell(forecaster.record)
+        finally:
+            say.info("forecaster-ends", **forecaster.counts)
+        _tell_if_in_vain(forecaster.counts, watch, samples)
         return forecaster.counts
+
+
+def _tell_if_in_vain(counts: Counter[str], watch: ModelWatch, samples: Samples) -> None:
+    """Raise NotFoundError when a source ended that brought samples, but there never was a model to forecast with."""
+    if counts["samples"] and not counts["forecasts"] and not samples.is_stopped and watch.look()[0] is None:
+        raise NotFoundError(
+            f"the source ended, and not one forecast was made, for there never was {watch.wanted}. "
+            "Is --id the agent's, and has its fleet published a model (glassfleet model list)?"
+        )
 
 
 def _access(config: ForecastConfig) -> Access:

@@ -22,8 +22,8 @@ from broker.port import Handlers, Link, Message
 from broker.tls import tls_of
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.cells import is_finite
-from edge_agent.sources.lines import Lines
-from schemas.errors import DataError, UsageError
+from edge_agent.sources.lines import Lines, unreadable
+from schemas.errors import UsageError
 
 _log = structlog.get_logger("glassfleet.samples")
 
@@ -161,6 +161,11 @@ class Samples:
             lines = Lines(source, self._longest, self._stopping, follow=follow, behind=behind)
             self._start(lambda: self._lines(lines))
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was told to `stop`: it did not end with its source."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """End the iteration soon. May be called from a signal handler."""
         self._stopping.set()
@@ -198,10 +203,7 @@ class Samples:
             try:
                 feed()
             except OSError as fault:
-                self._fault = DataError(
-                    f"--source {self._source}: reading failed ({fault.strerror or fault}). Check the disk or device "
-                    "that it is on, and start again"
-                )
+                self._fault = unreadable(self._source, fault)
             except Exception as fault:  # noqa: BLE001 - raised where the samples are taken
                 self._fault = fault
             finally:

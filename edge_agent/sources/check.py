@@ -76,6 +76,8 @@ def examine(
 
 
 def _sorted(found: Findings) -> Findings:
+    # Columns of one name, a fault themselves, share what is said of both: once is enough.
+    found.faults[:] = dict.fromkeys(found.faults)
     found.faults.sort(key=lambda fault: ("error", "warning", "note").index(fault.level))
     return found
 

@@ -144,8 +144,10 @@ class Judge:
         elif present:
             self._texts(texts, [row for row in range(len(texts)) if row not in gone], odd)
         if present and column.different == 1 and column.role != "split":
-            use = "it cannot help the model here" if column.role == "input" else "there is nothing to learn"
-            self._say("warning", f"all cells are the same; {use}", "Leave it out, unless other vehicles differ")
+            is_input = column.role == "input"
+            use = "it cannot help the model here" if is_input else "there is nothing to learn"
+            way = "Leave it out" if is_input else "Name another column with --target"
+            self._say("warning", f"all cells are the same; {use}", f"{way}, unless other vehicles differ")
         return column
 
     def _say(self, level: Literal["error", "warning", "note"], what: str, mend: str, rows: Sequence[int] = ()) -> None:

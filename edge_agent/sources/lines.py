@@ -59,7 +59,11 @@ class Lines:
         self._handle = _open(Path(source), follow=follow) if self._is_ours else sys.stdin.fileno()
         self._followed: Followed | None = None
         if follow and stat.S_ISREG(os.fstat(self._handle).st_mode):
-            self._followed = Followed(Path(source), self._handle, longest, behind)
+            try:
+                self._followed = Followed(Path(source), self._handle, longest, behind)
+            except OSError as fault:
+                os.close(self._handle)
+                raise unreadable(source, fault) from fault
 
     def __iter__(self) -> Iterator[tuple[bytes | None, str]]:
         """Yield lines without their ends, blank ones left out, and their places; raises OSError when reading fails.
@@ -96,6 +100,14 @@ class Lines:
         finally:
             if self._is_ours:
                 os.close(self._handle)
+
+
+def unreadable(source: str, fault: OSError) -> DataError:
+    """Say that reading a source failed."""
+    return DataError(
+        f"--source {source}: reading failed ({fault.strerror or fault}). Check the disk or device that it is on, and "
+        "start again"
+    )
 
 
 def _open(path: Path, *, follow: bool) -> int:

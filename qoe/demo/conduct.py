@@ -136,7 +136,7 @@ def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], troupe: T
     watcher.step("starting the coordinator")
     api = troupe.start_coordinator(connect)
     watcher.serve(troupe.address)
-    watcher.step(f"starting {len(settings.files)} vehicles, each its own process; waiting until all are up")
+    watcher.step(f"starting {len(settings.files)} vehicles, one process each; waiting until all are up")
     for vehicle in settings.files:
         troupe.start_vehicle(vehicle)
     return api
@@ -184,7 +184,7 @@ def _result(  # noqa: PLR0917 - gathers what is there, in one place
     seconds: float,
     watcher: Watcher,
 ) -> Result:
-    watcher.step("learning the references: central (the cohort's rows, and all rows) and local (each vehicle alone)")
+    watcher.step("learning references: central (cohort, all rows), local (each alone)")
     return Result(
         status=status,
         record=record,

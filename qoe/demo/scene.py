@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from glassfleet.memory import Memory
 from qoe.demo.plan import Plan
 
-FLEET, COORDINATOR = "demo", "coordinator"
+FLEET, COORDINATOR, OPERATOR = "demo", "coordinator", "demo-operator"
 
 
 class Api(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from broker.child import ChildBroker
 from broker.launch import launch
 from qoe.demo.processes import ChildError, Family
-from qoe.demo.scene import COORDINATOR, FLEET, Api, Settings, Watcher
+from qoe.demo.scene import COORDINATOR, FLEET, OPERATOR, Api, Settings, Watcher
 from qoe.demo.secure import Identities, secure_broker
 from schemas.errors import BrokerError, GlassfleetError, RunFailedError
 
@@ -65,11 +66,21 @@ class Troupe:
         """Start the broker and wait until it answers; raises BrokerError when it does not."""
         settings = self._settings
         if settings.secure:
-            self._broker, self._identities = secure_broker(settings.work, FLEET, COORDINATOR, list(settings.files))
+            self._broker, self._identities = secure_broker(
+                settings.work, FLEET, COORDINATOR, list(settings.files), [OPERATOR]
+            )
         else:
             self._broker = launch(prefer=settings.broker_kind, state_dir=settings.work / "broker")
         # In the environment and not among the arguments, which everybody on the machine can read.
         self._environment = {"GLASSFLEET_BROKER": self._broker.url, "GLASSFLEET_FLEET": FLEET}
+
+    def write_environment(self) -> Path:
+        """Write what a reader's commands need to find this fleet, for ``source``; return the file."""
+        told = {**self._environment_of(OPERATOR), "GLASSFLEET_STATE_DIR": str(self._coordinator_state)}
+        path = self._settings.work / "environment"
+        path.touch(mode=0o600)
+        path.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(told.items())))
+        return path
 
     def stop_broker(self) -> None:
         """End the broker. Idempotent."""

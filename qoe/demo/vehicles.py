@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.sources import SPLIT, Table, read_source, read_table
+from edge_agent.sources.location import locate
+from edge_agent.sources.table import table_rows
 from glassfleet.data import Dataset
 from glassfleet.memory import Memory, remember
 from qoe.simulator import simulate_vehicle, write_vehicle
@@ -21,6 +24,9 @@ from schemas.errors import DataError, StorageError
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 """What a vehicle's file can be."""
+
+SHOWN = 5
+"""Most files, and most columns of each, that a fault names."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,41 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
     if not files:
         raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
     return dict(list(files.items())[:at_most])
+
+
+def check_columns(files: Mapping[str, Path], target: str | None = None) -> None:
+    """Look, in the header rows alone, whether every file has the columns that a run of these vehicles would ask for.
+
+    A run learns from the columns that most vehicles have; further ones do no harm.
+
+    Raises
+    ------
+    DataError
+        A file lacks a column that most have, or its last column, the target when none is named, is another one; or a
+        file cannot be read.
+    """
+    columns: dict[str, frozenset[str]] = {}
+    targets: dict[str, str] = {}
+    for vehicle, path in files.items():
+        with table_rows(locate(path)) as (names, _):
+            columns[vehicle] = frozenset(names) - {SPLIT}
+            targets[vehicle] = target or next((name for name in reversed(names) if name != SPLIT), "")
+    votes = Counter((targets[vehicle], columns[vehicle]) for vehicle in files)
+    # Of two that are as frequent the one with more columns: what the other lacks can be told.
+    (label, usual), many = max(votes.items(), key=lambda each: (each[1], len(each[0][1]), sorted(each[0][1])))
+    faults = []
+    for vehicle, path in files.items():
+        lacking = sorted(usual - columns[vehicle])
+        if lacking:
+            faults.append(f"{path} has no column {', '.join(map(repr, lacking[:SHOWN]))}")
+        elif targets[vehicle] != label:
+            faults.append(f"the last column of {path} is {targets[vehicle]!r}, not {label!r} (name one with --target)")
+    if faults:
+        more = f"; and {len(faults) - SHOWN} files more" if len(faults) > SHOWN else ""
+        raise DataError(
+            f"{'; '.join(faults[:SHOWN])}{more}; {many} of {len(files)} files have the columns "
+            f"{', '.join(sorted(usual))}. Add what is missing, or leave such files out"
+        )
 
 
 def labelled_files(

@@ -104,9 +104,13 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert summary["scheme"] == "fmt"
     rules = int(summary["model"]["complexity"]["leaves"])
     assert 1 < rules <= 12
-    assert f"the {rules} most used of {rules} rules:" in done.stderr, "few enough to be shown, all of them"
+    assert f"all {rules} rules:" in done.stderr, "few enough to be shown, all of them"
     assert done.stderr.count("    THEN displayed_in_3s_share = ") == rules + 1, "the last explains a forecast"
     assert "one forecast explained" in done.stderr
+    told, _, _ = done.stderr.partition("vehicles up")
+    assert [line for line in told.splitlines() if len(line) > 100] == [], "no line is cut on a screen of 100 columns"
+    steps = ("rehearsing", "starting", "making")
+    assert [line for line in told.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 
 @pytest.mark.slow

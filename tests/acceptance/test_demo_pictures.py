@@ -12,6 +12,8 @@ import gzip
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -302,6 +304,11 @@ def _check(stage: Stage, name: str, page: Page, gone: list[str]) -> None:
 
 def test_demo_that_stays_tells_of_a_vehicle_that_ends_and_leaves_nothing_at_ctrl_c(stage: Stage) -> None:
     children = psutil.Process(stage.terminal.process.pid).children(recursive=True)
+    # What it says to type in another terminal.
+    typed = f"source {stage.work / 'environment'}; '{sys.executable}' -m console.main model rules qoe --top 1"
+    told = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "THEN displayed_in_3s_share = " in told.stdout
     name, unlucky = max(stage.vehicles().items())
     unlucky.kill()
     stage.terminal.wait_for(f"{name} ended with exit code -9", 30)

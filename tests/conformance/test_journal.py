@@ -90,8 +90,12 @@ def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> N
     assert journal.last_time() == 9.0
 
 
-def test_journal_forgets_models_whose_runs_it_forgot_before_when_newer_ones_have_come(opener: Opener) -> None:
+def test_journal_keeps_what_was_among_the_newest_when_its_run_was_forgotten_and_lets_references_go(
+    opener: Opener,
+) -> None:
     journal = opener()
+    for name, run in (("m", "Central-of-another-run"), ("m.central", "central-1"), ("m.central", "central-2")):
+        journal.add_model(name, run, lambda version: ("d" * 64, b"record %d" % version))
 
     def finished(*numbers: int) -> None:
         for number in numbers:
@@ -104,10 +108,17 @@ def test_journal_forgets_models_whose_runs_it_forgot_before_when_newer_ones_have
     journal.add_model("m", "live", lambda version: ("d" * 64, b"record %d" % version))
     journal.close_run("other", {}, 3.0)
     assert sorted(journal.compact(1, 3)) == ["r1", "r2"]
-    assert [model.run for model in journal.models()] == ["r1", "r2", "live"], "they are the newest yet"
+    stay = ["Central-of-another-run", "r1", "r2", "live"]
+    assert [model.run for model in journal.models("m")] == stay
+    assert [model.run for model in journal.models("m.central")] == ["central-1", "central-2"], "the newest yet"
     finished(4, 5)
     assert sorted(journal.compact(1, 1)) == ["other", "r4"]
-    assert [model.run for model in journal.models()] == ["live", "r5"], "a run that lives keeps its model"
+    assert [model.run for model in journal.models("m")] == [*stay, "r5"]
+    assert [model.run for model in journal.models("m.central")] == ["central-2"]
+    journal.add_model("m.central", "central-3", lambda version: ("d" * 64, b"record %d" % version))
+    finished(6)
+    assert journal.compact(1, 1, {("m.central", 2)}) == ["r5"]
+    assert [model.run for model in journal.models("m.central")] == ["central-2", "central-3"]
     journal.close()
 
 

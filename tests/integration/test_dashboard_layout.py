@@ -184,6 +184,41 @@ def test_value_before_a_change_has_the_digits_and_the_sign_of_the_other_numbers(
     assert show.before(change(1, 0, "", "-10 to 5")) == "-10 to 5"
 
 
+def test_category_before_a_change_is_whole_when_its_name_begins_with_its_position() -> None:
+    assert show.before(change(1, 0, "", "1080p")) == "1080p"
+    assert show.before(change(2, 0, "", "2 lanes")) == "2 lanes"
+    assert show.before(change(0, 1, "", "0")) == "0"
+
+
+def test_large_value_before_a_change_has_no_exponent_when_its_text_has_none() -> None:
+    assert show.before(change(25431, 18000, "kbit/s")) == "25431 kbit/s"
+    assert show.before(change(-254310.5, 18000, "")) == "−254310"
+    assert show.before(change(2.543111e7, 18000, "bit/s")) == "2.543e+07 bit/s"
+
+
+ROLES = {
+    "table": {"table"},
+    "thead": {"rowgroup"},
+    "tbody": {"rowgroup"},
+    "tr": {"row"},
+    "td": {"cell"},
+    "th": {"columnheader", "rowheader"},
+}
+
+
+def test_table_keeps_its_roles_for_those_who_listen_when_it_is_drawn_as_cards() -> None:
+    sources = {path.name: path.read_text() for path in (HERE / "templates").glob("*.html")}
+    tags = [
+        (name, tag, dict(re.findall(r'(\w+)="([^"]*)"', attributes)))
+        for name, source in sources.items()
+        for tag, attributes in re.findall(rf"<({'|'.join(ROLES)})\b([^>]*)>", source)
+    ]
+    assert {tag for _, tag, _ in tags} == set(ROLES)
+    assert [each for each in tags if each[2].get("role") not in ROLES[each[1]]] == []
+    heads = {(each["scope"], each["role"]) for _, tag, each in tags if tag == "th"}
+    assert heads == {("col", "columnheader"), ("row", "rowheader")}
+
+
 def test_number_is_read_with_the_sign_that_the_pages_write(shop: str) -> None:
     answer = httpx.get(f"{shop}/models/m/1/forecast", params={"x0": "−0.25"}, trust_env=False, timeout=60)
     assert 'value="-0.25"' in answer.text

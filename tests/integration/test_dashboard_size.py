@@ -134,7 +134,7 @@ def test_fleet_pages_hold_every_vehicle_once(large: Any) -> None:
     found: list[str] = []
     for page in range(1, 11):
         text = client.get("/", params={"page": page}).text
-        found += [part.split("</th>")[0] for part in text.split('<th scope="row" class="id">')[1:]]
+        found += [part.split("</th>")[0] for part in text.split('scope="row" class="id">')[1:]]
     assert found == [f"vehicle-{number:04d}" for number in range(VEHICLES)]
     assert "Page 10 of 10" in client.get("/", params={"page": 999}).text
     assert client.get("/", params={"page": "x"}).status_code == 422

@@ -337,7 +337,7 @@ def journal_with(path: Path, records: int = 3) -> str:
 def test_doctor_tells_whether_a_coordinator_has_the_journal(doctor: Doctor, tmp_path: Path) -> None:
     url = journal_with(tmp_path / "state" / "journal.sqlite")
     found = doctor()["journal"]
-    assert (found["level"], "3 records, 1 unfinished runs" in found["says"]) == ("ok", True)
+    assert (found["level"], "3 records, 1 unfinished run," in found["says"]) == ("ok", True)
     assert "not in use" in found["says"]
     journal = SqlJournal(url)
     assert "in use by a running coordinator" in doctor()["journal"]["says"]
@@ -393,7 +393,7 @@ def test_doctor_looks_at_a_journal_on_postgresql(doctor: Doctor, postgres: Postg
     journal = SqlJournal(url)
     journal.append([Entry("r", "answer", 1.0, 0.0, b"x")])
     found = doctor("--journal", url)["journal"]
-    assert (found["level"], "1 records, 1 unfinished runs" in found["says"]) == ("ok", True)
+    assert (found["level"], "1 record, 1 unfinished run," in found["says"]) == ("ok", True)
     assert "in use by a running coordinator" in found["says"]
     journal.close()
     assert "not in use" in doctor("--journal", url)["journal"]["says"]

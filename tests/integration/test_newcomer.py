@@ -194,6 +194,31 @@ def test_note_of_a_broker_that_was_killed_is_not_believed(house: House) -> None:
     assert house.ask("model", "list").returncode == 0
 
 
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
+@pytest.mark.parametrize("again", [["--port", "0"], []], ids=["free-port", "plain"])
+def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
+    house: House, kind: str, again: list[str]
+) -> None:
+    first = house.start("broker", "--kind", kind, "--port", "0")
+    until(lambda: house.note("broker-url"))
+    url = house.note("broker-url")
+    coordinator = house.start("coordinator", "--api-port", "0")
+    until(house.healthy)
+    first.kill()
+    first.wait()
+    until(lambda: not house.healthy())
+    second = house.start("broker", "--kind", kind, *again)
+    until(house.healthy)
+    assert house.note("broker-url") == url
+    assert coordinator.poll() is None
+    # Taken by somebody else, it is given up where no port was asked for.
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(20) == 0
+    with socket.create_server(("127.0.0.1", int(url.rsplit(":", 1)[1]))):
+        house.start("broker", "--kind", kind, "--port", "0")
+        until(lambda: house.note("broker-url") not in {"", url})
+
+
 def test_doctor_says_how_to_start_a_broker_when_none_is_there(house: House) -> None:
     done = house.ask("doctor", "--json")
     (found,) = [each for each in json.loads(done.stdout) if each["check"] == "broker"]
@@ -309,6 +334,69 @@ def test_forecast_run_says_once_what_it_waits_for_when_there_is_no_model(
     house: House, vehicle: tuple[str, ...]
 ) -> None:
     done = house.ask(*vehicle)
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (9, "")
     assert done.stderr.count("waits-for-model") == 1
     assert "glassfleet agent" in done.stderr
+
+
+def test_forecast_run_names_the_agents_that_are_there_when_its_own_never_was(
+    house: House, vehicle: tuple[str, ...]
+) -> None:
+    fleet = house.folder / "agents" / "fleet"
+    for folder in ("v7/models", "v8/models", "v9/forecasts"):
+        (fleet / folder).mkdir(parents=True, exist_ok=True)
+    for _again in range(2):  # its own log in that agent's folder makes it none that was here
+        done = house.ask(*("vehicle-99" if word == "v" else word for word in vehicle))
+        assert (done.returncode, done.stdout) == (9, "")
+        assert "no agent 'vehicle-99' of fleet 'fleet' was ever in" in done.stderr
+        assert "there are: v7, v8. Waiting" in done.stderr
+        assert "the source ended, and not one forecast was made" in done.stderr.splitlines()[-1]
+
+
+def test_forecast_run_says_nothing_of_agents_when_its_own_was_there(house: House, vehicle: tuple[str, ...]) -> None:
+    keep_model(house)
+    done = house.ask(*vehicle)
+    assert done.returncode == 0
+    assert "no-such-agent" not in done.stderr
+
+
+def test_operator_is_told_what_cannot_be_done_with_a_run(house: House) -> None:
+    house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    house.start("coordinator", "--api-port", "0")
+    until(house.healthy)
+    none = house.ask("report", "nosuch")
+    assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
+    assert house.ask("run", "start", "--run", "base", "--gather-timeout", "0.3", "--wait").returncode == 6
+    assert house.ask("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
+
+    ended = house.ask("run", "cancel", "base")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "base has failed already; nothing to cancel" in ended.stderr
+    for _again in range(2):
+        cancelled = house.ask("run", "cancel", "other")
+        assert (cancelled.returncode, cancelled.stdout) == (0, "other cancelled\n")
+    for words in (("report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
+        unknown = house.ask(*words)
+        assert unknown.returncode == 9
+        assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
+    misspelt = house.ask("run", "start", "--scheme", "fmt", "--param", "max_rule=6")
+    assert misspelt.returncode == 2
+    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in misspelt.stderr
+
+
+def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(house: House) -> None:
+    house.start("broker", "--kind", "embedded", "--port", "0")
+    until(lambda: house.note("broker-url"))
+    house.start("coordinator", "--api-port", "0")
+    until(house.healthy)
+    token = house.note("api-token")
+    (house.folder / "api-token").unlink()
+    (house.folder / "api-token").mkdir()  # unreadable for root, too
+    listed = house.ask("run", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    refused = house.ask("run", "start", "--gather-timeout", "300", "--run", "r1")
+    assert refused.returncode == 2
+    assert "api-token" in refused.stderr
+    assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
+    assert house.ask("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0

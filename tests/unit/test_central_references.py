@@ -29,7 +29,7 @@ from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
-from schemas.errors import DocumentError, NotFoundError, UsageError
+from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
 from schemas.topics import Topics
@@ -172,6 +172,42 @@ def test_references_are_forgotten_with_the_runs_but_for_the_newest_and_what_the_
     assert world.register("one", 0.8) == 5
 
 
+def test_reference_is_published_when_it_comes_again_after_its_decision_could_not_be_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_decisions: object) -> None:
+        raise StorageError("no room")
+
+    for slope in (0.9, 0.8):
+        world.register("one", slope)
+    with monkeypatch.context() as disk:
+        disk.setattr(world.journal, "decide", full)
+        with pytest.raises(StorageError, match="no room"):
+            world.register("one", 0.7)
+    assert [model.version for model in world.journal.models("one.central")] == [1, 2, 3]
+    assert (world.current("one.central"), world.retained("one.central")) == (2, [1, 2])
+    assert world.register("one", 0.7) == 3
+    assert (world.current("one.central"), world.retained("one.central")) == (3, [2, 3])
+    assert [each.body["cause"] for each in world.core.registry.history("one.central")] == ["published"] * 3
+
+
+def test_reference_is_published_when_a_later_one_came_between_it_and_its_decision(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_decisions: object) -> None:
+        raise StorageError("no room")
+
+    world.register("one", 0.9)
+    with monkeypatch.context() as disk:
+        disk.setattr(world.journal, "decide", full)
+        with pytest.raises(StorageError, match="no room"):
+            world.register("one", 0.8)
+    assert world.register("one", 0.7) == 3
+    assert world.register("one", 0.8) == 2
+    assert world.current("one.central") == 2
+    assert {2, 3} <= set(world.retained("one.central"))
+
+
 def deep(_value: Any) -> list[Any]:
     nested: list[Any] = []
     for _ in range(100_000):
@@ -183,7 +219,7 @@ def deep(_value: Any) -> list[Any]:
 @pytest.mark.parametrize("spoil", [deep, lambda _value: None, lambda _value: 1e400, lambda value: [value]])
 def test_document_is_refused_by_name_whatever_one_member_holds(member: str, spoil: Callable[[Any], Any]) -> None:
     spoiled = {**document(0.8), member: spoil(document(0.8)[member])}
-    with pytest.raises(DocumentError) as fault:
+    with pytest.raises(UsageError, match="the document cannot be read") as fault:
         read_reference(spoiled, fleet_model("one"))
     assert len(str(fault.value)) < 1000
 
@@ -238,3 +274,24 @@ def test_api_calls_a_malformed_document_the_callers_fault_before_the_coordinator
     answer = asyncio.run(post())
     assert answer.status_code == 422, answer.text
     assert "the document cannot be read" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("unreadable", [{"document": {"scheme": "frt"}}, {"scheme": "gone"}])
+def test_api_does_not_blame_the_document_when_the_fleets_own_model_cannot_be_read(
+    tmp_path: Path, unreadable: dict[str, Any]
+) -> None:
+    journal = MemoryJournal()
+    record = fleet_model("one").model_copy(update=unreadable)
+    record = record.model_copy(update={"digest": document_digest(record.document)})
+    journal.add_model("one", record.run, lambda _version: (record.digest, record.to_bytes()))
+    service = build(load_config(state_dir=tmp_path), journal=journal)
+    transport = httpx.ASGITransport(make_app(service, "token"))
+
+    async def post() -> httpx.Response:
+        headers = {"Authorization": "Bearer token"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+            return await client.post("/api/models/one/central", json={"document": document(0.8)})
+
+    answer = asyncio.run(post())
+    assert answer.status_code == 409, answer.text
+    assert "the fleet's own model 'one' version 1 cannot be read here" in answer.json()["detail"]

@@ -18,6 +18,7 @@ from console.common import count_or_share, parse_parameters
 from console.follow import line_of_round
 from console.main import COMMANDS, cli, run
 from console.models import model as model_group
+from console.registry import Registry
 from console.settings import descriptions, fill_in
 from console.tap import decode, summary
 from console.words import by_support, explanation_lines, rule_lines, strongest_terms
@@ -312,6 +313,61 @@ def test_model_explain_is_refused_when_row_or_column_is_not_there(
     (tmp_path / "other.csv").write_text("speed,height\n1,2\n")
     assert run(["model", "predict", "--file", str(record_file), "--data", str(tmp_path / "other.csv")]) == 3
     assert "input 'load' is no column" in capsys.readouterr().err
+
+
+def test_model_explain_is_refused_when_an_input_is_fixed_and_the_only_one_to_change(
+    capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path
+) -> None:
+    words = ["model", "explain", "--file", str(record_file), "--data", str(drive), "--only", "load"]
+    assert run([*words, "--fixed", "speed", "--fixed", "load"]) == 2
+    assert "load is given with --fixed" in capsys.readouterr().err
+    assert run([*words, "--fixed", "speed"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["qoe@latest"], "write NAME@VERSION, e.g. qoe@3, or NAME with --version 3"),
+        (["qoe@"], "write NAME@VERSION"),
+        (["qoe@3", "--version", "4"], "qoe@3 and --version 4 are two versions"),
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "rules"])
+def test_model_version_is_refused_before_a_broker_is_asked_when_it_cannot_be_meant(
+    capsys: pytest.CaptureFixture[str], command: str, words: list[str], fault: str
+) -> None:
+    assert run(["model", command, *words, "--broker", "mqtt://127.0.0.1:9"]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], record: ModelRecord
+) -> None:
+    registry = Registry(records={("qoe", 1): record})
+    monkeypatch.setattr("console.registry.read_registry", lambda _url, _fleet: registry)
+    assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
+    assert record.digest in capsys.readouterr().out
+    assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9
+    assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "start", "--exact", "--coordinator", "http://x"],
+        ["experiment", "--csv", "rows.csv"],
+        ["demo"],
+    ],
+)
+def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert run([*words, "--scheme", "fmt", "--param", "max_rule=6"]) == 2
+    told = capsys.readouterr().err
+    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in told
+    assert all(name in told for name in catalogue.load("fmt").Parameters.model_fields)
+    assert run([*words, "--scheme", "fmt", "--param", "zzz=6"]) == 2
+    assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
 
 
 def test_model_file_is_refused_when_it_was_changed(capsys: pytest.CaptureFixture[str], record_file: Path) -> None:

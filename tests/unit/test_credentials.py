@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +16,7 @@ from broker.port import Handlers, Link, Message
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import save_identity
 from console.tap import _text, decode, seal
+from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, CoordinatorState
@@ -198,6 +200,86 @@ def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_
     save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
     assert credentials.take_crl(ca.authority.crl_pem)
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
+
+
+def revoked_after_restart(folder: Path, sealed: tuple[str, bytes]) -> bool:
+    """Whether a process that starts now refuses what the coordinator's stolen identity seals."""
+    try:
+        FolderCredentials(folder).verifier.open(*sealed, CLOUD)
+    except WireError as fault:
+        return fault.code == "revoked-certificate"
+    return False
+
+
+def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_was_changed(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    save_identity(folder, crl=ca.authority.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    fresh, stolen = other.identity("agent", "v1"), other.identity("coordinator", "cloud")
+    key, certificate = ((fresh / name).read_bytes() for name in ("key.pem", "cert.pem"))
+    save_identity(
+        folder, key=key, certificate=certificate, ca=other.authority.ca_pem, crl=(first := other.authority.crl_pem)
+    )
+    assert look(credentials, clock)
+    assert credentials.crl == first
+    assert (folder / "crl.pem").read_bytes() == first
+    other.authority.revoke("cloud", "stolen")
+    assert list_number(other.authority.crl_pem) < list_number(ca.authority.crl_pem)
+    assert credentials.take_crl(other.authority.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
+    assert not credentials.take_crl(first)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_ones(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    stolen = other.identity("coordinator", "cloud")
+    ca.authority.refresh_crl()
+    credentials = FolderCredentials(folder, clock=clock)
+    save_identity(folder, ca=other.authority.ca_pem)
+    assert look(credentials, clock)
+    save_identity(folder, crl=ca.authority.crl_pem)  # not looked at yet
+    other.authority.revoke("cloud", "stolen")
+    assert credentials.take_crl(other.authority.crl_pem)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+def test_list_that_is_said_again_replaces_no_newer_one_of_another_ca_while_both_are_trusted(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    later = Authority(other.authority.folder, clock=lambda: dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem, crl=ca.authority.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    later.refresh_crl()
+    newest = later.crl_pem
+    assert credentials.take_crl(newest)
+    assert not credentials.take_crl(ca.authority.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == newest
+
+
+@pytest.mark.parametrize("found", ["an older list", "half a list", "no list"])
+def test_heard_list_is_put_back_when_something_worth_less_takes_its_place_afterwards(ca, clock, found):
+    folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
+    older = (folder / "crl.pem").read_bytes()
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.revoke("cloud", "stolen")
+    heard = ca.authority.crl_pem
+    assert credentials.take_crl(heard)
+    match found:
+        case "an older list":
+            save_identity(folder, crl=older)
+        case "half a list":
+            (folder / "crl.pem").write_bytes(heard[:80])
+        case "no list":
+            (folder / "crl.pem").unlink()
+    assert look(credentials, clock)
+    assert not look(credentials, clock), "what we wrote ourselves is no news"
+    assert not credentials.take_crl(heard)
+    assert (folder / "crl.pem").read_bytes() == heard
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
 def test_changed_ca_is_trusted_and_the_former_one_not_any_more(ca, clock, tmp_path):

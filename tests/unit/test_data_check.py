@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import os
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -398,3 +400,39 @@ def test_check_does_not_overflow_when_numbers_are_as_large_as_they_get(write: Wr
     rows = "".join(f"{sign}1.7e308,{number}\n" for number, sign in enumerate(("", "-") * 20))
     (column, _) = examine(write("a,y\n" + rows)).columns
     assert (column.low, column.high, column.mean) == (-1.7e308, 1.7e308, 0.0)
+
+
+def test_columns_of_one_name_are_warned_of_once_and_a_target_is_not_to_be_left_out(write: Write) -> None:
+    found = examine(write("a,a,y\n1,1,3\n1,1,3\n"))
+    same = [(fault.column, fault.mend) for fault in found.faults if fault.what.startswith("all cells are the same")]
+    assert same == [
+        ("a", "Leave it out, unless other vehicles differ"),
+        ("y", "Name another column with --target, unless other vehicles differ"),
+    ]
+
+
+def test_check_counts_one_row_and_one_input_in_the_singular(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("a,y\n1,2\n")
+    assert run(["data", "check", str(path)]) == 3
+    assert capsys.readouterr().out.startswith(f"{path}: 1 row, 1 input, target y\n")
+
+
+def test_file_that_may_not_be_read_is_a_fault_of_the_data(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    # Not in pytest's folder, which only its owner may enter; root is not kept out by rights, so another user looks.
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "data.csv"
+        path.write_text(GOOD)
+        path.chmod(0o000)
+        Path(name).chmod(0o755)
+        assert run(["data", "check", str(write(GOOD))]) == 0  # all that it imports is there for anybody from now on
+        is_root = os.geteuid() == 0
+        if is_root:
+            # Both: the system's question "may I" is about the real user.
+            os.setresuid(65534, 65534, 0)
+        try:
+            code = run(["data", "check", str(path)])
+        finally:
+            if is_root:
+                os.setresuid(0, 0, 0)
+    assert code == 3
+    assert "cannot be read (Permission denied)" in capsys.readouterr().out

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.demo_view import Scene, Step, draw, growth, open_round, short_round, vehicle_word
+from console.demo import demo
+from console.demo_view import Scene, Step, counted, draw, growth, open_round, short_round, vehicle_word
+from console.demo_words import plan_words, staying_command
 from console.display import Lines, Live, News, fitted, round_line
+from console.main import run
+from qoe.demo.plan import Plan
 
 
 def closed_round(**changes: Any) -> dict[str, Any]:
@@ -183,4 +188,62 @@ def test_long_lines_are_broken_between_words_and_short_ones_left() -> None:
 
 def test_growth_is_told_in_numbers_when_there_is_any() -> None:
     assert growth({"progress": {"nodes": 7, "leaves": 22, "lines": ["x"]}}) == "  (7 nodes, 22 leaves)"
+    assert growth({"progress": {"nodes": 1, "leaves": 1, "depth": 1}}) == "  (1 node, 1 leaf, 1 depth)"
     assert growth({"progress": {}}) == ""
+    assert [counted(number, "rules") for number in (0.0, 1.0, 12.0)] == ["0 rules", "1 rule", "12 rules"]
+
+
+@pytest.mark.parametrize(
+    ("killed", "back", "slow", "words"),
+    [
+        (5, 3, 2, "5 will be killed, 3 of them come back, 2 are too slow"),
+        (1, 1, 0, "1 will be killed and come back, none is too slow"),
+        (1, 0, 0, "1 will be killed and stay away, none is too slow"),
+        (2, 1, 0, "2 will be killed, 1 of them comes back, none is too slow"),
+        (2, 0, 1, "2 will be killed, none of them comes back, 1 is too slow"),
+        (0, 0, 0, "none will be killed, none is too slow"),
+    ],
+)
+def test_plan_is_told_in_words_that_fit_its_numbers(killed: int, back: int, slow: int, words: str) -> None:
+    kills = {f"v{number}": 2 for number in range(killed)}
+    returns = dict(list(kills.items())[:back])
+    assert plan_words(Plan(kills, returns, tuple(f"s{number}" for number in range(slow)))) == words
+
+
+@pytest.mark.parametrize(
+    ("given", "repeated"),
+    [
+        ([], "demo --stay"),
+        (["--data", "our vans", "--drop", "0.25", "--slow", "0"], "demo --drop 0.25 --slow 0 --data 'our vans' --stay"),
+        (["--memory", "--keep", "x", "--json", "--param", "a=1", "--param", "b=[2]"],
+         "demo --memory --param a=1 --param 'b=[2]' --stay"),
+    ],
+)  # fmt: skip
+def test_last_line_repeats_the_options_that_were_given(given: list[str], repeated: str) -> None:
+    with demo.make_context("demo", given):
+        assert staying_command() == f"glassfleet {repeated}"
+
+
+def test_last_line_repeats_what_a_file_of_settings_gave(tmp_path: Path) -> None:
+    (tmp_path / "demo.toml").write_text("drop = 0.25\nsecure = true\n")
+    with demo.make_context("demo", ["--config", str(tmp_path / "demo.toml")]):
+        assert staying_command() == "glassfleet demo --drop 0.25 --secure --stay"
+
+
+def test_last_line_names_the_program_as_it_was_started_when_it_is_on_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [".venv/bin/glassfleet", "demo"])
+    with demo.make_context("demo", []):
+        assert staying_command() == ".venv/bin/glassfleet demo --stay"
+
+
+def test_demo_says_at_once_which_file_lacks_which_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_text("load,temp_c,y\n1,2,3\n4,5,6\n")
+    (tmp_path / "d.csv").write_text("load,y\n1,3\n4,6\n")
+    assert run(["demo", "--data", str(tmp_path), "--plain"]) == 3
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'd.csv'} has no column 'temp_c'; 3 of 4 files have the columns load, temp_c, y." in said
+    assert "starting the broker" not in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.defaults import default_engine
@@ -20,6 +22,7 @@ from coordinator.engine import (
     SendReceipt,
     Start,
     Unable,
+    asking,
     standing,
     wakes_at,
 )
@@ -80,6 +83,34 @@ def test_engine_says_why_agents_that_are_up_cannot_take_part_when_too_few_come()
         "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 agents up in all); not counted: "
         "has no column 'x' (blind)"
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "offer", "why"),
+    [
+        ({}, Offer(frozenset({"toy"}), ("x",), ""), "offers no target, and the run names none"),
+        ({"features": ("x",)}, Offer(frozenset({"toy"}), ("x",), ""), "offers no target, and the run names none"),
+        ({}, Offer(frozenset({"toy"}), (), "y"), "offers no columns to learn from"),
+        ({}, Offer(frozenset({"toy"}), ("y",), "y"), "offers no columns to learn from"),
+        ({"target": "y"}, Offer(frozenset({"toy"}), (), ""), "offers no columns to learn from"),
+    ],
+)
+def test_engine_says_why_when_no_columns_can_be_settled(named: dict[str, Any], offer: Offer, why: str) -> None:
+    spec = toy_spec(policy={"gather_agents": 2, "gather_timeout": 5})
+    plain = spec.model_copy(update={"domain": None, "features": None, "target": None, **named})
+    play = Play(plain, agents=())
+    for agent in ("a", "b"):
+        play.up(agent, offer)
+    play.pass_time(5)
+    assert play.state.reason.startswith("not-enough-agents: 0 of 2 agents")
+    assert play.state.reason.endswith(f"not counted: {why} (a, b)")
+
+
+def test_engine_bounds_the_reasons_of_the_end_when_agents_and_their_words_are_long() -> None:
+    long = [f"{agent}{'-' * 60}" for agent in "abcdefghijkl"]
+    said = asking.why_not({agent: f"{'abcd'[place % 4]}{'x' * 400}" for place, agent in enumerate(long)})
+    assert len(said) < 420
+    assert said.endswith("... and 1 more reasons")
 
 
 def test_engine_waits_for_an_agent_that_comes_up_during_an_open_round() -> None:

@@ -188,6 +188,57 @@ def test_collector_ends_with_the_datas_code_and_keeps_what_came_when_its_source_
     assert json.loads(done.stdout)["taken"] == 0
 
 
+@pytest.mark.usefixtures("_undone")
+def test_collector_ends_well_when_its_source_fails_only_after_all_that_was_asked_for_came(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, calls, append = os.read, [], WindowStore.append
+
+    def read(handle: int, size: int) -> bytes:
+        if os.fstat(handle).st_ino != file.stat().st_ino:
+            return real(handle, size)
+        calls.append(handle)
+        if len(calls) > 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(handle, size)
+
+    def slow(self: WindowStore, samples: Any, **about: str) -> list[str]:
+        # A slow disk: the source fails meanwhile.
+        for thread in threading.enumerate():
+            if thread.name == "collect":
+                thread.join()
+        return append(self, samples, **about)
+
+    monkeypatch.setattr("edge_agent.sources.lines.os.read", read)
+    monkeypatch.setattr(WindowStore, "append", slow)
+    file.write_bytes(b'{"n": 1, "y": 1}\n' * 3)
+    command = ["data", "collect", "--source", str(file), "--json"]
+    assert run([*command, "--store", str(tmp_path / "all.window"), "--count", "3"]) == 0
+    assert json.loads(capsys.readouterr().out)["taken"] == 3
+    calls.clear()
+    assert run([*command, "--store", str(tmp_path / "few.window"), "--count", "4"]) == 3
+    out, err = capsys.readouterr()
+    assert json.loads(out)["taken"] == 3
+    assert "reading failed (Input/output error)" in err
+
+
+@pytest.mark.usefixtures("_undone")
+def test_collector_ends_with_the_datas_code_when_the_file_that_it_goes_on_in_cannot_be_read(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pread(*_: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file.write_bytes(b'{"n": 1, "y": 1}\n' * 2)
+    command = ["data", "collect", "--source", str(file), "--follow", "--store", str(tmp_path / "drive.window")]
+    assert run([*command, "--count", "1"]) == 0
+    monkeypatch.setattr("edge_agent.sources.followed.os.pread", pread)
+    before = descriptors()
+    assert run(command) == 3
+    assert "samples.jsonl: reading failed (Input/output error). Check the disk" in capsys.readouterr().err
+    assert descriptors() == before
+
+
 def test_forecaster_ends_with_the_datas_code_when_its_source_fails(tmp_path: Path) -> None:
     done = subprocess.run(
         [
@@ -198,6 +249,7 @@ def test_forecaster_ends_with_the_datas_code_when_its_source_fails(tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert "glassfleet: error: --source /proc/self/mem: reading failed (Input/output error)" in done.stderr
+    assert "forecaster-ends" in done.stderr
     assert "Traceback" not in done.stderr
 
 

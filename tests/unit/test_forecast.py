@@ -183,6 +183,22 @@ def test_forecaster_goes_on_with_the_fleets_model_when_its_central_reference_is_
     assert bench.take(data[4]).version == 1
 
 
+def test_forecaster_remembers_one_version_of_a_reference_however_many_come(bench):
+    watch = ModelWatch(bench.models, None, SAY)
+    bench.keep(FIRST)
+    beside, draft = bench.models / "m.central.json", bench.models / ".m.central.json.tmp"
+    for version in range(1, 6):
+        reference = SECOND.model_copy(
+            update={"name": "m.central", "version": version, "cohort": [], "parameters": {"source": "central"}}
+        )
+        draft.write_bytes(reference.to_bytes())
+        draft.replace(beside)
+        served, _ = watch.look()
+        assert served is not None
+        assert served.record.name == "m"
+    assert list(watch._references) == ["m.central.json"]
+
+
 def test_forecaster_serves_a_reference_when_it_is_named(bench):
     (bench.models / "m.central.json").write_bytes(
         SECOND.model_copy(update={"name": "m.central", "parameters": {"source": "central"}}).to_bytes()

@@ -111,10 +111,32 @@ def test_parameters_of_scheme_and_run_are_told_when_they_differ() -> None:
     run = after.record.model_copy(update={"parameters": policy})
     assert set(difference(before, Shelved(run, after.model)).parameters) == {
         ("max_depth", "1", "2"),
-        ("participation", "cohort", "elastic"),
-        ("policy.deadline", "–", "5"),
-        ("policy.target", "–", "none"),
+        ("run: participation", "cohort", "elastic"),
+        ("run: policy.deadline", "–", "5"),
+        ("run: policy.target", "–", "none"),
     }
+
+
+def test_parameter_of_the_scheme_is_told_when_the_run_has_one_of_the_same_name() -> None:
+    before, after = shelved(1, depth=1), shelved(2, depth=2)
+    same = {"participation": "cohort", "max_depth": "of the run"}
+    old, new = (Shelved(s.record.model_copy(update={"parameters": same}), s.model) for s in (before, after))
+    assert difference(old, new).parameters == (("max_depth", "1", "2"),)
+    other = Shelved(new.record.model_copy(update={"parameters": {**same, "max_depth": 7}}), new.model)
+    assert difference(old, other).parameters == (("max_depth", "1", "2"), ("run: max_depth", "of the run", "7"))
+
+
+def test_numbers_are_told_in_full_when_they_differ_after_the_digits_shown_elsewhere() -> None:
+    before = shelved(1, depth=1)
+    old, new = (
+        Shelved(before.record.model_copy(update={"parameters": {"rate": rate, "half": 0.5, "one": one}}), before.model)
+        for rate, one in ((0.123456712, 1), (0.123456789, 1.0))
+    )
+    assert difference(old, new).parameters == (("run: rate", "0.123456712", "0.123456789"),)
+    assert DOMAIN.target is not None
+    other = DOMAIN.model_copy(update={"target": DOMAIN.target.model_copy(update={"high": 3.00001})})
+    found = difference(before, shelved(2, depth=1, domain=other))
+    assert found.limits == (("y", "0 to 3 s", "0 to 3.00001 s"),)
 
 
 def test_rules_that_read_the_same_are_counted_when_their_support_differs() -> None:

@@ -15,7 +15,14 @@ from qoe import cells, video
 from qoe.demo.plan import make_plan
 from qoe.demo.reference import choices, judge, participation_of
 from qoe.demo.rehearsal import MANY_ROUNDS, Rehearsal, rehearse, tempo
-from qoe.demo.vehicles import VehicleRows, labelled_files, read_rows, real_files, simulated_files
+from qoe.demo.vehicles import (
+    VehicleRows,
+    check_columns,
+    labelled_files,
+    read_rows,
+    real_files,
+    simulated_files,
+)
 from qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
 from qoe.windows import (
     BOUNDS,
@@ -227,6 +234,32 @@ def test_real_files_are_refused_when_two_would_be_one_vehicle_or_none_is_there(t
         real_files(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
         real_files(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ("load,y\n1,2\n", r"e\.csv has no column 'temp'; 4 of 5 files have the columns load, temp, y\."),
+        ("load,y,temp\n1,2,3\n", r"the last column of .*e\.csv is 'temp', not 'y' \(name one with --target\)"),
+    ],
+)
+def test_file_with_other_columns_than_most_is_named_before_anything_is_started(
+    odd: str, said: str, tmp_path: Path
+) -> None:
+    for name in "abcd":
+        (tmp_path / f"{name}.csv").write_text("split,load,temp,y\ntrain,1,2,3\n")
+    (tmp_path / "e.csv").write_text(odd)
+    with pytest.raises(DataError, match=said):
+        check_columns(real_files(tmp_path))
+
+
+def test_files_are_taken_when_some_have_more_columns_or_another_order_or_the_target_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("load,temp,y\n1,2,3\n")
+    (tmp_path / "b.csv").write_text("extra,temp,load,y\n1,2,3,4\n")
+    (tmp_path / "c.csv").write_text("temp,load,split,y\n1,2,train,3\n")
+    check_columns(real_files(tmp_path))
+    (tmp_path / "d.csv").write_text("y,temp,load\n1,2,3\n")
+    check_columns(real_files(tmp_path), "y")
 
 
 def test_simulated_files_hold_one_vehicle_each(tmp_path: Path) -> None:
