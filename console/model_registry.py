@@ -334,7 +334,7 @@ def rollout_lines(told: dict[str, Any]) -> list[str]:
     ]
     for number, stage in enumerate(told["stages"], 1):
         said = stage["verdict"] or (
-            f"open, {told['needed']} needed"
+            f"open, {told['needed']} needed, {told['awaited']} still awaited"
             + ("" if told["remaining"] is None else f", {told['remaining']:.0f} s left")
         )
         cannot = f", {stage['cannot']} cannot" if stage["cannot"] else ""

@@ -23,7 +23,7 @@ from glassfleet.windows import WindowPlan
 
 ROLLOUT = {
     "": "rollout model version champion phase stage reports mean worse reason plan started ended remaining needed"
-    " stages agents cannot",
+    " awaited stages agents cannot",
     "stages": "share asked reported cannot opened closed verdict",
 }
 """Fields of a rollout in the coordinator's answer (``coordinator.rollout.shell``)."""

@@ -211,7 +211,7 @@ def test_rollout_asks_others_when_those_asked_cannot_and_goes_on_with_them(opene
     world.say(first, cannot="no \x1b[31mtest rows")
     (told,) = world.rollouts.documents()
     (stage,) = told["stages"]
-    assert (len(stage["asked"]), stage["cannot"], told["phase"]) == (2, 1, "trying")
+    assert (len(stage["asked"]), stage["cannot"], told["awaited"], told["phase"]) == (2, 1, 1, "trying")
     assert told["cannot"] == {first: "no  [31mtest rows"}
     others = sorted({"a", "b", "c", "d"} - {first})
     # Twice: who is not asked yet is not heard, and a second report counts for nothing.
@@ -220,6 +220,7 @@ def test_rollout_asks_others_when_those_asked_cannot_and_goes_on_with_them(opene
     (told,) = world.rollouts.documents()
     assert told["phase"] == "promoted"
     assert told["reason"] == "error +0.0% on average over 3 vehicles, worse off: 0"
+    assert told["awaited"] is None
     again = Rollouts(registry_of(journal), lambda *_: None, lambda: (), Counter(), lambda: world.now)
     again.resume(journal.decisions())
     assert again.documents() == [told]

@@ -31,7 +31,6 @@ DOCUMENTS = {
     "glassfleet completion": "prints a script",
     "glassfleet coordinator": "a service; its log can be JSON (--log-format)",
     "glassfleet agent": "a service; its log can be JSON (--log-format)",
-    "glassfleet forecast run": "prints one JSON object a line in any case",
     "glassfleet model export": "writes a document",
 }
 """Commands without --json that have no result of ours to print."""

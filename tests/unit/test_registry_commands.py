@@ -27,6 +27,7 @@ def rollout(**changes: Any) -> dict[str, Any]:
         "reason": "",
         "plan": {"stages": [0.2, 1.0]},
         "needed": 1,
+        "awaited": 0,
         "remaining": 61.4,
         "stages": [STAGE],
         "cannot": {"b": "no test rows"},
@@ -37,7 +38,7 @@ def rollout(**changes: Any) -> dict[str, Any]:
 def test_rollout_lines_say_who_was_asked_who_reported_and_who_cannot() -> None:
     assert rollout_lines(rollout()) == [
         "rollout-1  qoe v3 beside v2  trying",
-        "  stage 1 of 2  20%  asked 2, reported 1, 1 cannot  open, 1 needed, 61 s left",
+        "  stage 1 of 2  20%  asked 2, reported 1, 1 cannot  open, 1 needed, 0 still awaited, 61 s left",
         "  cannot score it: b (no test rows)",
     ]
 
@@ -50,7 +51,7 @@ def test_rollout_lines_name_some_vehicles_and_count_the_rest_when_many_cannot() 
 
 
 def test_rollout_lines_say_what_it_waits_for_when_no_stage_is_open() -> None:
-    told = rollout(phase="opening", stages=[], cannot={}, needed=None)
+    told = rollout(phase="opening", stages=[], cannot={}, needed=None, awaited=None)
     assert rollout_lines(told)[1:] == ["  stage 1 of 2  waits for vehicles that are up"]
 
 
