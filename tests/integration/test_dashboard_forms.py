@@ -95,8 +95,11 @@ def test_forecast_changes_when_one_value_is_changed_and_enter_is_pressed(there: 
         page.locator(f'#row-form input[data-column="{each}"]').fill(str(value))
     page.locator("#row-form button").click()
     expect(page.locator("#answer-h")).to_contain_text(f"= {before:.5g}")
-    page.locator(f'#row-form input[data-column="{name}"]').fill(str(high[name]))
-    page.keyboard.press("Enter")
+    # The answer's anchor takes the focus when the page has come whole.
+    page.wait_for_load_state()
+    value = page.locator(f'#row-form input[data-column="{name}"]')
+    value.fill(str(high[name]))
+    value.press("Enter")
     after = told(there, low | {name: high[name]})["prediction"]
     expect(page.locator("#answer-h")).to_contain_text(f"= {after:.5g}")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,11 +21,9 @@ from coordinator.authority.impatient import DoorLimits
 from coordinator.authority.web import AuthorityServer
 from coordinator.config import load_config
 from edge_agent.enrol import EnrolmentError, Patience, enrol
-from edge_agent.forecast.config import load_config as load_forecast_config
-from edge_agent.forecast.serve import run as forecast
 from edge_agent.forecast.source import SampleLimits, Samples
 from edge_agent.sources.window import WindowStore
-from schemas.errors import StorageError, UsageError, WireError
+from schemas.errors import NotFoundError, StorageError, UsageError, WireError
 from schemas.signing import Verifier
 from tests.fleet import FleetCa
 from tests.integration.test_dashboard_live import served
@@ -105,12 +105,19 @@ def test_window_waits_for_another_writer_as_long_as_it_was_told(tmp_path: Path) 
     assert patient.span()[0] == 2
 
 
-def test_forecaster_keeps_the_bounds_of_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forecaster_keeps_the_bounds_of_its_configuration(tmp_path: Path) -> None:
     lines = tmp_path / "samples.jsonl"
     lines.write_text("".join([json.dumps({"a": "x" * 2000}) + "\n", '{"a": 1}\n'] * 3), encoding="utf-8")
-    monkeypatch.setenv("GLASSFLEET_FORECAST_MAX_SAMPLE_BYTES", "1024")
-    config = load_forecast_config(None, id="v1", source=str(lines), state_dir=tmp_path, faults_told_every=1)
-    counts = forecast(config)
+    settings = tmp_path / "forecast.toml"
+    settings.write_text("[forecast]\nmax_sample_bytes = 1024\nfaults_told_every = 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "console.main", "forecast", "run", "--id", "v1", "--source", str(lines),
+         "--state-dir", str(tmp_path), "--config", str(settings), "--log-format", "json"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == NotFoundError.exit_code
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    (counts,) = [line for line in told if line["event"] == "forecaster-ends"]
     assert counts["waiting"] == 3
     assert counts["no-sample"] >= 3  # a line that is too long may be told in pieces
     whole = Samples(str(lines), limits=SampleLimits(waiting=1, max_bytes=4096))

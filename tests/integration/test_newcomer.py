@@ -209,6 +209,8 @@ def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     until(lambda: not house.healthy())
     second = house.start("broker", "--kind", kind, *again)
     until(house.healthy)
+    # The coordinator may be back before the note is written.
+    until(lambda: house.note("broker-url"))
     assert house.note("broker-url") == url
     assert coordinator.poll() is None
     # Taken by somebody else, it is given up where no port was asked for.
