@@ -21,8 +21,9 @@ setup: $(READY)  ## Create the virtual environment with the locked versions
 demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=--stay keeps the dashboard up
 	$(BIN)/glassfleet demo $(ARGS)
 
+# In the order of the folders, acceptance first: sorted by their number of tests, files with few long ones would be last.
 test: check  ## Checks and every test but the slow ones (under ten minutes)
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(READY)  ## Unit and property tests only
 	$(BIN)/python -m pytest tests/unit tests/property -m "not slow" $(ARGS)

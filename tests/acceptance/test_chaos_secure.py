@@ -29,6 +29,7 @@ VEHICLES = ("v0", "v1", "v2")
 
 
 @pytest.mark.mosquitto
+@pytest.mark.slow
 def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thief_out(tmp_path: Path) -> None:
     done = chaos("--secure", "--faults", "6", "--seed", "4", "--vehicles", "4", "--json", "--keep", str(tmp_path / "w"))
     assert done.returncode == 0, done.stderr[-6000:]

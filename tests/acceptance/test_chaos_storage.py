@@ -64,7 +64,7 @@ class SmallLimit:
         pass  # the limit was that process's own
 
 
-@pytest.fixture(params=["disk", "limit"])
+@pytest.fixture(params=["disk", pytest.param("limit", marks=pytest.mark.slow)])
 def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk | SmallLimit]:
     """A place that runs full: a small disk where one may be mounted, and a limit on files everywhere."""
     folder = tmp_path / "small"

@@ -149,7 +149,7 @@ def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(sta
 
 
 def test_killed_coordinator_starts_again_at_once_on_its_journal(start: Start, watch: Watch) -> None:
-    for _ in range(3):
+    for _ in range(2):
         killed = start("one")
         wait_for(watch.up)
         killed.end(signal.SIGKILL)

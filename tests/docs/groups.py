@@ -29,7 +29,9 @@ def _programs(*names: str) -> pytest.MarkDecorator:
 _DATA = pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="real datasets: set GLASSFLEET_DATA")
 MARKS = {
     "README.md:tables": [_DATA, pytest.mark.slow],
-    "docs/howto/operate.md:operate": [_programs("curl", "sqlite3")],
+    "docs/explanation/model-registry.md:registry": [pytest.mark.slow],
+    "docs/howto/operate.md:operate": [_programs("curl", "sqlite3"), pytest.mark.slow],
+    "docs/howto/read-a-model-with-an-auditor.md:audit": [pytest.mark.slow],
     "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto],
     "docs/howto/reproduce-the-papers.md:own": [pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:papers": [_DATA],
