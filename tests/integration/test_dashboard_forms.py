@@ -97,9 +97,9 @@ def test_forecast_changes_when_one_value_is_changed_and_enter_is_pressed(there: 
     expect(page.locator("#answer-h")).to_contain_text(f"= {before:.5g}")
     # The answer's anchor takes the focus when the page has come whole.
     page.wait_for_load_state()
-    value = page.locator(f'#row-form input[data-column="{name}"]')
-    value.fill(str(high[name]))
-    value.press("Enter")
+    changed = page.locator(f'#row-form input[data-column="{name}"]')
+    changed.fill(str(high[name]))
+    changed.press("Enter")
     after = told(there, low | {name: high[name]})["prediction"]
     expect(page.locator("#answer-h")).to_contain_text(f"= {after:.5g}")
 
