@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import time
@@ -73,3 +74,18 @@ class Desk:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def drain(terminal: int) -> str:
+    """Return what is sent to a pseudo-terminal until its other side is closed; this side is closed then, too."""
+    sent = b""
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        sent += part
+    os.close(terminal)
+    return sent.decode()

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import select
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from console.progress import SILENCE, Work, progress
+from tests.processes import drain
 
 GLASSFLEET = [sys.executable, "-m", "console.main"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,17 +38,8 @@ def on_terminal(
     environment = {**os.environ, "TERM": term, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdin=side, stdout=side if out is None else out, stderr=side, env=environment)
     os.close(side)
-    sent = b""
-    while select.select([main], [], [], 60)[0]:
-        try:
-            part = os.read(main, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not part:
-            break
-        sent += part
-    os.close(main)
-    return process.wait(20), sent.decode()
+    sent = drain(main)
+    return process.wait(20), sent
 
 
 def screen(sent: str) -> str:

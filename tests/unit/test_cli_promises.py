@@ -21,6 +21,7 @@ import click
 import pytest
 
 from console.main import cli, run
+from tests.processes import drain
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -181,17 +182,8 @@ def on_terminal(arguments: list[str], **environment: str) -> tuple[int, str]:
         env={**os.environ, "TERM": "xterm", "OPENBLAS_NUM_THREADS": "1", **environment},
     )
     os.close(side)
-    sent = b""
-    while select.select([main], [], [], 60)[0]:
-        try:
-            part = os.read(main, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not part:
-            break
-        sent += part
-    os.close(main)
-    return process.wait(10), sent.decode()
+    sent = drain(main)
+    return process.wait(10), sent
 
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
