@@ -41,6 +41,10 @@ from console.common import ca_dir_option, config_option, json_option, print_json
     "--max-body-bytes", type=click.IntRange(16 * 1024, 1 << 24), default=32 * 1024, show_default=True,
     help="Longest request that is read.",
 )  # fmt: skip
+@click.option(
+    "--max-header-bytes", type=click.IntRange(1024, 1 << 20), default=16 * 1024, show_default=True,
+    help="Longest headers that are read.",
+)  # fmt: skip
 @ca_dir_option
 @json_option
 @config_option
@@ -53,6 +57,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     lifetime: float,
     connections: int,
     max_body_bytes: int,
+    max_header_bytes: int,
     ca_dir: Path,
     *,
     as_json: bool,
@@ -72,7 +77,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    limits = DoorLimits(handshake, lifetime, connections, max_body_bytes)
+    limits = DoorLimits(handshake, lifetime, connections, max_body_bytes, max_header_bytes)
     server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days, limits=limits)
     server.start()
     place = f"[{host}]" if ":" in host else host

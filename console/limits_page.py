@@ -45,7 +45,7 @@ MODELS: tuple[tuple[str, type[BaseModel]], ...] = (
 )
 
 COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("ca serve", ("handshake", "lifetime", "connections", "max_body_bytes")),
+    ("ca serve", ("handshake", "lifetime", "connections", "max_body_bytes", "max_header_bytes")),
     ("agent enrol", ("timeout", "max_answer_bytes")),
     ("agent renew", ("timeout", "max_answer_bytes")),
     ("data collect", ("window_wait", "queue_samples", "max_sample_bytes")),

@@ -31,12 +31,15 @@ class DoorLimits:
         Connections at once; the oldest gives way.
     body_bytes : int
         Longest request that is read.
+    header_bytes : int
+        Longest headers that are read.
     """
 
     handshake: float = 5.0
     lifetime: float = 20.0
     places: int = 200
     body_bytes: int = 4 * MAX_REQUEST_BYTES
+    header_bytes: int = 16 * 1024
 
 
 class Impatient(H11Protocol):

@@ -69,7 +69,10 @@ class Renewal(BaseModel):
 
 
 def make_app(  # noqa: C901 - one short function per address
-    authority: Authority, *, days: int = DAYS, body_bytes: int = DoorLimits.body_bytes
+    authority: Authority,
+    *,
+    days: int = DAYS,
+    limits: DoorLimits = DoorLimits(),  # noqa: B008 - frozen
 ) -> FastAPI:
     """Return the application.
 
@@ -78,8 +81,7 @@ def make_app(  # noqa: C901 - one short function per address
     authority : Authority
     days : int
         How long the certificates that it issues are good for.
-    body_bytes : int
-        Longest request that is read.
+    limits : DoorLimits
     """
     app = FastAPI(title="Glassfleet authority", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -88,10 +90,13 @@ def make_app(  # noqa: C901 - one short function per address
         length = request.headers.get("content-length", "0")
         if (
             not (length.isascii() and length.isdigit() and len(length) < 10)
-            or int(length) > body_bytes
+            or int(length) > limits.body_bytes
             or "transfer-encoding" in request.headers
         ):
-            return JSONResponse({"detail": f"at most {body_bytes} bytes, with their length"}, 413)
+            return JSONResponse({"detail": f"at most {limits.body_bytes} bytes, with their length"}, 413)
+        # h11 has the same bound, but only for headers that do not come whole in one read.
+        if sum(len(name) + len(value) for name, value in request.headers.raw) > limits.header_bytes:
+            return JSONResponse({"detail": f"at most {limits.header_bytes} bytes of headers"}, 431)
         response: Response = await proceed(request)
         return response
 
@@ -172,7 +177,7 @@ class AuthorityServer:
         self._limits = limits
         self._authority = authority
         config = uvicorn.Config(
-            make_app(authority, days=days, body_bytes=limits.body_bytes),
+            make_app(authority, days=days, limits=limits),
             host=host,
             port=port,
             ssl_certfile=identity / CERT,
@@ -183,6 +188,7 @@ class AuthorityServer:
             timeout_keep_alive=5,
             timeout_graceful_shutdown=1,
             http=within(limits),
+            h11_max_incomplete_event_size=limits.header_bytes,
             ws="none",
         )
         config.load()
