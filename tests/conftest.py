@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -41,7 +43,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marks that are not in pyproject.toml."""
+    """Let Ctrl-C reach what the tests start, also when they run in the background; name the marks of this file."""
+    # A shell without job control starts background work with SIGINT ignored, and children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "postgresql: needs a PostgreSQL server (apt install postgresql)")
 
 
