@@ -99,7 +99,7 @@ def posted(api: Coordinator, path: str, body: Any, patience: float) -> Any:
 
 
 def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> dict[str, Any]:
-    """Say each round of a run as it closes; return the run once it has ended.
+    """Say each round of a run as it closes, and what it lacks while it waits; return the run once it has ended.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float)
     CoordinatorError
         It was away for longer.
     """
-    said = 0
+    said, seen, told = 0, "", ""
     with progress(run_id) as work:
         while True:
             status = patiently(api, lambda: api.run(run_id), patience, work)
@@ -123,6 +123,12 @@ def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float)
                 work.say(line_of_round(item), out=_is_result(as_json=as_json))
             if status.get("state") == "ended":
                 return status
+            lacks = str(status.get("reason") or "")
+            # What stands for two looks: a fleet that is just coming up is not told vehicle by vehicle.
+            if lacks and lacks == seen != told:
+                told = lacks
+                work.say(f"{run_id}: {lacks}")
+            seen = lacks
             work.at(doing=_now(status))
             time.sleep(POLL)
 

@@ -39,6 +39,7 @@ from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Le
 from coordinator.journal.port import Entry, Journal
 from coordinator.models import Models
 from coordinator.observer import Nobody, Observer, place
+from coordinator.outages import Outages
 from coordinator.performer import Performer
 from coordinator.presence import Presence
 from coordinator.publisher import Publisher
@@ -146,6 +147,7 @@ class Coordinator:
         # The time line continues where the journal ends: while no coordinator runs, no deadline comes nearer. A new
         # journal's begins at the wall clock, which is never read again to decide anything.
         self._offset = (wall() if last is None else last) - clock()
+        self.outages = Outages(self.now)
 
         self._decoder = Decoder(self.topics, part_limits)
         self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
@@ -179,6 +181,8 @@ class Coordinator:
             journal,
             wall,
             self.metrics,
+            now=self.now,
+            outages=self.outages,
             keep_records=keep_records,
             kept_runs=kept_runs,
             kept_versions=retained_versions,
@@ -217,6 +221,7 @@ class Coordinator:
     def connected(self) -> None:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
+        self._tell_outages(self.now())
         self._reception.newcomers.connected()
         self._presence.announce()
         self.models.connected()
@@ -257,6 +262,8 @@ class Coordinator:
         """Let time pass: close what is due. `now` is in the coordinator's own time."""
         at = self.now() if now is None else now
         due = [run for run, state in self.runs.live.items() if (wake := wakes_at(state)) is not None and wake <= at]
+        if due or self.outages.are_over:
+            self._tell_outages(at)
         self._apply([(run, Tick(at)) for run in due])
         self._presence.announce_if_due()
         for event in self._reception.released(at):
@@ -355,6 +362,9 @@ class Coordinator:
             self._publisher.adopt(run, blobs)
         else:
             self._publisher.seen(run, blobs, is_live=run in self.runs.live)
+
+    def _tell_outages(self, at: float) -> None:
+        self._apply([(run, event) for event in self.outages.take(at) for run in self.runs.live])
 
     def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
         """Decide, append, take over, perform."""

@@ -158,12 +158,13 @@ class Service:
         IdentityError
             Another coordinator of this fleet is up, or has taken over.
         """
+        self.coordinator.outages.lost()  # deadlines of runs that go on do not wait for the first connection
         try:
             self._look_around()
             self._transport.start(
                 Handlers(
                     message=self.inbox.put,
-                    connected=self.inbox.put_connected,
+                    connected=self._connected,
                     disconnected=self._disconnected,
                 )
             )
@@ -233,7 +234,12 @@ class Service:
         oldest = self.inbox.oldest()
         self.coordinator.tick(None if oldest is None else self.coordinator.at(oldest))
 
+    def _connected(self) -> None:
+        self.coordinator.outages.found()
+        self.inbox.put_connected()
+
     def _disconnected(self, why: str) -> None:
+        self.coordinator.outages.lost()
         self.observed.link_lost()
         _log.warning("disconnected", why=why)
 

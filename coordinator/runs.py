@@ -13,12 +13,13 @@ from typing import Any
 
 import structlog
 
-from coordinator.engine import Engine, RunState
+from coordinator.engine import Engine, RunState, gives_up_at, waiting
 from coordinator.engine.books import Books
 from coordinator.journal.port import Entry, Journal
 from coordinator.observer import place
+from coordinator.outages import Outages
 from coordinator.records import entry_of, fold, spec_of
-from coordinator.view import run_document, suspended_document
+from coordinator.view import run_document, suspended_document, time_of_day
 from schemas.errors import GlassfleetError, NotFoundError, StorageError
 
 _log = structlog.get_logger("coordinator")
@@ -35,6 +36,10 @@ class Runs:
         Wall clock, seconds since the epoch; for displays only.
     metrics : Counter
         Counts what was resumed and suspended.
+    now : callable
+        The coordinator's own time, seconds.
+    outages : Outages
+        When it had no broker.
     keep_records : bool
         Whether the events of ended runs stay in the journal.
     kept_runs : int
@@ -62,6 +67,8 @@ class Runs:
         wall: Callable[[], float],
         metrics: Counter[str],
         *,
+        now: Callable[[], float],
+        outages: Outages,
         keep_records: bool,
         kept_runs: int,
         kept_versions: int,
@@ -76,6 +83,9 @@ class Runs:
         self._journal = journal
         self._wall = wall
         self._metrics = metrics
+        self._now = now
+        self._outages = outages
+        self._moments: dict[str, tuple[float, str]] = {}
         self._keep_records = keep_records
         self._kept_runs = kept_runs
         self._kept_versions = kept_versions
@@ -137,7 +147,7 @@ class Runs:
             for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned()):
                 self.past.pop(forgotten, None)
         del self.live[run]
-        for memory in (self._started, self.models, self.books):
+        for memory in (self._started, self.models, self.books, self._moments):
             memory.pop(run, None)
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
@@ -168,14 +178,32 @@ class Runs:
         """Return a run as JSON values; raises NotFoundError when there is no such run."""
         state = self.live.get(run)
         if state is not None:
-            return self._document(state, started=self._started.get(run, 0.0), ended=None)
+            return self._document(state, started=self._started.get(run, 0.0), ended=None, lacks=self._lacks(state))
         document = self.suspended.get(run) or self._journal.document(run)
         if document is None:
             raise NotFoundError(f"no run {run!r}")
         return document
 
-    def _document(self, state: RunState, *, started: float, ended: float | None) -> dict[str, Any]:
-        return run_document(self._engine, state, started=started, ended=ended, model=self.models.get(state.run))
+    def _document(self, state: RunState, *, started: float, ended: float | None, lacks: str = "") -> dict[str, Any]:
+        model = self.models.get(state.run)
+        return run_document(self._engine, state, started=started, ended=ended, model=model, lacks=lacks)
+
+    def _lacks(self, state: RunState) -> str:
+        """Say what a run waits for that may not come; empty when nothing is amiss. From any thread."""
+        until, since, found = gives_up_at(state), self._outages.since, waiting(state)
+        told = []
+        if until is not None and since is not None:
+            told.append(f"the coordinator has had no broker since {self._moment('', since)}")
+        if until is not None and found is not None:
+            told.append(found.words(self._moment(state.run, until)))
+        return "; ".join(told)
+
+    def _moment(self, what: str, at: float) -> str:
+        """Return a time of the coordinator's own in words: the same for the same time, whatever the wall clock does."""
+        known = self._moments.get(what)
+        if known is None or known[0] != at:
+            known = self._moments[what] = (at, time_of_day(self._wall() + at - self._now()))
+        return known[1]
 
     def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
         """Leave a run in the journal that this software cannot go on with; the other runs must not wait for it."""

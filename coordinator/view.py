@@ -12,7 +12,13 @@ from coordinator.engine import Engine, RunState
 
 
 def run_document(
-    engine: Engine, state: RunState, *, started: float, ended: float | None, model: dict[str, Any] | None
+    engine: Engine,
+    state: RunState,
+    *,
+    started: float,
+    ended: float | None,
+    model: dict[str, Any] | None,
+    lacks: str = "",
 ) -> dict[str, Any]:
     """Return everything an operator may know about a run.
 
@@ -25,6 +31,8 @@ def run_document(
         registered: only then is the run shown as ended, so that nobody sees a finished run without its model.
     model : dict or None
         ``{name, version, digest}`` once published.
+    lacks : str
+        What a run that goes on waits for that may not come; stands where the reason of its end will.
     """
     return {
         "run": state.run,
@@ -32,7 +40,7 @@ def run_document(
         "participation": state.spec.participation,
         "state": "running" if ended is None else "ended",
         "outcome": None if ended is None else state.phase,
-        "reason": state.reason,
+        "reason": state.reason or lacks,
         "phase": state.phase,
         "spec": state.spec.to_document(),
         "started": _iso(started),
@@ -110,6 +118,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return value
+
+
+def time_of_day(time: float) -> str:
+    """Return hour, minute and second of a time in seconds since the epoch, for people."""
+    return f"{datetime.fromtimestamp(time, tz=UTC):%H:%M:%S} UTC"
 
 
 def _iso(time: float) -> str:

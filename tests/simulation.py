@@ -166,11 +166,17 @@ class Simulation:
                 software="sim",
                 incarnation=incarnation,
             )
+            coordinator.outages.lost()
+
+            def connected() -> None:
+                coordinator.outages.found()
+                coordinator.connected()
+
             transport.start(
                 Handlers(
                     message=lambda message: self._run(COORDINATOR, lambda: coordinator.handle([message])),
-                    connected=lambda: self._run(COORDINATOR, coordinator.connected),
-                    disconnected=lambda why: None,
+                    connected=lambda: self._run(COORDINATOR, connected),
+                    disconnected=lambda why: coordinator.outages.lost(),
                 )
             )
 

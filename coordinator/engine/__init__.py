@@ -18,14 +18,16 @@ from coordinator.engine.events import (
     Counted,
     Event,
     Malformed,
+    NoBroker,
     Refused,
     Start,
     Tick,
     TurnedAway,
     Unable,
 )
-from coordinator.engine.machine import Engine, standing, wakes_at
+from coordinator.engine.machine import Engine, gives_up_at, standing, wakes_at
 from coordinator.engine.state import Offer, RoundSummary, RunState
+from coordinator.engine.waiting import Waiting, waiting
 
 __all__ = [
     "AgentDown",
@@ -39,6 +41,7 @@ __all__ = [
     "Engine",
     "Event",
     "Malformed",
+    "NoBroker",
     "Offer",
     "OpenRound",
     "Publish",
@@ -52,6 +55,9 @@ __all__ = [
     "Tick",
     "TurnedAway",
     "Unable",
+    "Waiting",
+    "gives_up_at",
     "standing",
+    "waiting",
     "wakes_at",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from coordinator.engine import learning
-from coordinator.engine.state import Offer, RunState
+from coordinator.engine.state import Offer, Round, RunState
 from glassfleet.memory import recalled_names
 
 _NAMED = 3
@@ -38,6 +39,17 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
         return (), ""
     most = max(votes.values())
     return min(choice for choice, count in votes.items() if count == most)
+
+
+def settled(state: RunState) -> RunState:
+    """Return the state of a run that gathers with its columns as they would be settled now."""
+    features, target = columns(state)
+    return replace(state, features=features, target=target)
+
+
+def quorum(state: RunState, current: Round) -> int:
+    """Return how many answers the open round needs."""
+    return learning.share(state.spec.policy.min_agents, state.founders if state.is_fixed else len(current.asked))
 
 
 def able(state: RunState) -> tuple[str, ...]:
@@ -89,12 +101,18 @@ def why_not(reasons: Mapping[str, str]) -> str:
         plain = "".join(each if each.isprintable() else " " for each in said)
         groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
     parts = [
-        f"{reason} ({', '.join(agents[:_NAMED])}{_more(len(agents))})"
+        f"{reason} ({named(agents)})"
         for reason, agents in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
     ]
     told, more, longest = "; ".join(parts[:_NAMED]), _more(len(parts), " reasons"), _NAMED * _REASON_CHARS
     told = told if len(told) <= longest else f"{told[:longest]}..."
     return f"; not counted: {told}{more}" if parts else ""
+
+
+def named(agents: Iterable[str]) -> str:
+    """Return the first of some agents by name, and how many more there are."""
+    known = sorted(agents)
+    return ", ".join(known[:_NAMED]) + _more(len(known))
 
 
 def _more(number: int, what: str = "") -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 from coordinator.engine.state import Offer
 from coordinator.spec import RunSpec
@@ -164,6 +164,25 @@ class Tick:
 
 
 @dataclass(frozen=True)
+class NoBroker:
+    """The coordinator was without a broker: nobody could answer it, whatever they did.
+
+    Moves nothing by itself, the time neither: what came before may still wait to be taken.
+
+    Attributes
+    ----------
+    at : float
+        Until when.
+    since : float
+        No two of these overlap.
+    """
+
+    kind: ClassVar[str] = "no-broker"
+    at: float
+    since: float
+
+
+@dataclass(frozen=True)
 class Cancel:
     """An operator ends the run."""
 
@@ -191,13 +210,21 @@ class Unable:
 
 
 Event: TypeAlias = (
-    Start | AgentUp | AgentDown | Answer | Refused | Malformed | TurnedAway | Counted | Tick | Cancel | Unable
+    Start
+    | AgentUp
+    | AgentDown
+    | Answer
+    | Refused
+    | Malformed
+    | TurnedAway
+    | Counted
+    | Tick
+    | NoBroker
+    | Cancel
+    | Unable
 )
 
-_KINDS: dict[str, type[Any]] = {
-    event.kind: event
-    for event in (Start, AgentUp, AgentDown, Answer, Refused, Malformed, TurnedAway, Counted, Tick, Cancel, Unable)
-}
+_KINDS: dict[str, type[Any]] = {event.kind: event for event in get_args(Event)}
 
 
 def to_value(event: Event) -> dict[str, Value]:

@@ -52,12 +52,17 @@ class Ledger:
             raise AssertionError(f"the transition table has no {move}: this is a fault of the engine")
         self._update(phase=target)
 
+    def _without_broker(self, what: str) -> str:
+        """Say how much of `what` the coordinator had no broker: the vehicles are not to blame for that."""
+        seconds = f"{self.state.without_broker:.1f}"
+        return "" if seconds == "0.0" else f"; the coordinator had no broker for {seconds} s of {what}"
+
     def _receipt(self, agent: str, digest: str, outcome: Any, reason: str) -> None:
         self.effects.append(SendReceipt(self.state.run, agent, digest, outcome, reason))
 
     @property
     def _is_fixed(self) -> bool:
-        return self.state.phase == "learning" and self.state.spec.participation == "cohort"
+        return self.state.is_fixed
 
     def _waiting(self) -> tuple[str, ...]:
         """Return who has neither answered the open round nor been dropped from it."""

@@ -39,12 +39,13 @@ What happens to an answer, in this order (first match decides):
 A dropped agent is not waited for; it is still counted if a good answer arrives before the round closes.
 
 Where to read on: `table` (every move), `state` (a run as data), `ledger` (the state in the making, the books, the
-ends), `rounds` (open, close, count), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`).
+ends), `rounds` (open, close, count), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`),
+`waiting` (what a run lacks while it waits).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -60,6 +61,7 @@ from coordinator.engine.events import (
     Counted,
     Event,
     Malformed,
+    NoBroker,
     Refused,
     Start,
     Tick,
@@ -107,7 +109,8 @@ class Engine:
             return _Step.begin(self, event)
         if state is None:
             raise ValueError(f"a run begins with Start, not with {event.kind}")
-        return _Step(self, state, event.at).take(event)
+        step = _Step(self, state, event.at)
+        return step.note(event) if isinstance(event, NoBroker) else step.take(event)
 
     def parameters(self, spec: RunSpec) -> Any:
         """Check what can be checked of a spec before it is a run, and return the scheme's parameters.
@@ -175,6 +178,16 @@ class _Step(Answers):
         self._settle()
         return self._result()
 
+    def note(self, event: NoBroker) -> tuple[RunState, tuple[Effect, ...]]:
+        """Note for the end's reason that nobody could be heard; decides nothing, and time does not go on by it."""
+        state = self.state
+        self.at = state.at
+        began = state.started_at if state.open is None else state.open.opened_at
+        seconds = event.at - max(event.since, began)
+        if seconds > 0 and not state.is_ended:
+            self._update(without_broker=state.without_broker + seconds)
+        return self._result()
+
     def _stop(self, event: Cancel | Unable) -> None:
         """End from outside. A finished run can only become unpublishable; the shell knows that it is not published."""
         if isinstance(event, Cancel):
@@ -200,11 +213,11 @@ class _Step(Answers):
         state = self.state
         if state.phase != "gathering":
             return
-        features, target = asking.columns(state)
-        able = asking.able(replace(state, features=features, target=target)) if features else ()
+        settled = asking.settled(state)
+        able = asking.able(settled) if settled.features else ()
         wanted = state.spec.policy.gather_agents
         if len(able) >= wanted:
-            self._update(features=features, target=target)
+            self._update(features=settled.features, target=settled.target)
             self._first_round()
         elif self.at >= state.started_at + state.spec.policy.gather_timeout:
             self._end(
@@ -212,7 +225,8 @@ class _Step(Answers):
                 "failed",
                 f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after "
                 f"{state.spec.policy.gather_timeout:g} s ({len(state.agents)} agents up in all)"
-                + asking.why_not(asking.unable(replace(state, features=features, target=target))),
+                + self._without_broker("that time")
+                + asking.why_not(asking.unable(settled)),
             )
 
 
@@ -237,3 +251,11 @@ def wakes_at(state: RunState) -> float | None:
     if state.phase == "gathering":
         return state.started_at + state.spec.policy.gather_timeout
     return None if state.open is None else state.open.closes_at + state.spec.policy.grace
+
+
+def gives_up_at(state: RunState) -> float | None:
+    """Return when the run fails if nothing comes until then; None when it has ended."""
+    wake, current, policy = wakes_at(state), state.open, state.spec.policy
+    if wake is None or current is None or policy.on_missed_quorum == "fail":
+        return wake
+    return wake + max(0, policy.extensions - current.extensions) * (policy.deadline + policy.grace)

@@ -63,6 +63,7 @@ class Rounds(Ledger):
         self._update(
             attempts={**state.attempts, key: attempt},
             open=Round(kind, level.number, attempt, level.digest, asked, limited, self.at, self.at + policy.deadline),
+            without_broker=0.0,
         )
         self.effects.append(request(self.state))
 
@@ -73,7 +74,7 @@ class Rounds(Ledger):
             # Numbers only, for this runs at every event: who answered or was dropped is always among those asked.
             accepted = len(state.store.get(current.digest, {}))
             waiting = len(current.asked) - accepted - len(current.dropped)
-            quorum = learning.share(policy.min_agents, state.founders if self._is_fixed else len(current.asked))
+            quorum = asking.quorum(state, current)
             has_target = policy.target is not None and current.kind == "statistics" and not self._is_fixed
             is_due = self.at >= current.closes_at + policy.grace
             if has_target and policy.target is not None and accepted >= max(policy.target, quorum):
@@ -130,8 +131,9 @@ class Rounds(Ledger):
         others = self.state.lost if self._is_fixed else asking.unable(self.state)
         is_due = self.at >= current.closes_at + self.state.spec.policy.grace
         silent = dict.fromkeys(waiting, "deadline") if is_due else {}
+        why = self._without_broker("this round") if is_due else ""
         self._record(waiting)
-        self._end("quorum-not-met", "failed", detail + asking.why_not({**others, **current.dropped, **silent}))
+        self._end("quorum-not-met", "failed", detail + why + asking.why_not({**others, **current.dropped, **silent}))
 
     def _count_round(self, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
         state = self.state

@@ -205,6 +205,8 @@ class RunState:
     silent : frozenset of str
         Agents that missed their last deadline and have not been heard since: rounds do not wait for them.
     open : Round or None
+    without_broker : float
+        Seconds of the open round, or of the gathering, in which the coordinator had no broker, as far as it was told.
     attempts : Mapping[str, int]
         Highest attempt by ``"{kind}/{number}"``.
     rounds : tuple of RoundSummary
@@ -236,6 +238,7 @@ class RunState:
     lost: Mapping[str, str] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
     open: Round | None = None
+    without_broker: float = 0.0
     attempts: Mapping[str, int] = field(default_factory=dict)
     rounds: tuple[RoundSummary, ...] = ()
     restarts: int = 0
@@ -248,6 +251,11 @@ class RunState:
     def is_ended(self) -> bool:
         """Whether the run has reached its named end."""
         return self.phase in ENDED
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a cohort is fixed: only its members count from here on."""
+        return self.phase == "learning" and self.spec.participation == "cohort"
 
     @property
     def run(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -98,9 +99,11 @@ def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_canc
     none = desk.call("run", "show", "last")
     assert none.returncode == 9
     assert "there are no runs yet" in none.stderr
-    failed = desk.call("run", "start", "--gather-timeout", "0.5", "--wait")
+    failed = desk.call("run", "start", "--gather-timeout", "2", "--wait")
     assert failed.returncode == 6, failed.stderr
-    assert "not-enough-agents" in failed.stderr
+    told, end = failed.stderr.splitlines()
+    assert re.search(r": needs 1 vehicle that can answer: no vehicle is up; waits until [\d:]{8} UTC for others$", told)
+    assert "not-enough-agents" in end
     assert desk.call("run", "start", "--run", "second").returncode == 0
     assert desk.call("run", "cancel", "second").returncode == 0
     shown = desk.call("run", "show", "second", "--wait")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import resource
 import signal
 import socket
@@ -343,6 +344,32 @@ def test_coordinator_serves_its_api_and_guards_actions(started: Callable[..., Pr
     assert token.stat().st_mode & 0o077 == 0, "only the owner reads the token"
     assert coordinator.end(signal.SIGINT) == 0
     assert not (coordinator.state_dir / "api-url").exists()
+
+
+def test_run_says_that_there_is_no_broker_while_it_waits_and_when_it_has_failed(tmp_path: Path) -> None:
+    broker = launch(state_dir=tmp_path / "broker")
+    coordinator = Process(broker.url, tmp_path / "state")
+    vehicle = Vehicle("va", broker.url)
+    spec = {"run": "r1", "scheme": "frt", "domain": DOMAIN.to_document(), "policy": {"deadline": 4, "extensions": 0}}
+    try:
+        with coordinator.api() as api:
+            wait_for(lambda: any(agent["status"] == "up" for agent in api.get("/api/agents").json()))
+            vehicle.held = True
+            api.post("/api/runs", json=spec).raise_for_status()
+            assert run_of(api)["reason"] == ""
+            broker.kill()
+            wait_for(lambda: run_of(api)["reason"].startswith("the coordinator has had no broker since "))
+            wait_for(lambda: run_of(api)["state"] == "ended")
+            reason = run_of(api)["reason"]
+    finally:
+        vehicle.stop()
+        coordinator.end(signal.SIGKILL)
+        broker.stop()
+    assert re.fullmatch(
+        r"quorum-not-met: 0 of 1 asked had answered at the deadline, 1 must; the coordinator had no broker for "
+        r"[\d.]+ s of this round; not counted: no answer by the deadline \(va\)",
+        reason,
+    )
 
 
 def test_coordinator_refuses_to_share_a_journal(started: Callable[..., Process]) -> None:

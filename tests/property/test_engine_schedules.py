@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -13,6 +14,7 @@ from coordinator.engine import (
     Effect,
     Event,
     Malformed,
+    NoBroker,
     Refused,
     RunState,
     Tick,
@@ -41,6 +43,7 @@ ACTION = st.one_of(
     st.tuples(st.just("down"), AGENT),
     st.tuples(st.just("up"), AGENT),
     st.tuples(st.just("wait"), st.integers(1, 12)),
+    st.tuples(st.just("no-broker"), st.integers(1, 12)),
     st.tuples(st.just("restart"), st.just(0)),
 )
 SPECS = st.fixed_dictionaries(
@@ -94,6 +97,8 @@ class Stage:
         if what == "wait":
             self.play.at += number
             self.send(Tick(self.play.at))
+        elif what == "no-broker":
+            self.be_without_broker(number)
         elif what == "restart":
             self.restart()
         elif what == "answer-all":
@@ -101,6 +106,13 @@ class Stage:
                 self.answer(each, self.tasks[-1])
         else:
             self.act_as(AGENTS[number], what, number)
+
+    def be_without_broker(self, seconds: int) -> None:
+        before, effects = self.play.state, len(self.play.effects)
+        self.play.at += seconds
+        self.send(NoBroker(self.play.at, self.play.at - seconds))
+        assert len(self.play.effects) == effects
+        assert replace(self.play.state, without_broker=before.without_broker) == before, "it is noted, and no more"
 
     def act_as(self, agent: str, what: str, number: int) -> None:
         at, task = self.play.at, self.tasks[-1]
@@ -168,6 +180,7 @@ def fingerprint(state: RunState) -> str:
         {
             "document": run_document(TOY_ENGINE, state, started=0.0, ended=None, model=None),
             "at": state.at,
+            "without_broker": state.without_broker,
             "frozen": {agent: list(rows) for agent, rows in state.frozen.items()},
             "store": {
                 task: {agent: stored.answer_digest for agent, stored in answers.items()}

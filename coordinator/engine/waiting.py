@@ -1,0 +1,99 @@
+"""What a run lacks while it waits: told at once, not only when it has failed. Functions of its state.
+
+Only what cannot be met with the agents that are up now is said: a round that merely goes on lacks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator.engine import asking
+from coordinator.engine.state import Round, RunState
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a run lacks with the agents that are up now.
+
+    Attributes
+    ----------
+    lack : str
+        What it needs, and what there is.
+    awaited : str
+        Who could help.
+    unable : Mapping of str to str
+        Why those cannot that are up and do not count, by agent.
+    """
+
+    lack: str
+    awaited: str
+    unable: Mapping[str, str]
+
+    def words(self, until: str) -> str:
+        """Return one sentence.
+
+        Parameters
+        ----------
+        until : str
+            When the run gives up, for people.
+        """
+        return f"{self.lack}; waits until {until} for {self.awaited}{asking.why_not(self.unable)}"
+
+
+def waiting(state: RunState) -> Waiting | None:
+    """Return what a run lacks; None when those that are up can bring it as far as it asks now."""
+    if state.phase == "gathering":
+        return _gathering(state)
+    current = state.open
+    if current is None:
+        return None
+    needed = asking.quorum(state, current)
+    done = {*state.accepted, *current.dropped}
+    left = [agent for agent in current.asked if agent not in done]
+    # First without a look at everybody: nearly always nothing is amiss.
+    if len(state.accepted) + sum(agent in state.agents for agent in left) >= needed:
+        return None
+    if current.limited:
+        return _limited(state, current, needed, left)
+    left = [agent for agent in asking.able(state) if agent not in done]
+    if len(state.accepted) + len(left) >= needed:
+        return None
+    return Waiting(_lack(state, needed, left, "that can answer"), "others", {**asking.unable(state), **current.dropped})
+
+
+def _gathering(state: RunState) -> Waiting:
+    settled, up = asking.settled(state), len(state.agents)
+    able = len(asking.able(settled)) if settled.features else 0
+    wanted = state.spec.policy.gather_agents
+    there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {able or 'none'} can" if able < up else "")
+    return Waiting(f"needs {_count(wanted, 'vehicle')} that can answer: {there}", "others", asking.unable(settled))
+
+
+def _limited(state: RunState, current: Round, needed: int, left: list[str]) -> Waiting:
+    away = [agent for agent in left if agent not in state.agents]
+    return Waiting(
+        _lack(state, needed, left, "of the cohort" if state.is_fixed else "of those asked"),
+        asking.named(away) if away else "nobody: no others are asked",
+        {**(state.lost if state.is_fixed else {}), **current.dropped},
+    )
+
+
+def _lack(state: RunState, needed: int, left: list[str], which: str) -> str:
+    """Say it in a form that stays while answers come in: who has answered is still up, as a rule."""
+    up = sum(agent in state.agents for agent in (*state.accepted, *left))
+    gone = sum(agent not in state.agents for agent in state.accepted)
+    there = f"{_count(up, 'vehicle')} {which} {_is(up)} up" + (f", {gone} more {_has(gone)} answered" if gone else "")
+    return f"needs {_count(needed, 'answer')}: {there}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' if number > 1 else ''}"
+
+
+def _is(number: int) -> str:
+    return "are" if number > 1 else "is"
+
+
+def _has(number: int) -> str:
+    return "have" if number > 1 else "has"

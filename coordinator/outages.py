@@ -1,0 +1,55 @@
+"""When the coordinator had no broker: an end that this brought about must not be laid at the vehicles' door."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from coordinator.engine import NoBroker
+
+
+class Outages:
+    """Remembers connections that were lost until the runs have been told.
+
+    `lost` and `found` are for the transport's thread, `take` for the coordinator's own.
+
+    Parameters
+    ----------
+    now : callable
+        The coordinator's own time, seconds; from any thread.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._over: list[NoBroker] = []
+        self._told: float | None = None
+        self.since: float | None = None
+        """Since when there is no broker; None: there is one."""
+
+    def lost(self) -> None:
+        """Note that there is no broker from now on; more than once is as once."""
+        with self._lock:
+            if self.since is None:
+                self.since = self._told = self._now()
+
+    def found(self) -> None:
+        """Note that there is a broker again."""
+        with self._lock:
+            if self._told is not None:
+                self._over.append(NoBroker(self._now(), self._told))
+            self.since = self._told = None
+
+    @property
+    def are_over(self) -> bool:
+        """Whether something has ended that `take` has not given yet."""
+        return bool(self._over)
+
+    def take(self, until: float) -> list[NoBroker]:
+        """Return what has not been given yet; of what goes on, the time up to `until`. No two overlap."""
+        with self._lock:
+            taken, self._over = self._over, []
+            if self._told is not None and until > self._told:
+                taken.append(NoBroker(until, self._told))
+                self._told = until
+            return taken
