@@ -23,7 +23,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from broker.port import Link, Message
-from broker.tls import ask_why, client_context, tls_words, told_by
+from broker.tls import PROBABLY_PLAIN, ask_why, client_context, tls_words, told_by
 from broker.url import BrokerAddress
 from schemas.errors import UsageError
 
@@ -133,7 +133,8 @@ class Connection:
         if self._answer is None:
             why = "did not answer" if self.lost is None else "closed the connection"
             self.drop()
-            raise ConnectError("silent", f"{place} {why} when asked for MQTT {self.protocol}")
+            text = f"{place} {why} when asked for MQTT {self.protocol}"
+            raise ConnectError("silent", text if self._address.tls else f"{text} (a TLS port needs mqtts://)")
         if self._answer.is_failure:
             self.drop()
             raise ConnectError(*self._refusal(self._answer, place))
@@ -148,21 +149,13 @@ class Connection:
             self._client.connect(host, port, keepalive=self._link.keepalive, **self._start_options())
         except UsageError as fault:
             raise ConnectError("tls", str(fault)) from fault
-        except ssl.SSLError as fault:
-            raise self._tls_fault(fault) from fault
-        except socket.gaierror as fault:
-            raise ConnectError("unreachable", f"the host name {host!r} cannot be found") from fault
-        except ConnectionRefusedError as fault:
-            raise ConnectError("unreachable", f"nothing listens at {place}") from fault
-        except TimeoutError as fault:
-            raise ConnectError("unreachable", f"no answer from {place}") from fault
         except OSError as fault:
-            raise ConnectError("unreachable", f"{place} cannot be reached: {fault}") from fault
+            raise self._no_way(fault) from fault
         sock = self._socket()
         if sock is None:
             if self._address.tls:
                 self._raise_verdict(None)
-            raise ConnectError("silent", f"{place} closed the connection at once")
+            raise ConnectError("silent", f"{place} closed the connection at once (a TLS port needs mqtts://)")
         with contextlib.suppress(OSError):
             # Without it each small answer waits up to 40 ms for the peer's delayed acknowledgement.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -178,6 +171,32 @@ class Connection:
 
     def _tls_fault(self, fault: ssl.SSLError) -> ConnectError:
         return ConnectError("tls", f"TLS with {self._address.place}: {tls_words(fault, self._address.host)}")
+
+    def _no_way(self, fault: OSError) -> ConnectError:
+        """Return in words why neither TCP nor TLS came about."""
+        place, is_tls = self._address.place, self._address.tls
+        match fault:
+            case ssl.SSLEOFError():
+                return self._not_tls("the handshake was broken off")
+            case ssl.SSLError():
+                return self._tls_fault(fault)
+            case socket.gaierror():
+                return ConnectError("unreachable", f"the host name {self._address.host!r} cannot be found")
+            case ConnectionRefusedError():
+                return ConnectError("unreachable", f"nothing listens at {place}")
+            # OpenSSL's text is all that tells a handshake which nobody answers from a place that nobody answers at.
+            case TimeoutError() if is_tls and "handshake" in str(fault):
+                return self._not_tls(f"nobody answered the handshake within {self._link.connect_timeout:g} s")
+            case TimeoutError():
+                return ConnectError("unreachable", f"no answer from {place}")
+            # The connection was not refused, so it was the handshake that broke off.
+            case ConnectionError() if is_tls:
+                return self._not_tls(f"the handshake was broken off ({fault.strerror or fault})")
+            case _:
+                return ConnectError("unreachable", f"{place} cannot be reached: {fault}")
+
+    def _not_tls(self, what: str) -> ConnectError:
+        return ConnectError("tls", f"TLS with {self._address.place}: {what}: {PROBABLY_PLAIN}")
 
     def _socket(self) -> socket.socket | None:
         # paho promises less than it gives: over TCP it is always a real socket.

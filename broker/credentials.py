@@ -13,7 +13,8 @@ import structlog
 
 from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.signing import Signer, Verifier, list_number, list_origin
+from schemas.revocation import merged
+from schemas.signing import UNREADABLE, Signer, Verifier
 
 _log = structlog.get_logger("glassfleet.broker")
 
@@ -38,11 +39,11 @@ class Credentials(Protocol):
 
     @property
     def crl(self) -> bytes:
-        """The newest revocation list of the fleet that is known here, PEM; empty: there is none."""
+        """The newest revocation list of each CA that is trusted, PEM, one after the other; empty: there is none."""
         ...
 
     def take_crl(self, crl: bytes) -> bool:
-        """Take over a list that was heard; whether it is newer than `crl`. Raises WireError when it is not the CA's."""
+        """Take over lists that were heard; whether one is newer than `crl`. Raises WireError when none is a CA's."""
         ...
 
     def refresh(self) -> bool:
@@ -120,8 +121,8 @@ class FolderCredentials:
         """Look, unless that was done a moment ago; whether a file of the identity changed.
 
         What cannot be read is not taken over: the former stays in use, and the next look may find it whole. An older
-        revocation list than the one that is known, or one that none of the folder's CAs signed, is not taken over
-        either, and gives way to the known one in the folder.
+        revocation list than the one that is known of the same CA, or one that none of the folder's CAs signed, is not
+        taken over either, and gives way to the known one in the folder.
         """
         now = self._clock()
         if now - self._looked < self._pause:
@@ -141,47 +142,45 @@ class FolderCredentials:
             return False
         self._stamps, self.signer, self._ca = stamps, signer, identity.ca
         self._from_folder(identity.crl)
-        # Only what was read: a list that an operator puts there at this moment is for the next look.
-        if self._is_better_than(identity.crl, identity.ca) and self._stamp()[CRL] == stamps[CRL]:
-            self._keep()
+        self._keep()
         return True
 
     def take_crl(self, crl: bytes) -> bool:
-        """Take over a list that was heard; keep a newer one in the folder, so that a restart does not forget it."""
+        """Take over lists that were heard; keep newer ones in the folder, so that a restart does not forget them."""
         if not self._take_newer(crl):
             return False
-        # What an operator has put there since the last look is replaced only when it is known to be worth less.
-        if self._stamp()[CRL] == self._stamps[CRL] or self._is_better_than(self._there(CRL), self._there(CA)):
-            self._keep()
+        self._keep()
         return True
 
     def _take_newer(self, crl: bytes) -> bool:
-        """Revoke what a list names; whether it was newer than the known one, and is that now."""
+        """Revoke what lists name; whether one was newer than the known one of its CA, and is that now."""
         self.verifier.take_crl(crl)
-        known, found = (list_origin(each, self._ca) for each in (self.crl, crl))
-        # Numbers begin anew with each CA. While two are trusted, time decides: a list that is said again wins nothing.
-        if known is not None and found is not None:
-            is_same = known[0] == found[0]
-            if list_number(crl) <= list_number(self.crl) if is_same else found[1] <= known[1]:
-                return False
-        self.crl = crl
-        return True
+        return self._know(merged(self._ca, self.crl, crl))
 
-    def _is_better_than(self, there: bytes, ca: bytes) -> bool:
-        """Whether the known list goes in place of a folder's: none of its CAs signed that, or ours is the next one."""
-        ours, theirs = list_origin(self.crl, ca), list_origin(there, ca)
-        if ours is None or theirs is None:
-            return ours is not None
-        return ours[0] == theirs[0] and list_number(self.crl) > list_number(there)
+    def _know(self, crl: bytes) -> bool:
+        is_news, self.crl = crl != self.crl, crl
+        return is_news
 
     def _keep(self) -> None:
+        """Put the known lists into the folder, beside newer ones that somebody has put there since the last look."""
+        stamp, there, ca = self._stamp()[CRL], self._there(CRL), self._there(CA)
+        try:
+            kept = merged(ca, there, self.crl)
+        except UNREADABLE:
+            kept = merged(self._ca, there, self.crl)
+        if kept in (b"", there):
+            return
         # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
         with contextlib.suppress(StorageError):
-            save_identity(self._folder, crl=self.crl)
-        # Of the list alone: a certificate that was renewed a moment ago is still to be seen.
-        self._stamps = {**self._stamps, CRL: self._stamp()[CRL]}
+            save_identity(self._folder, crl=kept)
+        # Of the list alone: a certificate that was renewed a moment ago is still to be seen. And not of what we have
+        # not read: a list that an operator has put there since the last look is for the next one.
+        if stamp == self._stamps[CRL] or kept == self.crl:
+            self._stamps = {**self._stamps, CRL: self._stamp()[CRL]}
 
     def _from_folder(self, crl: bytes) -> None:
+        # Those of a CA that is not trusted any more are forgotten, also when there is nothing new.
+        self._know(merged(self._ca, self.crl))
         if crl:
             try:
                 self._take_newer(crl)

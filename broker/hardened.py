@@ -16,7 +16,8 @@ from pathlib import Path
 from broker.passwords import write_private
 from broker.tls import CA, CRL, replace_private
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.signing import Verifier, list_number
+from schemas.revocation import merged, newest_of_each, number_of
+from schemas.signing import Verifier, lists_in
 from schemas.topics import check_id
 
 _DENIED = re.compile(r"^user ([^\n]+)\ntopic deny #\n\n?", re.MULTILINE)
@@ -41,26 +42,35 @@ def deny_in(acl: str, deny: Sequence[str], allow: Sequence[str] = ()) -> str:
     return f"{head}{gap}{blocks}{tail}"
 
 
-def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> int:
-    """Check a revocation list before a broker takes it; returns how many certificates it revokes.
+def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> tuple[bytes, int]:
+    """Check revocation lists before a broker or a process takes them.
+
+    Returns
+    -------
+    bytes
+        The newest list of each CA, of these and the former ones, PEM: what to keep.
+    int
+        How many certificates they revoke.
 
     Raises
     ------
     UsageError
-        It is no list, another authority made it, or it is older than the former one.
+        There is no list, another authority made it, or it is older than the former one.
     """
-    number = list_number(crl_pem)
-    if number < 0:
+    if not lists_in(crl_pem):
         raise UsageError("the revocation list cannot be read as PEM; `glassfleet ca crl` makes one")
+    verifier = Verifier(ca_pem, time.time)
     try:
-        count = Verifier(ca_pem, time.time).take_crl(crl_pem)
+        verifier.take_crl(crl_pem)
     except WireError as fault:
         raise UsageError(
             "the revocation list is from another authority than ours: a broker would refuse all"
         ) from fault
-    if former is not None and number < list_number(former):
+    pairs = zip(newest_of_each(ca_pem, crl_pem), newest_of_each(ca_pem, former or b""), strict=True)
+    if all(ours is None or (there is not None and number_of(ours) < number_of(there)) for ours, there in pairs):
         raise UsageError("the revocation list is older than the one that is there: it would let revoked ones in again")
-    return count
+    kept = merged(ca_pem, former or b"", crl_pem)
+    return kept, verifier.take_crl(kept)
 
 
 def take_list(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
@@ -82,9 +92,9 @@ def take_list(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: 
         return reload(folder, crl_pem, deny=deny, allow=allow)
     try:
         former = (folder / CRL).read_bytes() if (folder / CRL).exists() else None
-        count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
+        kept, count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
         # Readable by whoever runs the process, though root put it there; there is no secret in it.
-        replace_private(folder / CRL, crl_pem, 0o644)
+        replace_private(folder / CRL, kept, 0o644)
     except OSError as fault:
         raise StorageError(f"cannot hand the list to {folder}: {fault.strerror}") from fault
     return f"the list revokes {count}; a running process takes it over within seconds"
@@ -105,9 +115,10 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
         said = []
         if crl_pem is not None:
             target = files["crlfile"]
-            count = check_crl(crl_pem, files["cafile"].read_bytes(), target.read_bytes() if target.exists() else None)
+            former = target.read_bytes() if target.exists() else None
+            kept, count = check_crl(crl_pem, files["cafile"].read_bytes(), former)
             # As readable as it was: the broker runs as another user, and there is no secret in it.
-            replace_private(target, crl_pem, 0o644)
+            replace_private(target, kept, 0o644)
             said.append(f"the list revokes {count}")
         if deny or allow:
             acl = files["acl_file"]

@@ -403,8 +403,8 @@ def _in_words(faults: list[ConnectError], address: BrokerAddress, order: tuple[s
             return f"{last}, after TLS: is it an MQTT broker, and does it take our certificate? Its log says why"
         case "silent":
             return (
-                f"{address.place} accepts connections but does not answer as an MQTT broker: is this the right port"
-                " (a TLS port needs mqtts://)?"
+                f"{address.place} accepts connections but does not answer as an MQTT broker: is this the right port? "
+                "If it is a TLS port, write mqtts:// (with --identity DIR or --ca-file FILE)"
             )
         case _:
             return str(last)

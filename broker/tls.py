@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cryptography import x509
 
@@ -198,6 +198,10 @@ def wait_for_server(
 _OTHER_CA = "name the right CA certificate (ca.pem of --identity, or --ca-file), or the right broker"
 _OTHER_FLEET = "the broker does not know the CA of our certificate, it is from another fleet: enrol with this one"
 _OTHER_NAME = "use a name that is in it, or issue it again with --host {host}"
+_NO_TLS_THERE = "write mqtt:// for it, or name the broker's TLS port (mostly 8883)"
+
+PROBABLY_PLAIN: Final = f"what listens there probably does not speak TLS, but plain MQTT: {_NO_TLS_THERE}"
+"""For what a broker without TLS does when it is greeted with it: nothing, or an end without a word."""
 
 _VERIFY = {
     9: "the broker's certificate is not valid yet: is this machine's clock right? (it says {now})",
@@ -222,7 +226,7 @@ _ALERTS = {
     "BAD_CERTIFICATE": "the broker does not take our certificate: it is not valid (yet), or not for a client",
     "UNSUPPORTED_CERTIFICATE": "the broker does not take our certificate: it is not for a client",
     "PROTOCOL_VERSION": "the broker speaks another version of TLS: it needs 1.2 or 1.3",
-    "WRONG_VERSION_NUMBER": "what listens there does not speak TLS: use mqtt://, or the TLS port (mostly 8883)",
+    "WRONG_VERSION_NUMBER": f"what listens there does not speak TLS: {_NO_TLS_THERE}",
     "HANDSHAKE_FAILURE": "the broker and we have no cipher, or no kind of certificate, in common",
 }
 """TLS alerts (RFC 8446, section 6) that have a way out, by the end of OpenSSL's name for them."""

@@ -55,9 +55,13 @@ def ca() -> None:
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
 @click.option("--name", default=f"{DEFAULT_FLEET} CA", show_default=True, help="Common name of its certificate.")
 @click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
+@click.option(
+    "--after", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="The authority that it follows: certificates of that one can be renewed at this one. Its key is not needed.",
+)  # fmt: skip
 @json_option
 @config_option
-def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
+def init(folder: Path | None, name: str, days: int, after: Path | None, *, as_json: bool) -> None:
     """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
 
     Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
@@ -66,14 +70,22 @@ def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
     \b
     Examples:
       glassfleet ca init /srv/fleet-ca --name "north fleet"
+      glassfleet ca init /srv/fleet-ca-2 --name "north fleet 2" --after /srv/fleet-ca
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
 
-    made = Authority.create(folder or authority_dir(), name, days=days)
+    made = Authority.create(folder or authority_dir(), name, days=days, after=after)
     until = f"{made.certificate.not_valid_after_utc:%Y-%m-%d}"
+    issued = made.issued()
+    steps = (
+        "certificates for broker and coordinator with `glassfleet ca issue`, and a token for each vehicle with "
+        "`glassfleet ca token`"
+        if after is None
+        else f"its ca.pem and crl.pem to everybody with `glassfleet ca trust`; {len(issued)} certificates of the "
+        "former are in its register"
+    )
     tell(
-        f"authority in {made.folder}, until {until}. Next: certificates for broker and coordinator with `glassfleet ca "
-        "issue`, and a token for each vehicle with `glassfleet ca token`",
+        f"authority in {made.folder}, until {until}. Next: {steps}",
         as_json=as_json,
         folder=str(made.folder),
         until=until,
@@ -197,6 +209,7 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
       glassfleet ca renew broker-identity
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.tls import load_identity, save_identity  # noqa: PLC0415 - loaded when used
+    from broker.trust import trust  # noqa: PLC0415
     from schemas.errors import WireError  # noqa: PLC0415
     from schemas.identity import make_request, prove_renewal  # noqa: PLC0415
 
@@ -206,7 +219,9 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
         made = authority.renew(request, current.certificate, prove_renewal(current.key, request), days)
     except WireError as fault:
         raise UsageError(f"{identity}: {fault.detail}") from fault
-    save_identity(identity, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
+    # Whom else it trusts stays: in a fleet that changes its CA, vehicles still have certificates of the former one.
+    trust(identity, authority.ca_pem + authority.crl_pem)
+    save_identity(identity, certificate=made)
     until = f"{load_identity(identity).ends:%Y-%m-%d}"
     tell(f"{current.owner}: until {until}", as_json=as_json, role=current.owner.role, id=current.owner.id, until=until)
 
@@ -303,6 +318,41 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
         click.echo(made, nl=False)
     else:
         _write(out, made)
+
+
+@ca.command("trust")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--into", required=True, multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR", help="Identity folder of a vehicle, coordinator, broker or operator; repeatable.",
+)  # fmt: skip
+@click.option("--only", is_flag=True, help="Trust no other authority from now on.")
+@json_option
+@config_option
+def trust_(file: Path, into: tuple[Path, ...], *, only: bool, as_json: bool) -> None:
+    """Trust the authority in FILE (its ca.pem and crl.pem, one after the other) beside those trusted so far.
+
+    For a fleet that changes its authority; no authority's folder is needed. A running vehicle or coordinator takes it
+    over within seconds, a broker at `glassfleet broker reload`.
+
+    \b
+    Examples:
+      glassfleet ca trust next.pem --into coordinator-identity --into broker-identity
+      glassfleet ca trust next.pem --into coordinator-identity --only
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.trust import trust  # noqa: PLC0415 - loaded when used
+
+    lines, facts = [], {}
+    for folder in into:
+        try:
+            now = trust(folder, file.read_bytes(), only=only)
+        except UsageError as fault:
+            raise UsageError(f"{folder}, {file}: {fault}") from fault
+        facts[str(folder)] = {"owner": str(now.owner), "trusts": now.names, "renew": not now.is_ours_among}
+        lines.append(f"{folder}: {now.owner} trusts {', and '.join(now.names)}")
+        if not now.is_ours_among:
+            lines.append(f"{folder}: the certificate of {now.owner} is from none of them: renew it at once")
+    tell("\n".join(lines), as_json=as_json, into=facts)
 
 
 ca.add_command(serve)

@@ -7,15 +7,22 @@ told once, with the domain.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from console.words import wrapped
 from glassfleet.explain import Condition, Rule, in_terms_of
 from glassfleet.scheme import Model
 from schemas.record import ModelRecord
 
 _NAMED = {"digest", "version", "run", "scheme", "created", "software"}
 _UNTOLD = {"digest", "version", "sums_digest"}
+_OF_VARIABLE = {"low", "high", "unit", "terms"}
+
+ABSENT = (None, "absent")
+"""What stands for a map that is not there: of a whole entry, and of a key."""
+
+_CHARS = 300
 
 
 def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -> dict[str, Any]:
@@ -47,38 +54,78 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
 
 
 def difference_lines(told: dict[str, Any]) -> list[str]:
-    """Return a difference as lines of text."""
-    lines = [f"{told['old']} -> {told['new']}"]
+    """Return a difference as lines of text, none wider than the terminal."""
+    return [line for text in _texts(told) for line in _fitted(text)]
+
+
+def _texts(told: dict[str, Any]) -> Iterator[str]:
+    yield f"{told['old']} -> {told['new']}"
     if told["same"]:
-        lines.append("the same model: their digests are equal")
+        yield "the same model: their digests are equal"
     for part in ("record", "parameters", "training", "size"):
-        lines += [
-            f"{part} {name}: {_short(was)} -> {_short(now)}"
-            for name, (was, now) in told[part].items()
+        for name, (was, now) in told[part].items():
             # They stand in the first line, and a digest of 64 digits says nothing to a reader.
-            if name not in _UNTOLD
-        ]
+            if name not in _UNTOLD:
+                for key, before, after in _leaves(name, was, now):
+                    yield f"{part} {key}: {before} -> {after}"
     for name, (was, now) in told["domain"].items():
-        before, after = _limits(was), _limits(now)
-        lines += [f"domain {name}: {before} -> {after}"] if before != after else []
-        if isinstance(was, dict) and isinstance(now, dict) and was.get("terms") != now.get("terms"):
-            lines.append(f"domain {name}: terms {_terms(was)} -> {_terms(now)}")
+        yield from _of_variable(name, was, now)
     for what in ("joined", "left"):
         if told["cohort"][what]:
-            lines.append(f"cohort, {what}: {', '.join(told['cohort'][what])}")
-    rules = told["rules"]
-    lines.append(
+            yield f"cohort, {what}: {', '.join(told['cohort'][what])}"
+    yield from _of_rules(told["rules"])
+
+
+def _of_rules(rules: dict[str, Any]) -> Iterator[str]:
+    yield (
         f"rules: {len(rules['added'])} added, {len(rules['gone'])} gone, {len(rules['changed'])} changed, "
         f"{rules['same']} the same"
     )
     for sign, key in (("+", "added"), ("-", "gone")):
         for rule in rules[key]:
-            lines.append(f"{sign} IF {rule['if']}")
-            lines.append(f"    THEN {rule['then']}  (support {rule['support']:.3f}, weight {rule['weight']:.3f})")
+            yield f"{sign} IF {rule['if']}"
+            yield f"    THEN {rule['then']}  (support {rule['support']:.3f}, weight {rule['weight']:.3f})"
     for rule in rules["changed"]:
-        lines.append(f"~ IF {rule['if']}")
-        lines += [f"    {name}: {_short(was)} -> {_short(now)}" for name, (was, now) in rule["changes"].items()]
-    return lines
+        yield f"~ IF {rule['if']}"
+        for name, (was, now) in rule["changes"].items():
+            yield f"    {name}: {_short(was)} -> {_short(now)}"
+
+
+def _of_variable(name: str, was: Any, now: Any) -> Iterator[str]:
+    """Yield what differs of a variable: limits and unit together, its terms, then all else that a domain holds."""
+    if _has_limits(was) or _has_limits(now):
+        before, after = _limits(was), _limits(now)
+        if before != after:
+            yield f"domain {name}: {before} -> {after}"
+        if not (_has_limits(was) and _has_limits(now)):
+            return
+        if was.get("terms") != now.get("terms"):
+            yield f"domain {name}: terms {_terms(was)} -> {_terms(now)}"
+        was, now = ({key: part for key, part in each.items() if key not in _OF_VARIABLE} for each in (was, now))
+    for key, before, after in _leaves(name, was, now):
+        yield f"domain {key}: {before} -> {after}"
+
+
+def _leaves(name: str, was: Any, now: Any) -> list[tuple[str, str, str]]:
+    """Return what differs, maps key by key and lists of named maps by name: path, value before, value after."""
+    if was == now:
+        return []
+    left, right = _as_map(was), _as_map(now)
+    found = []
+    # A map that is on one side only is told key by key as well.
+    if (left is not None or right is not None) and all(side in ABSENT for side in (was, now) if _as_map(side) is None):
+        left, right = left or {}, right or {}
+        for key in dict.fromkeys([*left, *right]):
+            found += _leaves(f"{name}.{key}", left.get(key, ABSENT[1]), right.get(key, ABSENT[1]))
+    return found or [(name, _short(was), _short(now))]
+
+
+def _as_map(value: Any) -> dict[str, Any] | None:
+    """Return a map, or a list of maps that have names as one; None when it is neither."""
+    if isinstance(value, dict):
+        return value
+    is_named = isinstance(value, list) and value and all(isinstance(part, dict) and "name" in part for part in value)
+    return {str(part["name"]): part for part in value} if is_named else None
 
 
 def _rules(old: Sequence[Rule], new: Sequence[Rule]) -> dict[str, Any]:
@@ -148,8 +195,12 @@ def _changed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, list[Any]]:
     return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
 
 
+def _has_limits(value: Any) -> bool:
+    return isinstance(value, dict) and {"low", "high"} <= set(value)
+
+
 def _limits(value: Any) -> str:
-    if isinstance(value, dict) and {"low", "high"} <= set(value):
+    if _has_limits(value):
         unit = f" {value['unit']}" if value.get("unit") else ""
         return f"{value['low']:.6g} to {value['high']:.6g}{unit}"
     return "absent" if value is None else _short(value)
@@ -162,8 +213,16 @@ def _terms(variable: dict[str, Any]) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = str(value)
-    return "none" if value is None else text if len(text) <= 300 else f"{text[:297]}..."
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _CHARS else f"{text[: _CHARS - 3]}..."
+
+
+def _fitted(text: str) -> list[str]:
+    """Return a text in lines; those after the first are set in, so that each entry is seen to begin."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrapped(text.strip(), indent)
 
 
 def _name(record: ModelRecord) -> str:

@@ -66,6 +66,7 @@ WIRE: dict[str, str] = {
     "schemas.limits.MAX_FEATURES": "Most input columns of a run.",
     "schemas.limits.MAX_CATEGORIES": "Most categories of a column of text.",
     "schemas.limits.MAX_SEAL_BYTES": "Longest signature field of an envelope.",
+    "schemas.limits.MAX_LISTS": "Most revocation lists that are read in one bundle; a fleet has one for each CA that it trusts.",
     "broker.connection.HEADER_ROOM": "Bytes of an MQTT packet that are not payload: header, topic, properties.",
     "broker.mosquitto.PACKET_ROOM": "The same, as the written configuration of Mosquitto allows them.",
     "edge_agent.sources.cells.LONGEST_NAME": "Characters of a column's name; longer ones fit no birth certificate.",

@@ -211,8 +211,8 @@ def predict(**options: Any) -> None:
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
 @click.option(
     "--goal", metavar="TEXT",
-    help="The other outcome to look for: >3.5, <3.5, +0.5, -10% (of the range), or a class. Default: another class, or "
-    "a tenth of the range.",
+    help="The other outcome to look for: >3.5, <3.5, +0.5, -10% (of the range), +-0.5 (either way), or a class. "
+    "Default: +-10%, or any other class, whichever takes the smallest change.",
 )  # fmt: skip
 @click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
 @click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")
@@ -259,7 +259,7 @@ def explain(**options: Any) -> None:
     click.echo("\n".join(explanation_lines(learned.explain(row), learned.domain)))
     for note in told.notes:
         click.echo(f"note: {note}")
-    click.echo("\n".join(counterfactual_lines(other)))
+    click.echo("\n".join(counterfactual_lines(other, learned.domain, is_asked=goal is not None)))
 
 
 @model.command("export")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
 def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
     """Return the report in lines: scores, cohort, digests, the most used rules, one forecast explained."""
     verdict = result.verdict
-    lines = ["", *_scores(result)]
     record = result.record
+    lines = ["", *score_lines(verdict, record.cohort)]
     lines += ["", f"cohort ({len(record.cohort)} of {len(result.rows)} vehicles): {', '.join(record.cohort)}"]
     dropped = record.training.dropped
     for reason in sorted(set(dropped.values())):
@@ -128,24 +129,31 @@ def _which_rules(number: int, top: int) -> str:
     return f"all {number} rules:" if number <= top else f"the {top} most used of {number} rules:"
 
 
-def _scores(result: Result) -> list[str]:
-    verdict = result.verdict
+def score_lines(verdict: Verdict, cohort: Sequence[str]) -> list[str]:
+    """Return the table of test scores; which rows its central model has learned from is said, for there are two."""
     domain = verdict.model.domain
-    width = max(len(vehicle) for vehicle in result.rows)
+    width = max(len(vehicle) for vehicle in verdict.scores)
     unit = f" in {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
     what = f"test {SCORES[verdict.metric]} of {domain.target_name}{unit}"
     lines = [
-        f"{what}: local (LL), federated (FL), central (CL, all vehicles' rows)",
-        f"  {'':<{width}}     LL      FL      CL",
+        f"{what}: local (LL), federated (FL), central over {_everyone(len(verdict.scores))} (CL all)",
+        f"  {'':<{width}}     LL      FL  CL all",
     ]
     for vehicle, score in verdict.scores.items():
-        mark = "" if vehicle in result.record.cohort else "   not in the cohort"
+        mark = "" if vehicle in cohort else "   not in the cohort"
         lines.append(
             f"  {vehicle:<{width}}  {_cell(score.local)}  {_cell(score.federated)}  {_cell(score.central)}{mark}"
         )
     means = "  ".join(_cell(verdict.mean(setting)) for setting in ("local", "federated", "central"))
     middle = "  ".join(_cell(verdict.median(setting)) for setting in ("local", "federated", "central"))
-    return [*lines, f"  {'mean':<{width}}  {means}", f"  {'median':<{width}}  {middle}"]
+    lines += [f"  {'mean':<{width}}  {means}", f"  {'median':<{width}}  {middle}"]
+    if verdict.equal and len(cohort) < len(verdict.scores):
+        lines.append("  central over the cohort's rows alone, which the dashboard calls CL: the same as FL")
+    return lines
+
+
+def _everyone(number: int) -> str:
+    return f"the rows of all {number} vehicles" if number > 1 else "the rows of the only vehicle"
 
 
 def _cell(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from glassfleet.domain import Domain, Variable
 from glassfleet.explain import Activation, Condition, Counterfactual, Explanation, Rule
+from glassfleet.fuzzy.consequent import bare_sum
 from schemas.errors import UsageError
 
 LONG = 6
@@ -36,11 +38,11 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
     if domain is not None and len(words) > LONG:
-        lines = _wrapped(
+        lines = wrapped(
             f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
         )
     output = rule.output if domain is None else strongest_terms(rule.output, domain)
-    return [head, *lines, *_wrapped(f"THEN {output}", f"{indent}  ")]
+    return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
 
 
 def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
@@ -49,10 +51,8 @@ def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
     Texts that are no such polynomial come back unchanged.
     """
     head, equals, right = output.partition(" = ")
-    unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
-    if unit:
-        # It stands behind the last term; the terms are told apart without it.
-        right = right.removesuffix(f" ({unit.strip()})").removesuffix(unit)
+    unit = "" if domain.target is None else domain.target.unit
+    right = bare_sum(right, unit)
     width = {variable.name: variable.high - variable.low for variable in domain.features}
     parts = re.split(r" ([+-]) ", right)
     terms: list[tuple[float, str]] = []
@@ -64,12 +64,12 @@ def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
             return output
     if not equals or not terms:
         return output
-    behind = f" ({unit.strip()})" if unit else ""
     if len(terms) <= keep + 1:
-        return f"{head} = {right}{behind}"
+        return output
     limit = sorted((strength for strength, _ in terms), reverse=True)[keep - 1]
     kept = [text for strength, text in terms if strength >= limit]
-    return f"{head} = {parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms{behind}"
+    told = f"{parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms"
+    return f"{head} = ({told}) {unit}" if unit else f"{head} = {told}"
 
 
 def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
@@ -87,13 +87,13 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     degrees = list(zip(rule.conditions, explanation.fired.memberships, strict=False))
     if keep is not None and len(degrees) > LONG:
         joined = " AND ".join(f"{part.feature} is {part.term} ({degree:.2f})" for part, degree in degrees)
-        lines += _wrapped(f"IF {joined}", "  ")
+        lines += wrapped(f"IF {joined}", "  ")
     else:
         for number, (part, degree) in enumerate(degrees):
             lines.append(
                 f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})"
             )
-    lines += _wrapped(f"THEN {rule.output if keep is None else strongest_terms(rule.output, domain)}", "  ")
+    lines += wrapped(f"THEN {rule.output if keep is None else strongest_terms(rule.output, domain)}", "  ")
     if explanation.shares:
         what = "they add up to the forecast"
         if isinstance(explanation.prediction, str):
@@ -111,13 +111,24 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
             words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
             # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
             then = f" THEN {other.rule.output}" if isinstance(explanation.prediction, str) else ""
-            lines += _wrapped(f"rule {other.rule.index} ({_strength(other)}): IF {words}{then}", "  ")
+            lines += wrapped(f"rule {other.rule.index} ({_strength(other)}): IF {words}{then}", "  ")
     return lines
 
 
-def counterfactual_lines(told: Counterfactual) -> list[str]:
-    """Return the way to another outcome as lines, and other ways."""
+def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
+    """Return the way to another outcome as lines, and other ways.
+
+    Unless it `is_asked` for that outcome, they say which one was sought in its place, and how to ask for one.
+    """
     lines = [f"for another outcome ({told.goal}):"]
+    if not is_asked:
+        lines += wrapped(
+            f"(none was named, so any other class was looked for; --goal {shlex.quote(domain.classes[0])} asks for one)"
+            if domain.target is None
+            else "(none was named, so a move by a tenth of the target's range was looked for, up or down; --goal +10%, "
+            "-10%, '>VALUE' or '<VALUE' asks for one way)",
+            "  ",
+        )
     if told.already:
         return [*lines, "  nothing is to be changed: the row reaches it as it is"]
     if told.best is None:
@@ -131,7 +142,7 @@ def counterfactual_lines(told: Counterfactual) -> list[str]:
             f"{part.feature} = {part.after_text} instead of {part.before_text}" for part in way.changes
         )
         answer = way.prediction if isinstance(way.prediction, str) else f"{_number(way.prediction)}{unit}"
-        lines += _wrapped(f"{'or ' if number else ''}{words}: {told.target} = {answer}", "  ")
+        lines += wrapped(f"{'or ' if number else ''}{words}: {told.target} = {answer}", "  ")
     return lines
 
 
@@ -214,7 +225,8 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def wrapped(text: str, indent: str) -> list[str]:
+    """Return a text in lines as wide as the terminal, the first set in by `indent`, the others a little further."""
     # Two columns less, as a report indents what it quotes.
     width = max(60, min(116, shutil.get_terminal_size((118, 24)).columns - 2))
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=f"{indent}     ", break_long_words=False)

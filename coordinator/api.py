@@ -158,7 +158,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models/{name}/{version}")
     def _record(name: str, version: int) -> Response:
-        return Response(registry.get(name, version).record, media_type="application/json")
+        return Response(registry.record(registry.get(name, version)), media_type="application/json")
 
     @app.get("/api/models/{name}/{version}/evaluations")
     def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:

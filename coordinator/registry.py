@@ -69,6 +69,7 @@ class Registry:
         self._wall = wall
         self._signer = signer
         self._missing: set[tuple[str, int]] = set()
+        self._vouched: dict[tuple[str, int], tuple[bytes, bytes | None]] = {}
         self.aliases = Aliases(now or wall, wall)
         self.aliases.take(journal.decisions())
 
@@ -315,14 +316,38 @@ class Registry:
         return [each for each in models if each in models[-keep:] or (each.name, each.version) in pinned]
 
     def _writing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
-        return [
-            frame
-            for model in models
-            for frame in frames_for_model(model.record, topics, model.name, model.version, limit).frames
-        ]
+        frames = []
+        for model in models:
+            new, former = self._versions_of(model, topics, limit)
+            frames += new
+            said = {frame.topic for frame in new}
+            frames += clearing([frame.topic for frame in former if frame.topic not in said])
+        return frames
 
     def _clearing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
-        return clearing([frame.topic for frame in self._writing(models, topics, limit)])
+        both = [frame.topic for model in models for each in self._versions_of(model, topics, limit) for frame in each]
+        return clearing(list(dict.fromkeys(both)))
+
+    def _versions_of(self, model: StoredModel, topics: Topics, limit: int) -> tuple[list[Frame], list[Frame]]:
+        """Return a record's messages, and those it had before it was signed again: their parts have other names."""
+        record = self.record(model)
+        made = [
+            list(frames_for_model(each, topics, model.name, model.version, limit).frames)
+            for each in dict.fromkeys((record, model.record))
+        ]
+        return made[0], made[1] if len(made) > 1 else []
+
+    def record(self, model: StoredModel) -> bytes:
+        """Return a stored record as it is published: signed again when it was signed under a former CA."""
+        if self._signer is None:
+            return model.record
+        signer, place = self._signer(), (model.name, model.version)
+        # Once a CA: reading a large record takes a while, and all of them are published on every connection.
+        if place not in self._vouched or self._vouched[place][0] != signer.issuer:
+            stored = ModelRecord.load(model.record)
+            vouched = stored.vouched_by(signer)
+            self._vouched[place] = (signer.issuer, None if vouched is stored else vouched.to_bytes())
+        return self._vouched[place][1] or model.record
 
 
 def _training(state: RunState) -> Training:

@@ -7,6 +7,7 @@ lost on the way can be asked for again with the same token, as the authority kno
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import http.client
 import json
@@ -98,7 +99,8 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
     """Renew the certificate, proving that we hold the current key; returns when the new one ends.
 
     The revocation list comes with it. A running agent uses the new certificate from its next connection on. Whom to
-    trust is not renewed: the CA's certificate stays the one that is in the folder.
+    trust is not renewed: the folder's CA certificates stay. The authority may be the next one, if the folder trusts
+    it already and it has taken over the register of the former.
 
     Raises
     ------
@@ -153,8 +155,17 @@ def take_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
         crl = x509.load_pem_x509_crl(content[start:]).public_bytes(Encoding.PEM) if start >= 0 else b""
     except UNREADABLE as fault:
         raise UsageError(f"{bundle} is not what `glassfleet ca sign-csr` makes: certificate, CA, list") from fault
-    answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": ca.public_bytes(Encoding.PEM), "crl": crl}
+    answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": _trusted(folder, ca), "crl": crl}
     return _store(folder, _key(folder), Owner("agent", agent), {name: pem.decode() for name, pem in answer.items()})
+
+
+def _trusted(folder: Path, ca: x509.Certificate) -> bytes:
+    """Return whom to trust after a bundle: whoever is trusted here already, if the bundle's CA is among them."""
+    with contextlib.suppress(OSError, ValueError):
+        there = (folder / CA).read_bytes()
+        if ca in x509.load_pem_x509_certificates(there):
+            return there
+    return ca.public_bytes(Encoding.PEM)
 
 
 def _key(folder: Path) -> bytes:
@@ -185,7 +196,7 @@ def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt
         raise UsageError(f"the certificate is for another key than {folder / KEY}: nothing was stored")
     if crl:
         try:
-            check_crl(crl, ca, (folder / CRL).read_bytes() if (folder / CRL).exists() else None)
+            crl, _ = check_crl(crl, ca, (folder / CRL).read_bytes() if (folder / CRL).exists() else None)
         except (UsageError, OSError, ValueError) as fault:
             raise UsageError(f"the answer's revocation list is not taken ({fault}): nothing was stored") from fault
     save_identity(folder, ca=ca, crl=crl, certificate=certificate)

@@ -34,3 +34,6 @@ ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 MAX_SEAL_BYTES = 2048
 """Longest ``signature`` field of an envelope: a signature and the certificate of who made it."""
+
+MAX_LISTS = 16
+"""Most revocation lists that are read in one bundle; a fleet has one for each CA that it trusts."""

@@ -30,7 +30,7 @@ Pure but for the clock that is passed in: keys and certificates come as bytes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,6 +66,7 @@ UNREADABLE = (
 """What reading hostile bytes as a key, a certificate, a request or a revocation list raises: relatives of nobody."""
 
 SIGNATURE_BYTES = 64
+_BEGIN, _END = b"-----BEGIN X509 CRL-----", b"-----END X509 CRL-----"
 _FIELD = b"\xa9signature"
 _EMPTY = b"\xc4\x00"
 _TIME, _VERSION = b"\xa4time\xcb", b"\xa1v" + bytes([PROTOCOL])
@@ -119,6 +120,24 @@ def owner_of(certificate: x509.Certificate) -> Owner:
     return Owner(role, name)
 
 
+def issuer_of(certificate: bytes) -> bytes:
+    """Return which CA a certificate (DER) says that it is from: that one's key id, or else its name. Not verified.
+
+    Raises
+    ------
+    WireError
+        ``bad-certificate``: it cannot be read.
+    """
+    try:
+        parsed = x509.load_der_x509_certificate(certificate)
+        named = parsed.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    except x509.ExtensionNotFound:
+        named = None
+    except UNREADABLE as fault:
+        raise WireError("bad-certificate", "the certificate cannot be read") from fault
+    return named or parsed.issuer.public_bytes()
+
+
 class Signer:
     """Signs for one owner.
 
@@ -126,6 +145,14 @@ class Signer:
     ----------
     key_pem, certificate_pem : bytes
         An Ed25519 private key and its certificate, PEM.
+
+    Attributes
+    ----------
+    owner : Owner
+    certificate : bytes
+        DER.
+    issuer : bytes
+        Which CA it is from, see `issuer_of`.
 
     Raises
     ------
@@ -150,6 +177,7 @@ class Signer:
         except WireError as fault:
             raise UsageError(f"{fault.detail}: it was not made by this software's CA") from fault
         self.certificate = certificate.public_bytes(Encoding.DER)
+        self.issuer = issuer_of(self.certificate)
         self._key = key
 
     def sign(self, content: bytes) -> bytes:
@@ -200,11 +228,14 @@ class Verifier:
         self._wall = wall
         self._remembered = remembered
         self._leeway = leeway
-        self._revoked: frozenset[int] = frozenset()
+        self._listed: dict[bytes, frozenset[int]] = {}
         self.trust(ca_pem)
 
     def trust(self, ca_pem: bytes) -> None:
-        """Trust these CAs in place of those named before; what was revoked stays revoked.
+        """Trust these CAs in place of those named before; what they have revoked stays revoked.
+
+        The lists of a CA that is not trusted any more count no longer: who stole its key could else revoke what the
+        next one issues. They count again if it is trusted again.
 
         Raises
         ------
@@ -216,34 +247,39 @@ class Verifier:
         except UNREADABLE as fault:
             raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
         self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        self._count_revoked()
 
     @property
     def revoked(self) -> frozenset[int]:
         """Serial numbers that are refused."""
         return self._revoked
 
-    def revoke(self, serials: Collection[int]) -> None:
-        """Refuse these serial numbers from now on, in addition to those named before: nothing is ever unrevoked."""
-        self._revoked |= frozenset(serials)
-
     def take_crl(self, crl_pem: bytes) -> int:
-        """Take over a revocation list; returns how many certificates are revoked now.
+        """Take over one or more revocation lists; returns how many certificates are revoked now.
 
-        An older list does no harm, as nothing is unrevoked.
+        An older list does no harm, as nothing is unrevoked. A list revokes whatever certificate has a serial number
+        that is on it, whichever of our CAs issued that: a CA that follows another goes on with its revocations.
 
         Raises
         ------
         WireError
-            ``bad-crl``: it cannot be read, or none of our CAs signed it.
+            ``bad-crl``: none can be read, or none of our CAs signed any.
         """
-        try:
-            crl = x509.load_pem_x509_crl(crl_pem)
-        except UNREADABLE as fault:
-            raise WireError("bad-crl", "the revocation list cannot be read") from fault
-        if not any(_is_crl_signed(crl, ca) for ca in self._cas):
+        lists = lists_in(crl_pem)
+        if not lists:
+            raise WireError("bad-crl", "the revocation list cannot be read")
+        ours = [(crl, ca) for crl in lists for ca in self._cas if is_crl_signed(crl, ca)]
+        if not ours:
             raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
-        self.revoke([entry.serial_number for entry in crl])
+        for crl, ca in ours:
+            maker = ca.public_bytes(Encoding.DER)
+            self._listed[maker] = self._listed.get(maker, frozenset()) | {entry.serial_number for entry in crl}
+        self._count_revoked()
         return len(self._revoked)
+
+    def _count_revoked(self) -> None:
+        makers = [ca.public_bytes(Encoding.DER) for ca in self._cas]
+        self._revoked = frozenset[int]().union(*(self._listed.get(maker, ()) for maker in makers))
 
     def owner(self, certificate: bytes, at: float | None = None) -> Owner:
         """Return whom a certificate (DER) names, after checking it.
@@ -252,7 +288,8 @@ class Verifier:
         ----------
         certificate : bytes
         at : float or None
-            When it must have been valid, seconds since the epoch; None: now.
+            When it must not have expired, seconds since the epoch; None: it must be valid now. It may have begun after
+            `at`: what was made under a former CA is signed again under the next one.
 
         Raises
         ------
@@ -275,7 +312,7 @@ class Verifier:
             raise WireError("revoked-certificate", f"the certificate of {checked.owner} was revoked")
         if now > checked.ends:
             raise WireError("expired-certificate", f"the certificate of {checked.owner} expired: renew it")
-        if now < checked.begins - self._leeway:
+        if at is None and now < checked.begins - self._leeway:
             raise WireError(
                 "expired-certificate", f"the certificate of {checked.owner} is not valid yet: is the clock right?"
             )
@@ -390,14 +427,27 @@ def list_number(crl_pem: bytes) -> int:
         return -1
 
 
-def list_origin(crl_pem: bytes, ca_pem: bytes) -> tuple[bytes, float] | None:
-    """Return which of these CAs (DER) signed a revocation list, and when; None: none did, or it is no list."""
+def lists_in(crl_pem: bytes) -> list[x509.CertificateRevocationList]:
+    """Return the revocation lists that can be read in a PEM bundle: a fleet that changes its CA has one of each."""
+    found = []
+    # Each byte once, and so many lists: whoever runs the broker can fill a message with them.
+    parts = (part.partition(_END) for part in crl_pem.split(_BEGIN, limits.MAX_LISTS + 1)[1:])
+    blocks = dict.fromkeys(block for block, end, _ in parts if end)
+    for block in list(blocks)[: limits.MAX_LISTS]:
+        try:
+            found.append(x509.load_pem_x509_crl(_BEGIN + block + _END + b"\n"))
+        except UNREADABLE:
+            continue
+    return found
+
+
+def is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> bool:
+    """Whether a CA signed a revocation list."""
+    key = ca.public_key()
     try:
-        crl, cas = x509.load_pem_x509_crl(crl_pem), x509.load_pem_x509_certificates(ca_pem)
-        maker = next(ca for ca in cas if _is_crl_signed(crl, ca))
-        return maker.public_bytes(Encoding.DER), crl.last_update_utc.timestamp()
-    except (*UNREADABLE, StopIteration):
-        return None
+        return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
+    except (*UNREADABLE, TypeError):
+        return False
 
 
 def _signed(topic: str, body: bytes) -> bytes:
@@ -410,11 +460,3 @@ def _is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     except (*UNREADABLE, TypeError, InvalidSignature):
         return False
     return True
-
-
-def _is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> bool:
-    key = ca.public_key()
-    try:
-        return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
-    except (*UNREADABLE, TypeError):
-        return False

@@ -19,6 +19,8 @@ from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
+from schemas.revocation import merged
+from schemas.signing import lists_in
 
 
 def broker(link: Link) -> Iterator[Finding]:
@@ -144,14 +146,20 @@ def identity(folder: Path) -> Iterator[Finding]:
     else:
         yield _dated("certificate", f"of {found.owner}", found.ends, renew)
     for ca in x509.load_pem_x509_certificates(found.ca):
-        yield _dated("authority", f"{folder / CA}", ca.not_valid_after_utc, "make a new authority and enrol again")
-    if found.crl:
-        crl = x509.load_pem_x509_crl(found.crl)
-        ours = x509.load_pem_x509_certificate(found.certificate)
-        if crl.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
-            yield wrong("revocation", f"the certificate of {found.owner} was revoked", "ask the operator for a token")
-        elif crl.next_update_utc is not None:
-            yield _dated("revocation", f"list {folder / CRL}", crl.next_update_utc, "fetch it: " + renew)
+        yield _dated(
+            "authority",
+            f"{folder / CA}",
+            ca.not_valid_after_utc,
+            "change to a new authority: docs/howto/change-the-authority.md",
+        )
+    ours = x509.load_pem_x509_certificate(found.certificate)
+    lists = lists_in(merged(found.ca, found.crl))
+    if any(crl.get_revoked_certificate_by_serial_number(ours.serial_number) is not None for crl in lists):
+        yield wrong("revocation", f"the certificate of {found.owner} was revoked", "ask the operator for a token")
+    else:
+        for crl in lists:
+            if crl.next_update_utc is not None:
+                yield _dated("revocation", f"list {folder / CRL}", crl.next_update_utc, "fetch it: " + renew)
     mode = (folder / "key.pem").stat().st_mode
     if mode & 0o077:
         yield wrong("private key", f"{folder / 'key.pem'} can be read by others", f"chmod 600 {folder / 'key.pem'}")

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from schemas.errors import StorageError
 from schemas.signing import Role
 
 REGISTER_FILE = "register.json"
+_ISSUED = "issued"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Issued:
     revoked : str or None
         When, ISO 8601; None: it is not.
     reason : str
+    former : bool
+        Whether the authority before this one issued it, see `RegisterFolder.take_over`.
     """
 
     serial: str
@@ -50,16 +53,19 @@ class Issued:
     hosts: list[str]
     revoked: str | None = None
     reason: str = ""
+    former: bool = False
 
     def is_good(self, now: dt.datetime) -> bool:
         """Whether it is neither revoked nor expired."""
         return self.revoked is None and now < dt.datetime.fromisoformat(self.ends)
 
     def state(self, now: dt.datetime) -> str:
-        """Return ``valid``, ``expired`` or ``revoked (reason)``."""
+        """Return ``valid``, ``valid (former CA)``, ``expired`` or ``revoked (reason)``."""
         if self.revoked is not None:
             return f"revoked ({self.reason})"
-        return "valid" if self.is_good(now) else "expired"
+        if not self.is_good(now):
+            return "expired"
+        return "valid (former CA)" if self.former else "valid"
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class RegisterFolder:
 
     def keep(self, certificate: x509.Certificate) -> None:
         """Store a certificate, before the register names it."""
-        folder = self.folder / "issued"
+        folder = self.folder / _ISSUED
         with explained(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             replace_private(folder / f"{certificate.serial_number:x}.pem", certificate.public_bytes(Encoding.PEM))
@@ -118,7 +124,7 @@ class RegisterFolder:
     def kept(self, serial: str) -> bytes:
         """Return a stored certificate as PEM."""
         with explained(self.folder):
-            return (self.folder / "issued" / f"{serial}.pem").read_bytes()
+            return (self.folder / _ISSUED / f"{serial}.pem").read_bytes()
 
     def read(self) -> Register:
         """Return the register; an empty one in a new folder. Raises StorageError when it is damaged or gone."""
@@ -137,7 +143,7 @@ class RegisterFolder:
                 self._last = (stamp, register)
             return self._last[1]
         except FileNotFoundError:
-            if (self.folder / "issued").exists():
+            if (self.folder / _ISSUED).exists():
                 raise StorageError(
                     f"{path} is gone: restore it from a backup; without it nothing can be revoked"
                 ) from None
@@ -156,6 +162,22 @@ class RegisterFolder:
         }
         with explained(self.folder):
             replace_private(self.folder / REGISTER_FILE, (json.dumps(content, indent=1) + "\n").encode())
+
+    def take_over(self, former: RegisterFolder) -> None:
+        """Begin a new register with what another authority issued; its open tokens name its CA, and stay behind.
+
+        Raises
+        ------
+        StorageError
+            A file cannot be read or written.
+        """
+        issued = former.read().issued
+        for one in issued:
+            content = former.kept(one.serial)
+            with explained(self.folder):
+                (self.folder / _ISSUED).mkdir(mode=0o700, exist_ok=True)
+                replace_private(self.folder / _ISSUED / f"{one.serial}.pem", content)
+        self.write(Register([replace(one, former=True) for one in issued], []))
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Register]:

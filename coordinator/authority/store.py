@@ -107,14 +107,35 @@ class Authority:
 
     @classmethod
     def create(
-        cls, folder: Path, name: str, *, days: int = CA_DAYS, clock: Callable[[], dt.datetime] = _utc
+        cls,
+        folder: Path,
+        name: str,
+        *,
+        days: int = CA_DAYS,
+        after: Path | None = None,
+        clock: Callable[[], dt.datetime] = _utc,
     ) -> Authority:
-        """Make a new authority: key, certificate, empty register, empty revocation list.
+        """Make a new authority: key, certificate, register, revocation list.
+
+        Parameters
+        ----------
+        folder : Path
+        name : str
+            Common name of its certificate.
+        days : int
+            How long that is good for.
+        after : Path or None
+            Folder of the authority that it follows, whose key is not needed: who has a certificate of that one may
+            renew it here, whoever it revoked stays revoked, and ids keep their roles. None: the register is empty.
+        clock : callable
+            Now, UTC.
 
         Raises
         ------
         UsageError
             There is one already: a second one would lock out the whole fleet of the first.
+        NotFoundError
+            `after` holds no register.
         StorageError
             The folder cannot be written.
         """
@@ -122,6 +143,9 @@ class Authority:
         lock: KeySerializationEncryption = BestAvailableEncryption(password) if password else NoEncryption()
         key = Ed25519PrivateKey.generate()
         ca = make_ca(key, name, clock(), dt.timedelta(days=days))
+        former = None if after is None else RegisterFolder(after)
+        if former is not None and not former.read().issued:
+            raise NotFoundError(f"{after} has no register of certificates: name the former authority's folder")
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if any((folder / file).exists() for file in (CA_FILE, KEY_FILE, REGISTER_FILE)):
@@ -131,6 +155,8 @@ class Authority:
         except OSError as fault:
             raise StorageError(f"cannot write the authority to {folder}: {fault.strerror}") from fault
         made = cls(folder, clock=clock)
+        if former is not None:
+            made._files.take_over(former)
         made.refresh_crl()
         return made
 

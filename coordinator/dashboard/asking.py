@@ -48,7 +48,7 @@ class Otherwise(Question):
     ----------
     goal : str
         ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the target's range), a class, or ``other`` (class). Empty: any other
-        class, or a tenth of the target's range.
+        class, or a tenth of the target's range, up or down.
     keep : list of str
         Inputs that cannot be changed.
     only : list of str or None

@@ -6,11 +6,14 @@ All functions are pure and escape what they are given.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup, escape
+
+_NEGATIVE = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")
 
 
 def number(value: float | str | None, digits: int = 4) -> str:
@@ -47,6 +50,15 @@ def minus(text: str, value: float) -> str:
     ('−0.9375 dB', '-1 to 0')
     """
     return text.replace("-", "−", 1) if value < 0 and text.startswith("-") else text
+
+
+def signs(text: str) -> str:
+    """Return a sentence with the sign that `number` writes before its negative numbers; names and dates as they are.
+
+    >>> signs("error -3.1% over vehicle-02, 2026-03-01 to 1e-05 (-.5)")
+    'error −3.1% over vehicle-02, 2026-03-01 to 1e-05 (−.5)'
+    """
+    return _NEGATIVE.sub("−", text)
 
 
 def size(count: float) -> str:
@@ -102,17 +114,29 @@ def _drawn(row: Mapping[str, Any], name: str) -> int:
     return int(row[name]) - len(both)
 
 
+def _with_unasked(name: str, words: str, rounds: Sequence[Mapping[str, Any]]) -> str:
+    """Return `words` of an outcome and, of late answers, how many are of vehicles that the round did not ask.
+
+    A vehicle that missed a round is not asked in the next one, but sees the request, and answers it too late as well.
+    """
+    if name != "late":
+        return words
+    unasked = sum(len({*row.get("late_agents", ())} - {*row.get("asked_agents", ())}) for row in rounds)
+    return f"{words} ({unasked} not asked)" if unasked else words
+
+
 def answers(row: Mapping[str, Any], width: int = 120) -> Markup:
     """Return one round's answers as a bar: in, late, dropped, rejected."""
     total = max(sum(_drawn(row, name) for name, _ in KINDS), int(row["asked"]), 1)
-    words = ", ".join(f"{row[name]} {word}" for name, word in KINDS if row[name] or name == "accepted")
+    told = [f"{row['accepted']} in of {row['asked']} asked"]
+    told += [_with_unasked(name, f"{row[name]} {word}", [row]) for name, word in KINDS[1:] if row[name]]
     parts, x = [f'<rect class="track" width="{width}" height="10" rx="2"/>'], 0.0
     for name, _ in KINDS:
         part = width * _drawn(row, name) / total
         if part:
             parts.append(f'<rect class="k-{name}" x="{x:.1f}" width="{max(part, 1.5):.1f}" height="10"/>')
             x += part
-    return picture(width, 10, f"{words} of {row['asked']} asked", parts, "answers")
+    return picture(width, 10, ", ".join(told), parts, "answers")
 
 
 @dataclass(frozen=True)
@@ -143,7 +167,7 @@ class Bar:
             name += f" to {last['phase']} {last['number']}"
         elif int(first["attempt"]) > 1:
             name += f", attempt {first['attempt']}"
-        told = ", ".join(f"{self.total(kind)} {word}" for kind, word in KINDS)
+        told = ", ".join(_with_unasked(kind, f"{self.total(kind)} {word}", self.rounds) for kind, word in KINDS)
         took = sum(float(row["seconds"]) for row in self.rounds)
         return f"{name}: {self.total('asked')} asked, {told}; {took:.3g} s, {size(self.total('bytes'))}"
 

@@ -71,6 +71,7 @@ class Dashboard:
             pretty=pretty,
             signed=draw.signed,
             minus=draw.minus,
+            signs=draw.signs,
         )
         self._templates.globals.update(
             draw=draw,

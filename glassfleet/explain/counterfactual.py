@@ -130,7 +130,8 @@ def counterfactual(
         Whose terms and units to speak in; None: the model's own.
     row : mapping of column to value, or numbers in the order of the domain's inputs
     goal : Goal or None
-        None: any other class; for numbers a move by a tenth of the target's range, away from its nearer end.
+        None: any other class; for numbers a move by a tenth of the target's range, up or down. Whichever takes the
+        smallest change.
     keep : collection of str
         Inputs that cannot be changed.
     only : collection of str or None
@@ -183,9 +184,10 @@ def _check(goal: Goal, domain: Domain, named: Collection[str], max_inputs: int |
     numeric = domain.target is not None
     if numeric and goal.label is not None:
         raise UsageError(f"{domain.target_name} is a number: ask for a threshold or a change, not for a class")
-    if not numeric and (goal.above, goal.below, goal.change) != (None, None, None):
+    is_numeric_goal = any(value is not None for value in goal.of_number)
+    if not numeric and is_numeric_goal:
         raise UsageError(f"{domain.target_name} is a class: name the class to reach, or none for any other")
-    if numeric and (goal.above, goal.below, goal.change) == (None, None, None):
+    if numeric and not is_numeric_goal:
         raise UsageError("the goal names no threshold and no change")
     if goal.label is not None and goal.label not in domain.classes:
         raise UsageError(f"no class {goal.label!r}; there are: {', '.join(domain.classes[:20])}")

@@ -20,7 +20,7 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 
 class Goal(View):
-    """The outcome that a counterfactual is to reach; one of the four for numbers, or a class.
+    """The outcome that a counterfactual is to reach: one of the first four for numbers, or a class.
 
     Attributes
     ----------
@@ -28,6 +28,8 @@ class Goal(View):
         The forecast is to be at least, or at most, this; in the target's own unit.
     change : float or None
         The forecast is to move by at least this: up when positive, down when negative.
+    either : float or None
+        The forecast is to move by at least this, up or down; above zero.
     label : str or None
         The class to reach; None: any class but the present one.
     """
@@ -35,19 +37,27 @@ class Goal(View):
     above: float | None = None
     below: float | None = None
     change: float | None = None
+    either: float | None = None
     label: str | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Goal:
-        if sum(value is not None for value in (self.above, self.below, self.change, self.label)) > 1:
-            raise ValueError("a goal is one of above, below, change and label")
+        if sum(value is not None for value in (*self.of_number, self.label)) > 1:
+            raise ValueError("a goal is one of above, below, change, either and label")
         if self.change == 0.0:
             raise ValueError("a change must be above or below zero")
+        if self.either is not None and not self.either > 0.0:
+            raise ValueError("a change either way must be above zero")
         return self
+
+    @property
+    def of_number(self) -> tuple[float | None, ...]:
+        """What is said of a number: `above`, `below`, `change`, `either`; all None for a class."""
+        return (self.above, self.below, self.change, self.either)
 
     @classmethod
     def parse(cls, text: str, domain: Domain) -> Goal:
-        """Read a goal as people type it: ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the target's range), or a class.
+        """Read a goal as people type it: ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the range), ``+-0.5``, or a class.
 
         Raises
         ------
@@ -65,42 +75,40 @@ class Goal(View):
             number = float(match[2])
             if math.isfinite(number):
                 return cls(above=number) if match[1] == ">" else cls(below=number)
-        if (match := re.fullmatch(rf"({_NUMBER})\s*(%?)", said)) and said[0] in "+-":
+        both = said.startswith(("+-", "±"))
+        size = said.removeprefix("±").removeprefix("+-").lstrip() if both else said
+        if (match := re.fullmatch(rf"({_NUMBER})\s*(%?)", size)) and (size[0] in "+-") != both:
             number = float(match[1])
             if match[2]:
                 number *= (domain.target.high - domain.target.low) / 100.0
             if math.isfinite(number) and number != 0.0:
-                return cls(change=number)
+                return cls(either=number) if both else cls(change=number)
         raise UsageError(
-            f"goal {text!r}: write >3.5 or <3.5 (a threshold of {domain.target_name}), +0.5 or -0.5 (a change), or "
-            "+10% (of its range)"
+            f"goal {text!r}: write >3.5 or <3.5 (a threshold of {domain.target_name}), +0.5 or -0.5 (a change), "
+            "+-0.5 (a change either way), or +10% (of its range)"
         )
 
     @classmethod
     def default(cls, domain: Domain, prediction: float | str) -> Goal:
-        """Return the goal when none is named: any other class, or a tenth of the target's range, away from its end."""
+        """Return the goal when none is named: any other class, or a tenth of the target's range away, up or down."""
         target = domain.target
         if target is None or isinstance(prediction, str):
             return cls()
-        step = 0.1 * (target.high - target.low) or 1.0
-        return cls(change=step if prediction <= 0.5 * (target.low + target.high) else -step)
+        return cls(either=0.1 * (target.high - target.low) or 1.0)
 
-    def limit(self, before: float | str) -> tuple[float, float]:
-        """Return the lowest and highest forecast that reaches the goal (numbers only)."""
-        if self.change is not None and not isinstance(before, str):
-            edge = before + self.change
-            return (edge, math.inf) if self.change > 0 else (-math.inf, edge)
-        return (
-            -math.inf if self.above is None else self.above,
-            math.inf if self.below is None else self.below,
-        )
+    def distance(self, before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how far forecasts, shape (n,), are from the goal (numbers only); 0 where they reach it."""
+        if self.either is not None:
+            edges = (before - self.either, before + self.either)
+            return np.maximum(np.minimum(after - edges[0], edges[1] - after), 0.0)
+        low, high = self._limit(before)
+        return np.maximum(np.maximum(low - after, after - high), 0.0)
 
     def reached(self, before: float | str, after: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which forecasts, shape (n,), reach the goal."""
         if isinstance(before, str):
             return np.asarray(after != before if self.label is None else after == self.label, dtype=bool)
-        low, high = self.limit(before)
-        return np.asarray((after >= low) & (after <= high), dtype=bool)
+        return np.asarray(self.distance(before, after) == 0.0, dtype=bool)
 
     def words(self, domain: Domain, before: float | str) -> str:
         """Return the goal as text."""
@@ -108,5 +116,17 @@ class Goal(View):
         if isinstance(before, str):
             return f"{name} is {self.label}" if self.label is not None else f"{name} is not {before}"
         unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
-        low, high = self.limit(before)
+        if self.either is not None:
+            return f"{name} is at least {before + self.either:.6g}{unit} or at most {before - self.either:.6g}{unit}"
+        low, high = self._limit(before)
         return f"{name} is at least {low:.6g}{unit}" if math.isfinite(low) else f"{name} is at most {high:.6g}{unit}"
+
+    def _limit(self, before: float) -> tuple[float, float]:
+        """Return the lowest and highest forecast that reaches the goal."""
+        if self.change is not None:
+            edge = before + self.change
+            return (edge, math.inf) if self.change > 0 else (-math.inf, edge)
+        return (
+            -math.inf if self.above is None else self.above,
+            math.inf if self.below is None else self.below,
+        )

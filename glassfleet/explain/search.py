@@ -49,6 +49,7 @@ class Search:
     most: int
     asked: int = 0
     closest: float | None = None
+    _missed: float = np.inf
 
     @classmethod
     def of(
@@ -94,11 +95,10 @@ class Search:
         self.asked += len(rows)
         after = self.model.predict(rows)
         if not isinstance(self.before, str):
-            low, high = self.goal.limit(self.before)
-            distance = np.maximum(np.maximum(low - after, after - high), 0.0)
-            nearest = float(after[int(distance.argmin())])
-            if self.closest is None or distance.min() < max(low - self.closest, self.closest - high, 0.0):
-                self.closest = nearest
+            distance = self.goal.distance(self.before, after)
+            nearest = int(distance.argmin())
+            if self.closest is None or distance[nearest] < self._missed:
+                self.closest, self._missed = float(after[nearest]), float(distance[nearest])
         return self.goal.reached(self.before, after)
 
     def _cost(self, rows: Floats) -> Floats:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from glassfleet.fuzzy.consequent import bare_sum
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -75,7 +77,7 @@ def consequent(output: str, model: Model) -> str:
     if not equals:
         return output.partition(" is ")[2] or output
     unit = model.domain.target.unit if model.domain.target is not None else ""
-    parts = right.removesuffix(f" ({unit})").replace(" - ", " + -").split(" + ")
+    parts = bare_sum(right, unit).replace(" - ", " + -").split(" + ")
     if len(parts) == 1:
         return right
     width = {variable.name: variable.high - variable.low for variable in model.domain.features}

@@ -22,8 +22,8 @@ def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float6
 
     Notes
     -----
-    True for inputs within their limits. The unit stands behind a lone number, and in brackets behind a sum, where it
-    would otherwise seem to belong to the last term.
+    True for inputs within their limits. A sum stands in brackets before its unit, which would otherwise seem to be the
+    last term's.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float6
     >>> speed = Variable(name="speed", low=0, high=120, unit="km/h")
     >>> domain = Domain(features=(speed,), target=Variable(name="frames", low=0, high=100, unit="%"))
     >>> consequent_words(domain, 0.9, np.array([-0.6]))
-    'frames = 90 - 0.5 speed (%)'
+    'frames = (90 - 0.5 speed) %'
     >>> consequent_words(domain, 0.9, np.array([0.0]))
     'frames = 90 %'
     """
@@ -46,5 +46,16 @@ def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float6
         slope = width * float(coefficient) / span
         constant -= slope * variable.low
         words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {variable.name}"
-    unit = (f" ({target.unit})" if words else f" {target.unit}") if target.unit else ""
-    return f"{target.name} = {constant:.4g}{words}{unit}"
+    total = f"{constant:.4g}{words}"
+    if not target.unit:
+        return f"{target.name} = {total}"
+    return f"{target.name} = ({total}) {target.unit}" if words else f"{target.name} = {total} {target.unit}"
+
+
+def bare_sum(right: str, unit: str) -> str:
+    """Return what `consequent_words` wrote behind "=", without the brackets and the unit of a sum.
+
+    >>> bare_sum("(90 - 0.5 speed) %", "%"), bare_sum("90 %", "%"), bare_sum("90 - 0.5 speed", "")
+    ('90 - 0.5 speed', '90 %', '90 - 0.5 speed')
+    """
+    return right[1:].removesuffix(f") {unit}") if right.startswith("(") else right

@@ -57,7 +57,7 @@ def _shell(number: int, block: Block) -> str:
         return ""
     text = block.text if block.language in SHELLS else f"python - <<'END-OF-FILE'\n{block.text}END-OF-FILE\n"
     if os.geteuid() == 0:  # the pages' words about root; the test's folder is for its owner alone
-        text = re.sub(r"(?m)^mosquitto -c (\S+)", r"sed -i '/^user /d;1iuser root' \1; mosquitto -c \1", text)
+        text = re.sub(r"(?m)^mosquitto -c (\S+)", r"sed -i -e '1iuser root' -e '/^user /d' \1; mosquitto -c \1", text)
     return f"echo '{_PLACE.format(number)}'\n{text}\n"
 
 

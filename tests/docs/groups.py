@@ -30,6 +30,7 @@ _DATA = pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="real dat
 MARKS = {
     "README.md:tables": [_DATA, pytest.mark.slow],
     "docs/explanation/model-registry.md:registry": [pytest.mark.slow],
+    "docs/howto/change-the-authority.md:change": [pytest.mark.mosquitto, pytest.mark.slow],
     "docs/howto/operate.md:operate": [_programs("curl", "sqlite3"), pytest.mark.slow],
     "docs/howto/read-a-model-with-an-auditor.md:audit": [pytest.mark.slow],
     "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto],
@@ -75,6 +76,7 @@ SAYS = {
         "denied: vehicle-08, vehicle-07",
         "denied: vehicle-08",
     ],
+    "docs/howto/change-the-authority.md:change": ["trips v1: signed by coordinator coordinator, verified"],
     "docs/howto/add-a-scheme.md:scheme": [],
     "docs/explanation/exactness.md:exactness": [],
     "docs/explanation/model-registry.md:registry": [],
@@ -96,6 +98,7 @@ PARTS = {
     ],
     "operators": [
         "docs/explanation/model-registry.md:registry",
+        "docs/howto/change-the-authority.md:change",
         "docs/howto/deploy.md:cloud",
         "docs/howto/operate.md:operate",
         "docs/howto/secure-fleet.md:secure",

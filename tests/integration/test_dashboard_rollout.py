@@ -235,6 +235,25 @@ def test_page_shows_without_a_reload_that_a_rollout_was_promoted(there: World, p
     there.api.post(f"/api{MODEL}/rollback", json={"to": 2, "reason": "as it was"})
 
 
+def test_page_writes_the_sign_of_numbers_in_a_verdict_as_everywhere_when_the_candidate_is_better(
+    there: World, page: Page
+) -> None:
+    there.api.post(f"/api{MODEL}/promote", json={"version": 3})
+    wait_for(lambda: len(there.api.get(f"/api{MODEL}/3/evaluations").json()) >= VEHICLES)
+    wanted = {"name": NAME, "version": 2, "plan": {**PLAN, "stages": [1.0]}}
+    assert there.api.post("/api/rollouts", json=wanted).status_code == 201
+    wait_for(lambda: newest(there)["phase"] == "promoted", seconds=30, what="version 2 was not promoted")
+    assert newest(there)["reason"].startswith("error -")
+    shown = newest(there)["reason"].replace("-", "−", 1)
+    page.goto(f"{there.base}{MODEL}/2")
+    expect(page.locator("#standing q")).to_have_text(shown)
+    for summary in ("Rollouts that have ended", "What was decided"):
+        page.locator("summary", has_text=summary).click()
+        expect(page.locator("#standing td", has_text=shown).first).to_be_visible()
+    assert "-" not in "".join(re.findall(r"error .\d", page.locator("#standing").inner_text()))
+    assert stands(there) == (2, 0)
+
+
 @pytest.mark.parametrize("what", ["3/promote", "1/rollback", "3/try"])
 def test_action_is_refused_without_a_session_or_its_form(there: World, what: str) -> None:
     before = stands(there)

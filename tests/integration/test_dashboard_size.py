@@ -314,6 +314,18 @@ def test_vehicle_that_was_dropped_and_answered_later_is_drawn_once() -> None:
     assert '">6</text>' in timeline([{**row, "number": 1, "seconds": 0.1, "bytes": 1000}])
 
 
+def test_late_answers_of_those_who_were_not_asked_are_told_apart_so_that_no_more_answered_than_were_asked() -> None:
+    asked = [f"v{number}" for number in range(3, 16)]
+    row = {"phase": "domain", "number": 2, "attempt": 1, "asked": 13, "accepted": 13, "late": 2, "dropped": 0}
+    row |= {"rejected": 0, "seconds": 0.1, "bytes": 1000, "asked_agents": asked, "late_agents": ["v1", "v2"]}
+    assert 'aria-label="13 in of 13 asked, 2 late (2 not asked)"' in answers(row)
+    assert "domain 2: 13 asked, 13 in, 2 late (2 not asked), 0 dropped, 0 rejected; 0.1 s" in timeline([row])
+    late = {**row, "accepted": 12, "dropped": 1, "dropped_agents": {"v3": "deadline"}, "late_agents": ["v1", "v3"]}
+    assert 'aria-label="12 in of 13 asked, 2 late (1 not asked), 1 dropped"' in answers(late)
+    assert "2 late (1 not asked), 1 dropped" in timeline([late])
+    assert 'aria-label="12 in of 13 asked, 1 dropped"' in answers({**late, "late": 0, "late_agents": []})
+
+
 TREE = ["everything", "  a b is Low", "    c is High ?", "    c is Low ?", "  a b is High", "... 7 more"]
 
 

@@ -11,15 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from broker.credentials import FolderCredentials
+from broker.hardened import take_list
 from broker.tls import check_owner, load_identity, save_identity
+from broker.trust import trust
 from console.main import run
 from coordinator.authority.impatient import DoorLimits
+from coordinator.authority.store import Authority
 from coordinator.authority.web import AuthorityServer
 from edge_agent.enrol import EnrolmentError, enrol, renew, take_bundle, write_request
 from schemas.errors import UsageError
 from schemas.identity import Token, new_key
-from schemas.signing import Owner
+from schemas.signing import Owner, issuer_of
 from tests.fleet import HOSTS, FleetCa, serial_of
 
 
@@ -169,6 +175,90 @@ def test_command_line_enrols_renews_revokes_and_lists(office, tmp_path, capsys):
     assert run(["ca", "list", "--json", *ca]) == 0
     states = [one["state"] for one in json.loads(capsys.readouterr().out) if one["id"] == "v10"]
     assert states == ["revoked (stolen)", "revoked (stolen)"]
+
+
+def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(office, tmp_path, capsys):
+    vehicle, former = tmp_path / "id", office.ca.authority
+    enrol(vehicle, former.token("v12"), office.url)
+    cloud = office.ca.identity("coordinator", "cloud", hosts=HOSTS, where="cloud-12")
+    key = (vehicle / "key.pem").read_bytes()
+    after = ["--ca-dir", str(tmp_path / "next")]
+    assert run(["ca", "init", str(tmp_path / "next"), "--after", str(former.folder)]) == 0
+    file = tmp_path / "next.pem"
+    file.write_bytes((tmp_path / "next" / "ca.pem").read_bytes())
+    trusts = ["ca", "trust", str(file), "--into", str(vehicle), "--into", str(cloud)]
+    assert run(trusts) == 2, "the list is missing"
+    assert "put its crl.pem behind its ca.pem" in capsys.readouterr().err
+    file.write_bytes(file.read_bytes() + (tmp_path / "next" / "crl.pem").read_bytes())
+    assert run(trusts) == run(trusts) == 0
+    both = (vehicle / "ca.pem").read_bytes()
+    assert both.count(b"BEGIN CERTIFICATE") == 2
+    assert run(["ca", "renew", str(cloud), *after]) == 0
+    assert (cloud / "ca.pem").read_bytes() == both, "others still have certificates of the former"
+
+    server = AuthorityServer(Authority(tmp_path / "next"), cloud)
+    server.start()
+    try:
+        renew(vehicle, f"https://localhost:{server.port}")
+    finally:
+        server.stop()
+    identity = load_identity(vehicle)
+    assert (identity.owner, identity.key, identity.ca) == (Owner("agent", "v12"), key, both)
+    assert identity.crl.count(b"BEGIN X509 CRL") == 2
+    issuer = issuer_of(x509.load_pem_x509_certificate(identity.certificate).public_bytes(Encoding.DER))
+    assert (
+        issuer == FolderCredentials(cloud).signer.issuer != FolderCredentials(office.ca.folder / "cloud").signer.issuer
+    )
+    capsys.readouterr()
+    assert run([*trusts, "--only", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["into"]
+    assert [(len(each["trusts"]), each["renew"]) for each in told.values()] == [(1, False), (1, False)]
+    assert load_identity(vehicle).crl == (tmp_path / "next" / "crl.pem").read_bytes()
+
+
+def test_vehicle_that_trusts_two_authorities_still_does_after_it_was_renewed_by_hand(office, tmp_path):
+    folder, other = tmp_path / "id", FleetCa(tmp_path / "other")
+    enrol(folder, office.ca.authority.token("v13"), office.url)
+    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    both = (folder / "ca.pem").read_bytes()
+    write_request(folder, "v13", tmp_path / "v13.csr")
+    for authority in (office.ca.authority, other.authority):
+        sign = ["ca", "sign-csr", str(tmp_path / "v13.csr"), "--agent", "v13", "--ca-dir", str(authority.folder)]
+        assert run([*sign, "--out", str(tmp_path / "v13.pem")]) == 0
+        take_bundle(folder, "v13", tmp_path / "v13.pem")
+        assert (folder / "ca.pem").read_bytes() == both
+    assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
+
+
+def test_only_a_good_authority_is_trusted(office, tmp_path):
+    folder = office.ca.identity("agent", "v14")
+    other = FleetCa(tmp_path / "other")
+    agent = (other.identity("agent", "v14") / "cert.pem").read_bytes()
+    crl = other.authority.crl_pem
+    with pytest.raises(UsageError, match="no CA certificate"):
+        trust(folder, crl)
+    with pytest.raises(UsageError, match="not an authority's"):
+        trust(folder, agent + crl)
+    with pytest.raises(UsageError, match=r"crl\.pem behind"):
+        trust(folder, other.authority.ca_pem + office.ca.authority.crl_pem)
+    assert load_identity(folder).ca == office.ca.authority.ca_pem
+    now = trust(folder, other.authority.ca_pem + crl, only=True)
+    assert (len(now.names), now.is_ours_among) == (1, False)
+    assert (load_identity(folder).ca, load_identity(folder).crl) == (other.authority.ca_pem, crl)
+
+
+def test_lists_of_two_authorities_are_handed_over_one_by_one_and_none_goes_back(office, tmp_path):
+    folder, other = office.ca.identity("coordinator", "c15"), FleetCa(tmp_path / "other")
+    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    older = other.authority.crl_pem
+    for ca in (other, office.ca):
+        take_list(folder, ca.authority.refresh_crl())
+    both = office.ca.authority.crl_pem + other.authority.crl_pem
+    assert load_identity(folder).crl == both
+    with pytest.raises(UsageError, match="older than the one"):
+        take_list(folder, older)
+    take_list(folder, older + office.ca.authority.refresh_crl())
+    assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
 
 
 def test_server_refuses_what_is_too_long_or_malformed(office):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -31,30 +32,40 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess
 
 
 @contextlib.contextmanager
-def server(answer) -> Iterator[str]:
-    """A TCP server; `answer` maps the protocol level of a CONNECT to the bytes to send, None: say nothing."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def listener(meet) -> Iterator[str]:
+    """A TCP server at the yielded address; `meet` gets each connection and the first bytes that came over it."""
+    listening = socket.create_server(("127.0.0.1", 0))
     kept: list[socket.socket] = []
 
     def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
-                peer, _ = listener.accept()
+                peer, _ = listening.accept()
                 kept.append(peer)
-                level = peer.recv(4096)[8]
-                said = answer(level)
-                if said == b"":
-                    peer.close()
-                elif said is not None:
-                    peer.sendall(said)
+                meet(peer, peer.recv(4096))
 
     threading.Thread(target=serve, daemon=True).start()
     try:
-        yield f"mqtt://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        listener.close()
+        listening.close()
         for peer in kept:
             peer.close()
+
+
+@contextlib.contextmanager
+def server(answer) -> Iterator[str]:
+    """A TCP server; `answer` maps the protocol level of a CONNECT to the bytes to send, None: say nothing."""
+
+    def meet(peer: socket.socket, asked: bytes) -> None:
+        said = answer(asked[8])
+        if said == b"":
+            peer.close()
+        elif said is not None:
+            peer.sendall(said)
+
+    with listener(meet) as place:
+        yield f"mqtt://{place}"
 
 
 def eventually(condition, seconds: float = 30.0) -> None:
@@ -82,16 +93,42 @@ def test_probe_says_when_something_else_listens():
         connect_once(Link(url, "x"), 0.5)
 
 
-@pytest.mark.parametrize("said", [None, b""], ids=["silence", "closing"])
+@pytest.mark.parametrize("said", [None, b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["silence", "closing", "TLS alert"])
 def test_probe_says_when_no_broker_answers(said):
-    with server(lambda level: said) as url, pytest.raises(BrokerError, match="does not answer as an MQTT broker"):
+    words = r"does not answer as an MQTT broker: .* If it is a TLS port, write mqtts://"
+    with server(lambda level: said) as url, pytest.raises(BrokerError, match=words) as caught:
         connect_once(Link(url, "x"), 0.3)
+    assert caught.value.exit_code == 4
 
 
 def test_probe_says_when_tls_meets_a_plain_port(broker):
     url = broker.url.replace("mqtt://", "mqtts://")
-    with pytest.raises(BrokerError, match=r"TLS|cannot be reached|no answer"):
+    with pytest.raises(BrokerError, match=r"probably does not speak TLS.*write mqtt:// for it, or name .*TLS port"):
         connect_once(Link(url, "x"), 2.0)
+
+
+def reset(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+@pytest.mark.parametrize(
+    ("greeted", "told"),
+    [
+        (reset, r"broken off \(Connection reset by peer\): what listens there probably does not speak TLS"),
+        (lambda peer: peer.close(), "broken off: what listens there probably does not speak TLS"),
+        (lambda _peer: None, r"nobody answered the handshake within 0\.5 s: what listens there probably does not"),
+        (lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "what listens there does not speak TLS"),
+    ],
+    ids=["reset", "closing", "silence", "http"],
+)
+def test_probe_says_what_it_probably_is_when_a_plain_port_is_greeted_with_tls(greeted, told):
+    with (
+        listener(lambda peer, _hello: greeted(peer)) as place,
+        pytest.raises(BrokerError, match=rf"^TLS with {place}: .*{told}.*write mqtt:// for it") as caught,
+    ):
+        connect_once(Link(f"mqtts://{place}", "x"), 0.5)
+    assert caught.value.exit_code == 4
 
 
 @pytest.mark.parametrize("user", ["", "fleet:wrong@", "stranger:x@"])

@@ -68,6 +68,7 @@ def _questions(draw: st.DrawFn, domain: Domain) -> dict[str, Any]:
             | levels.map(lambda value: Goal(above=value))
             | levels.map(lambda value: Goal(below=value))
             | (steps | steps.map(lambda step: -step)).map(lambda step: Goal(change=step))
+            | steps.map(lambda step: Goal(either=step))
         )
     else:
         goal = goal | st.sampled_from(domain.classes).map(lambda label: Goal(label=label))

@@ -185,6 +185,50 @@ def test_renewal_of_another_authoritys_certificate_is_refused(authority, tmp_pat
         authority.renew(request, made, prove_renewal(key, request))
 
 
+def test_certificate_of_the_former_authority_is_renewed_by_the_one_that_follows_it_and_lists_go_on(
+    authority, clock, tmp_path
+):
+    vehicles = {name: enrolled(authority, name) for name in ("v1", "v2")}
+    authority.revoke("v2", "stolen")
+    waiting = authority.token("v3")
+    # The key is lost: nothing that the next one does needs it.
+    (authority.folder / "ca-key.pem").unlink()
+    after = Authority.create(tmp_path / "next", "test CA", after=authority.folder, clock=clock)
+
+    assert [(one.id, one.state(clock.now)) for one in after.issued()] == [
+        ("v1", "valid (former CA)"),
+        ("v2", "revoked (stolen)"),
+    ]
+    requests = {name: make_request(key, Owner("agent", name)) for name, (key, _) in vehicles.items()}
+    proofs = {name: prove_renewal(key, requests[name]) for name, (key, _) in vehicles.items()}
+    made = after.renew(requests["v1"], vehicles["v1"][1], proofs["v1"])
+    verifier = Verifier(after.ca_pem, clock.seconds)
+    assert verifier.owner(x509.load_pem_x509_certificate(made).public_bytes(Encoding.DER)) == V1
+    assert [one.state(clock.now) for one in after.issued() if one.id == "v1"] == ["valid (former CA)", "valid"]
+    with pytest.raises(WireError, match="revoked"):
+        after.renew(requests["v2"], vehicles["v2"][1], proofs["v2"])
+    assert verifier.take_crl(after.crl_pem) == 1
+    with pytest.raises(UsageError, match="belongs to role agent"):
+        after.issue(Owner("operator", "v1"), load_key(vehicles["v1"][0]).public_key())
+    with pytest.raises(WireError, match="unknown"):
+        after.enrol(make_request(new_key(), Owner("agent", "v3")), waiting.secret)
+
+
+def test_certificate_that_the_thief_of_the_former_key_made_is_renewed_nowhere(authority, tmp_path):
+    enrolled(authority)
+    after = Authority.create(tmp_path / "next", "test CA", after=authority.folder)
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="not from this authority"):
+        after.renew(request, made, prove_renewal(key, request))
+
+
+def test_authority_follows_none_that_has_no_register(authority, tmp_path):
+    with pytest.raises(NotFoundError, match="no register"):
+        Authority.create(tmp_path / "next", "test CA", after=authority.folder)
+    assert not (tmp_path / "next").exists()
+
+
 def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
     """A certificate with other bytes in place of some; its signature fits no more, which a renewal does not ask."""
     der = x509.load_pem_x509_certificate(certificate_pem).public_bytes(Encoding.DER)

@@ -21,20 +21,21 @@ from console.models import model as model_group
 from console.registry import Registry
 from console.settings import descriptions, fill_in
 from console.tap import decode, summary
-from console.words import by_support, explanation_lines, rule_lines, strongest_terms
+from console.words import by_support, counterfactual_lines, explanation_lines, rule_lines, strongest_terms
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 from edge_agent.forecast.config import ForecastConfig
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
-from glassfleet.explain import Condition, Rule
+from glassfleet.explain import Condition, Rule, counterfactual
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
+from tests import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -301,8 +302,35 @@ def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_anot
     told = json.loads(capsys.readouterr().out)
     assert told["prediction"] == pytest.approx(expected[1])
     assert told["base"] + sum(told["shares"].values()) == pytest.approx(expected[1])
-    assert run(["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "2"]) == 0
-    assert "because of rule" in capsys.readouterr().out
+    words = ["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "2"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert "because of rule" in said
+    assert re.search(
+        r"^for another outcome \(quality is at least [\d.]+ or at most [\d.]+\):\n  \(none was named",
+        said,
+        re.MULTILINE,
+    )
+    assert run([*words, "--goal", "-10%"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^for another outcome \(quality is at most [\d.]+\):", said, re.MULTILINE)
+    assert "none was named" not in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("frt", "a move by a tenth of the target's range was looked for, up or down; --goal +10%, -10%, '>VALUE'"),
+        ("frbc", "any other class was looked for; --goal bad asks for one"),
+    ],
+)
+def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when_none_was_named(
+    kind: str, told: str
+) -> None:
+    learned = zoo.model(kind)
+    found = counterfactual(learned, None, zoo.rows(1)[0])
+    assert told in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=False)).split())
+    assert told not in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=True)).split())
 
 
 def test_model_explain_is_refused_when_row_or_column_is_not_there(
@@ -405,8 +433,10 @@ def test_strongest_terms_keeps_those_that_move_the_output_most() -> None:
     assert strongest_terms("y = 1.5 + 2 a", domain) == "y = 1.5 + 2 a"
     assert strongest_terms("class is red", domain) == "class is red"
     timed = domain.model_copy(update={"target": Variable(name="y", low=0, high=1, unit="min")})
-    assert strongest_terms(f"{text} min", timed, keep=2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms (min)"
-    assert strongest_terms("y = 1.5 + 2 a min", timed) == "y = 1.5 + 2 a (min)"
+    whole = f"{text.replace('= ', '= (')}) min"
+    assert strongest_terms(whole, timed, keep=2) == "y = (1.5 + 4 d + 0.3 f and 4 weaker terms) min"
+    assert strongest_terms("y = (1.5 + 2 a) min", timed) == "y = (1.5 + 2 a) min"
+    assert strongest_terms("y = 1.5 min", timed) == "y = 1.5 min"
 
 
 def test_rules_without_conditions_hold_always() -> None:

@@ -70,6 +70,34 @@ def test_threshold_and_change_are_reached_when_asked_for(kind: str, goal: str) -
     assert {">18": after >= 18, "<6": after <= 6, "+2.5": after >= before + 2.5, "-10%": after <= before - tenth}[goal]
 
 
+@pytest.mark.parametrize("kind", ["frt", "tsk"])
+def test_smallest_move_either_way_is_found_when_no_goal_is_named(kind: str) -> None:
+    learned = model(kind)
+    ways: set[bool] = set()
+    assert Goal.default(learned.domain, 1.0) == Goal.parse("+-10%", learned.domain)
+    for row in rows(5, seed=7):
+        told = counterfactual(learned, None, row)
+        one = [counterfactual(learned, None, row, Goal.parse(goal, learned.domain)).best for goal in ("+10%", "-10%")]
+        costs = [way.cost for way in one if way is not None]
+        assert (told.best is not None) == bool(costs)
+        if told.best is not None:
+            # The same candidates are tried for all three, and of the cheapest a few are relaxed.
+            assert told.best.cost <= min(costs) + 0.0101
+            assert isinstance(told.prediction, float)
+            assert isinstance(told.best.prediction, float)
+            ways.add(told.best.prediction > told.prediction)
+    assert ways == {True, False}, "up for some rows, down for others"
+
+
+def test_goal_either_way_is_told_with_both_ends_when_put_in_words() -> None:
+    domain = model("frt").domain
+    goal = Goal.parse("± 0.5", domain)
+    assert goal == Goal.parse("+-0.5", domain) == Goal(either=0.5)
+    assert goal.words(domain, 3.0) == "mos is at least 3.5 points or at most 2.5 points"
+    assert goal.reached(3.0, np.array([2.5, 2.6, 3.4, 3.5])).tolist() == [True, False, False, True]
+    assert goal.distance(3.0, np.array([2.75, 3.0, 3.25])).tolist() == [0.25, 0.5, 0.25]
+
+
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_named_class_is_reached_when_it_is_asked_for(kind: str) -> None:
     for label in ("bad", "good"):
@@ -108,7 +136,18 @@ def test_answer_is_the_same_when_asked_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [("frt", "good"), ("frt", "5"), ("frt", ">x"), ("frt", "+0"), ("frbc", ">3"), ("frbc", "no")]
+    ("kind", "text"),
+    [
+        ("frt", "good"),
+        ("frt", "5"),
+        ("frt", ">x"),
+        ("frt", "+0"),
+        ("frt", "+-0"),
+        ("frt", "+--1"),
+        ("frbc", "+-1"),
+        ("frbc", ">3"),
+        ("frbc", "no"),
+    ],
 )
 def test_goal_is_refused_when_it_is_none_for_the_target(kind: str, text: str) -> None:
     with pytest.raises(UsageError):

@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.credentials import FixedCredentials, FolderCredentials
 from broker.port import Handlers, Link, Message
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import save_identity
+from broker.trust import trust
 from console.tap import _text, decode, seal
+from coordinator.authority.certificates import Revoked, make_crl
 from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
@@ -246,18 +249,52 @@ def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_one
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
-def test_list_that_is_said_again_replaces_no_newer_one_of_another_ca_while_both_are_trusted(ca, clock, tmp_path):
-    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
-    later = Authority(other.authority.folder, clock=lambda: dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+def test_lists_of_both_cas_are_kept_over_a_restart_while_both_are_trusted(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other", "test CA")
+    sealed = [sealed_birth(each.identity("coordinator", "cloud"), "cloud") for each in (ca, other)]
+    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    assert [credentials.verifier.open(*each, CLOUD).id for each in sealed] == ["cloud", "cloud"]
     for _ in range(5):
         ca.authority.refresh_crl()
-    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem, crl=ca.authority.crl_pem)
+    for each in (ca, other):
+        each.authority.revoke("cloud", "stolen")
+        assert credentials.take_crl(each.authority.crl_pem)
+        assert not credentials.take_crl(each.authority.crl_pem)
+    both = ca.authority.crl_pem + other.authority.crl_pem
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == both
+    assert [revoked_after_restart(folder, each) for each in sealed] == [True, True]
+    assert not FolderCredentials(folder).take_crl(other.authority.crl_pem + ca.authority.crl_pem)
+
+
+def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_any_more(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    cloud = other.identity("coordinator", "cloud")
+    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem, crl=other.authority.crl_pem)
     credentials = FolderCredentials(folder, clock=clock)
-    later.refresh_crl()
-    newest = later.crl_pem
-    assert credentials.take_crl(newest)
-    assert not credentials.take_crl(ca.authority.crl_pem)
-    assert (folder / "crl.pem").read_bytes() == credentials.crl == newest
+    # Who stole the former CA's key revokes what the next one issued.
+    made = x509.load_pem_x509_certificate((cloud / "cert.pem").read_bytes())
+    now = dt.datetime.now(dt.UTC)
+    entries, lasts = [Revoked(made.serial_number, now)], dt.timedelta(days=1)
+    theirs = make_crl(ca.authority.certificate, ca.authority._key, entries, number=9, now=now, lasts=lasts)
+    assert credentials.take_crl(theirs.public_bytes(Encoding.PEM))
+    assert revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
+    save_identity(folder, ca=other.authority.ca_pem)
+    assert look(credentials, clock)
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == other.authority.crl_pem
+    assert credentials.verifier.open(*sealed_birth(cloud, "cloud"), CLOUD)
+    assert not revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
+
+
+def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
+    stolen = ca.identity("coordinator", "cloud")
+    after = Authority.create(ca.folder / "next", "test CA", after=ca.authority.folder)
+    folder = ca.identity("agent", "v1")
+    trust(folder, after.ca_pem + after.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    after.revoke("cloud", "stolen")
+    assert credentials.take_crl(after.crl_pem)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
 @pytest.mark.parametrize("found", ["an older list", "half a list", "no list"])

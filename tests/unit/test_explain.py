@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import jsonschema
 import numpy as np
@@ -20,6 +21,7 @@ from glassfleet.explain import (
     partitions,
     summary,
 )
+from glassfleet.export.canvas import consequent
 from schemas.documents import document_digest
 from schemas.errors import DataError, UsageError
 from tests.zoo import FEATURES, KINDS, NAMES, model, population, rows, wide_rows
@@ -59,6 +61,23 @@ def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> 
         jsonschema.validate(told, view.model_json_schema(mode="serialization"))
         assert view.model_validate(told) == made
         assert told["format"] == 1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if model(kind).domain.target is not None])
+def test_unit_of_a_consequent_cannot_be_taken_for_the_last_inputs_when_rules_are_read(kind: str) -> None:
+    learned = model(kind)
+    outputs = [rule.output for rule in learned.rules() if "black box" not in rule.output]
+    sums = [output for output in outputs if any(f" {name}" in output for name in NAMES)]
+    assert bool(sums) == (kind.partition("-")[0] in {"frt", "fmt", "tsk"})
+    assert all(re.fullmatch(r"mos = \(-?[\d.]+( [+-] [\d.e-]+ \w+)+\) points", output) for output in sums)
+    assert all(re.fullmatch(r"mos = -?[\d.]+ points", output) for output in outputs if output not in sums)
+    for output in sums:
+        shown = re.fullmatch(r"(\S+) ([+-] \S+) (\w+)(?: …)?", consequent(output, learned))
+        assert shown is not None
+        first, slope, name = shown.groups()
+        assert f"({first} " in output
+        assert f" {slope} {name}" in output
+        assert name in NAMES
 
 
 def test_memberships_are_those_of_the_fired_rule_when_sets_are_fuzzy() -> None:

@@ -107,6 +107,56 @@ def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_sh
     assert f"{first.name} is Low" not in words
 
 
+def test_difference_tells_maps_key_by_key_when_few_of_their_keys_differ() -> None:
+    model = learned(1)
+    policy = {f"rule_{number}": float(number) for number in range(40)}
+    one = record_of(model, 1, []).model_copy(update={"parameters": {"policy": policy, "retry": {"wait": 1}}})
+    other = one.model_copy(update={"version": 2, "parameters": {"policy": {**policy, "rule_7": 9.5, "min_agents": 3}}})
+    told = difference((one, model), (other, model))
+    assert told["training"]["policy"] == [one.parameters["policy"], other.parameters["policy"]], "whole in JSON"
+    lines = difference_lines(told)
+    assert [line for line in lines if line.startswith("training")] == [
+        "training policy.rule_7: 7 -> 9.5",
+        "training policy.min_agents: absent -> 3",
+        "training retry.wait: 1 -> absent",
+    ]
+
+
+def test_difference_tells_what_else_differs_of_a_domain_when_limits_are_the_same() -> None:
+    model = learned(1)
+    one, other = record_of(model, 1, []), record_of(model, 2, [])
+    domain = other.document["domain"]
+    domain = {
+        **domain,
+        "features": [{**domain["features"][0], "categories": ["a", "b"]}, *domain["features"][1:]],
+        "memory": {"columns": {"speed": [1, 2], "load": [4]}, "drive": "trip"},
+    }
+    other = other.model_copy(update={"document": {**other.document, "domain": domain}})
+    name = domain["features"][0]["name"]
+    lines = [line for line in difference_lines(difference((one, model), (other, model))) if line.startswith("domain")]
+    assert lines == [
+        f"domain {name}.categories: absent -> [a, b]",
+        "domain memory.columns.speed: absent -> [1, 2]",
+        "domain memory.columns.load: absent -> [4]",
+        "domain memory.drive: absent -> trip",
+    ]
+
+
+def test_difference_is_no_wider_than_the_terminal_when_values_and_rules_are_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    small, large = learned(1), learned(3)
+    cohort = [f"vehicle-{number:02}" for number in range(30)]
+    told = difference((record_of(small, 1, []), small), (record_of(large, 2, cohort), large))
+    lines = difference_lines(told)
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("+ IF ") for line in lines) == len(told["rules"]["added"])
+    joined = " ".join(" ".join(lines).split())
+    assert all(f"+ IF {rule['if']} THEN {rule['then']}" in joined for rule in told["rules"]["added"])
+    assert f"cohort, joined: {', '.join(cohort)}" in joined
+
+
 @pytest.mark.parametrize("kind", zoo.KINDS)
 def test_model_of_any_scheme_is_the_same_as_itself(kind: str) -> None:
     model = zoo.model(kind)

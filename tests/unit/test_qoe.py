@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from console.report import score_lines
 from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
@@ -355,6 +356,35 @@ def test_verdict_is_equal_with_f1_scores_when_a_classifier_pools() -> None:
     federated = verdict.mean("federated")
     assert federated is not None
     assert 0.7 < federated <= 1.0
+
+
+def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_everybody() -> None:
+    fleet = small_fleet()
+    # The last vehicle sees another road, and more of it, so that its rows change the central model.
+    last = fleet["v2"].train
+    X = np.tile(last.X, (5, 1))
+    turned = Dataset(last.features, last.target, X, np.where(X[:, 1] > 0.5, "Good", "Poor"))
+    fleet["v2"] = VehicleRows(turned, turned)
+    scheme = catalogue.load("frbc")
+    parameters = scheme.exact(scheme.Parameters())
+    head, note = "central over the rows of all 3 vehicles (CL all)", "central over the cohort's rows alone"
+    some = {vehicle: fleet[vehicle] for vehicle in ("v0", "v1")}
+    verdict = judge(record_of(some, parameters), fleet, 0)
+    lines = score_lines(verdict, ("v0", "v1"))
+    assert verdict.equal
+    assert verdict.mean("central") != verdict.mean("federated")
+    assert lines[0] == f"test F1 (macro) of q: local (LL), federated (FL), {head}"
+    assert lines[1].split() == ["LL", "FL", "CL", "all"]
+    assert lines[-1] == f"  {note}, which the dashboard calls CL: the same as FL"
+    assert [line.split()[0] for line in lines if line.endswith("not in the cohort")] == ["v2"]
+    whole = judge(record_of(fleet, parameters), fleet, 0)
+    lines = score_lines(whole, ("v0", "v1", "v2"))
+    assert head in lines[0]
+    assert note not in "".join(lines)
+    assert whole.mean("central") == whole.mean("federated")
+    other = judge(record_of(some, scheme.Parameters(min_rows=20)), fleet, 0)
+    assert not other.equal
+    assert note not in "".join(score_lines(other, ("v0", "v1")))
 
 
 def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:

@@ -17,7 +17,7 @@ from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import ContributionBody, Receipt
 from schemas.record import ModelRecord
-from schemas.signing import Owner, Signer, Verifier, split
+from schemas.signing import Owner, Signer, Verifier, lists_in, split
 from schemas.topics import Topics
 from tests.keys import DAY, NOW, TestCa, pem
 
@@ -227,3 +227,11 @@ def test_verifier_raises_nothing_but_wire_errors_when_a_certificate_is_garbage(p
     with contextlib.suppress(WireError):
         assert CA.verifier().owner(bytes(certificate)) == Owner("agent", "v1")
         assert bytes(certificate) == SIGNER.certificate
+
+
+def test_verifier_reads_so_many_lists_and_no_more_of_a_message_that_somebody_filled_with_them():
+    verifier, junk = CA.verifier(), b"-----BEGIN X509 CRL-----\n"
+    numbered = b"".join(b"%s%d\n-----END X509 CRL-----\n" % (junk, number) for number in range(limits.MAX_LISTS))
+    assert len(lists_in(CA.crl(AGENT) * 3 + numbered)) == 1
+    assert lists_in(numbered + CA.crl(AGENT)) == lists_in(junk * 50_000) == []
+    assert verifier.take_crl(numbered[: len(numbered) // 2] + CA.crl(AGENT)) == 1

@@ -129,7 +129,7 @@ def test_rule_that_its_neighbour_can_stand_in_for_is_not_worth_keeping() -> None
     assert otherwise[2]
 
 
-def test_unit_stands_behind_a_lone_number_and_in_brackets_behind_a_sum() -> None:
+def test_unit_stands_behind_a_lone_number_and_behind_the_brackets_of_a_sum() -> None:
     zeros = np.zeros(6)
     assert consequent_words(DOMAIN, 0.5, zeros) == "y = 0.5 V"
-    assert consequent_words(DOMAIN, 0.5, np.array([0.0, 0.1, 0, 0, 0, -0.2])) == "y = 0.5 + 0.3 x1 - 0.6 x5 (V)"
+    assert consequent_words(DOMAIN, 0.5, np.array([0.0, 0.1, 0, 0, 0, -0.2])) == "y = (0.5 + 0.3 x1 - 0.6 x5) V"

@@ -96,7 +96,7 @@ def test_weighted_average_holds_for_strengths_near_nothing() -> None:
 def test_rules_read_as_sentences_in_the_variables_own_units() -> None:
     text = str(_model().rules()[1])
     # 50 (0.5 speed / 100 + 0.1 (signal + 110) / 60 + 0.1)
-    assert text == "IF speed is Low AND signal is Fair THEN rate = 14.17 + 0.25 speed + 0.08333 signal Mb/s"
+    assert text == "IF speed is Low AND signal is Fair THEN rate = (14.17 + 0.25 speed + 0.08333 signal) Mb/s"
 
 
 def test_explanation_adds_up_and_gives_the_degree_of_each_condition() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
 from glassfleet.fuzzy import condition, fuzzify
+from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.schemes.tsk.document import read_document, write_document
 from glassfleet.schemes.tsk.params import Parameters
@@ -175,30 +176,11 @@ class TskSystem:
             conditions=tuple(
                 condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets)
             ),
-            output=self._consequent(base.coefficients[number]),
+            output=consequent_words(self.domain, base.coefficients[number, -1], base.coefficients[number, :-1]),
             weight=float(base.weight[number]),
             support=float(base.support[number]),
             confidence=float(base.confidence[number]),
         )
-
-    def _consequent(self, coefficients: Floats) -> str:
-        """Write a polynomial in the variables' own units (inputs limited to their domain)."""
-        target = self.domain.target
-        assert target is not None
-        width = target.high - target.low
-        constant = target.low + width * float(coefficients[-1])
-        words = ""
-        for name, slope, low in self._slopes(coefficients[:-1], width):
-            constant -= slope * low
-            words += f" {'-' if slope < 0 else '+'} {abs(slope):.4g} {name}"
-        unit = f" {target.unit}" if target.unit else ""
-        return f"{target.name} = {constant:.4g}{words}{unit}"
-
-    def _slopes(self, coefficients: Floats, width: float) -> Iterator[tuple[str, float, float]]:
-        for variable, coefficient in zip(self.domain.features, coefficients, strict=True):
-            span = variable.high - variable.low
-            if coefficient != 0.0 and span != 0.0:
-                yield variable.name, width * float(coefficient) / span, variable.low
 
     @cached_property
     def _rules(self) -> tuple[Rule, ...]:
