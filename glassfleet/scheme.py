@@ -203,7 +203,9 @@ class Server(Protocol):
 class Model(Protocol):
     """A finished model: it predicts, explains itself, and is a document.
 
-    Inputs and outputs are in the data's own units; the model holds its domain and scales by itself.
+    Inputs and outputs are in the data's own units; the model holds its domain and scales by itself. More members are
+    optional: ``nature``, of models that are no rules (see :mod:`glassfleet.explain.nature`), and ``clips_inputs``,
+    False where values outside the domain are not taken to its nearest limit.
     """
 
     @property

@@ -37,6 +37,9 @@ class ForecastConfig(BaseModel):
         rows with the inputs already.
     model : str or None
         Name of the model to serve; None: the only one that the agent keeps.
+    data : str or None
+        The vehicle's rows, as the agent has them: for models of which every vehicle makes its own, such as fedga's
+        trees. That is made when the model is taken over, kept in the log alone, and what forecasts and is explained.
     models : Path or None
         Folder of the models; None: the agent's.
     log : Path or None
@@ -92,6 +95,7 @@ class ForecastConfig(BaseModel):
     source: str = Field(min_length=1)
     window: Path | None = None
     model: Id | None = None
+    data: str | None = None
     models: Path | None = None
     log: Path | None = None
     log_max_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = DEFAULT_MAX_BYTES

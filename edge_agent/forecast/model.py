@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from glassfleet import catalogue
-from schemas.errors import GlassfleetError, NotFoundError
+from glassfleet.scheme import personal_model
+from schemas.documents import document_digest
+from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
+
+PERSONAL = "personal"
+"""``parameters.source`` of a record whose model a vehicle made of a published one, its parent; it stays there."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +33,60 @@ class Served:
     content: bytes
 
 
-def load_model(content: bytes) -> Served:
-    """Read a record, verify its digest, and rebuild the model.
+def load_model(content: bytes, rows: str | None = None) -> Served:
+    """Read a record, verify its digest, and rebuild the model, or make the vehicle's own of it.
+
+    Parameters
+    ----------
+    content : bytes
+        The record.
+    rows : str or None
+        Where the vehicle's rows are, as the agent has them: for schemes of which every vehicle makes its own model. The
+        same rows give the same model. A record that :class:`ModelWatch` made of such a one needs none.
 
     Raises
     ------
     VerificationError, DocumentError, NotFoundError
-        It was changed, cannot be read, or is of a scheme that is not installed here or that makes a model of its own
-        from the vehicle's rows.
+        It was changed, cannot be read, is of a scheme that is not installed here, or needs the vehicle's rows.
+    DataError
+        The rows cannot be used.
     """
     record = ModelRecord.load(content)
     scheme = catalogue.load(record.scheme)
-    if getattr(scheme, "personalise", None) is not None:
+    model = scheme.from_document(record.document)
+    if getattr(scheme, "personalise", None) is None or record.parameters.get("source") == PERSONAL:
+        return Served(record, model, content)
+    if rows is None:
         raise NotFoundError(
-            f"models of scheme {record.scheme!r} become each vehicle's own with its rows, which are not served live yet"
+            f"of model {record.name!r} (scheme {record.scheme}) every vehicle makes its own with its rows: give them "
+            "with --data, as `glassfleet agent` has them"
         )
-    return Served(record, scheme.from_document(record.document), content)
+    own = _own_of(scheme, model, rows)
+    document = own.to_document()
+    made = record.model_copy(
+        update={
+            "document": document,
+            "digest": document_digest(document),
+            "parents": [record.digest],
+            "parameters": {**record.parameters, "source": PERSONAL},
+            "signatures": [],  # it is no longer what was signed
+        }
+    )
+    return Served(made, own, made.to_bytes())
+
+
+def _own_of(scheme: Any, model: Any, rows: str) -> Any:
+    """Return what the vehicle makes of a model with its rows."""
+    from edge_agent.sources import read_source  # noqa: PLC0415 - few forecasters need it
+    from glassfleet.memory import remember  # noqa: PLC0415
+
+    domain = model.domain
+    categories = any(variable.categories for variable in domain.features)
+    source = read_source(rows, target=domain.target_name, labels=domain.target is None, categories=categories)
+    try:
+        return personal_model(scheme, model, remember(source.train, domain.memory))
+    except (KeyError, ValueError) as fault:
+        raise DataError(f"{rows}: the vehicle's own model cannot be made of these rows: {fault}") from fault
 
 
 Mark = tuple[str, int, int, int]
@@ -60,12 +103,15 @@ class ModelWatch:
     name : str or None
         Which of them; None: the only one, references apart: they are there to be compared with.
     log : structlog logger
+    rows : str or None
+        Where the vehicle's rows are, for models of which it makes its own.
     """
 
-    def __init__(self, directory: Path, name: str | None, log: Any) -> None:
+    def __init__(self, directory: Path, name: str | None, log: Any, rows: str | None = None) -> None:
         self._directory = directory
         self._name = name
         self._log = log
+        self._rows = rows
         self._seen: Mark | None = None
         self._served: Served | None = None
         self._complaint = ""
@@ -76,6 +122,11 @@ class ModelWatch:
         """What it looks for, in words."""
         which = "a model" if self._name is None else f"model {self._name!r}"
         return f"{which} that `glassfleet agent` keeps in {self._directory}"
+
+    @property
+    def complaint(self) -> str:
+        """Why the newest model that was found cannot be used; empty: there is none, or it can."""
+        return self._complaint
 
     def look(self) -> tuple[Served | None, bool]:
         """Return the model to use, and whether it is another than before. A file that cannot be used is logged once."""
@@ -94,7 +145,7 @@ class ModelWatch:
             return self._served, False
         self._seen = mark
         try:
-            served = load_model(content)
+            served = load_model(content, self._rows)
         except GlassfleetError as fault:
             self._say_once(f"{path}: {fault}")
             return self._served, False

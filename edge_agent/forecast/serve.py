@@ -230,6 +230,10 @@ def run(
         The source ended, and there never was a model.
     """
     logs.configure(config.log_level, config.log_format)
+    if config.data is not None:
+        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - few forecasters need it
+
+        refuse_password(config.data, "--data")
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
     with ExitStack() as stack:
         features = LiveFeatures(plan, config.observed, config.kept_rows)
@@ -239,7 +243,7 @@ def run(
         limits = SampleLimits(config.queue_samples, config.max_sample_bytes)
         samples = Samples(config.source, speed=config.speed, limits=limits, access=_access(config))
         stack.callback(samples.close)
-        watch = ModelWatch(config.models_directory, config.model, say)
+        watch = ModelWatch(config.models_directory, config.model, say, config.data)
         forecaster = Forecaster(
             features,
             watch,
@@ -271,6 +275,8 @@ def run(
 def _tell_if_in_vain(counts: Counter[str], watch: ModelWatch, samples: Samples) -> None:
     """Raise NotFoundError when a source ended that brought samples, but there never was a model to forecast with."""
     if counts["samples"] and not counts["forecasts"] and not samples.is_stopped and watch.look()[0] is None:
+        if watch.complaint:
+            raise NotFoundError(f"the source ended, and not one forecast was made: {watch.complaint}")
         raise NotFoundError(
             f"the source ended, and not one forecast was made, for there never was {watch.wanted}. "
             "Is --id the agent's, and has its fleet published a model (glassfleet model list)?"

@@ -33,6 +33,7 @@ class TreeModel:
     """
 
     format = 1
+    clips_inputs = False
 
     def __init__(self, scheme: str, parameters: BaseModel, domain: Domain, tree: Tree) -> None:
         self.scheme = scheme

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassfleet.explain.goal import Goal
+from glassfleet.explain.nature import nature
 from glassfleet.explain.search import PER_INPUT, Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row, in_words_of, value_text
 from schemas.errors import UsageError
@@ -61,7 +62,7 @@ class Way(View):
     row : dict of str to float
         The whole changed row.
     rule : str
-        The rule that answers then.
+        The rule that answers then; empty for a network, which has none.
     """
 
     changes: tuple[Change, ...]
@@ -159,7 +160,8 @@ def counterfactual(
     names = speaker.domain.names
     fixed = frozenset(keep) | (frozenset() if only is None else frozenset(names) - frozenset(only))
     search = Search.of(speaker, x, before, wanted, keep=fixed, most=max_inputs)
-    ways = search.run()
+    # A population gives every row the same answer: there is nothing to search for.
+    ways = [] if nature(speaker) == "structures" else search.run()
     unit = speaker.domain.target.unit if speaker.domain.target is not None else ""
     words = wanted.words(speaker.domain, before)
     already = not isinstance(before, str) and bool(wanted.reached(before, np.array([before]))[0])
@@ -174,9 +176,9 @@ def counterfactual(
         already=already,
         best=told[0] if told else None,
         alternatives=tuple(told[1:]),
-        closest=None if told or already else search.closest,
+        closest=None if told or already or isinstance(before, str) else search.closest if search.asked else before,
         predictions=search.asked,
-        text=_text(speaker.domain, words, told[0] if told else None, already=already),
+        text=_text(speaker, words, told[0] if told else None, already=already),
     )
 
 
@@ -228,13 +230,19 @@ def _way(model: Model, x: Floats, point: Floats) -> Way:
         prediction=prediction,
         cost=float(np.where(categorical, 0.5, moved).sum() + PER_INPUT * len(changes)),
         row={name: float(value) for name, value in zip(domain.names, point, strict=True)},
-        rule=str(explained.fired.rule),
+        rule=str(explained.fired.rule) if nature(model) == "rules" else "",
     )
 
 
-def _text(domain: Domain, goal: str, way: Way | None, *, already: bool) -> str:
+def _text(model: Model, goal: str, way: Way | None, *, already: bool) -> str:
+    domain = model.domain
     if already:
         return f"{goal} as the row is"
+    if way is None and nature(model) == "structures":
+        return (
+            f"there is no change of the inputs for which {goal}: this model is tree structures, and every row gets "
+            "the same answer until a vehicle has made its own tree of one"
+        )
     if way is None:
         return f"no change of the inputs within their ranges was found for which {goal}"
     words = " and ".join(f"{part.feature} were {part.after_text} (is {part.before_text})" for part in way.changes)

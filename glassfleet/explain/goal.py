@@ -16,6 +16,7 @@ from schemas.errors import UsageError
 if TYPE_CHECKING:
     from glassfleet.domain import Domain
 
+_EITHER = re.compile(r"(?:\+/?-|±)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 
@@ -59,6 +60,8 @@ class Goal(View):
     def parse(cls, text: str, domain: Domain) -> Goal:
         """Read a goal as people type it: ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the range), ``+-0.5``, or a class.
 
+        ``+-`` may be typed ``+/-`` or ``±`` as well, and a minus as the sign of its own that Unicode has (U+2212).
+
         Raises
         ------
         UsageError
@@ -71,13 +74,14 @@ class Goal(View):
             if said not in domain.classes:
                 raise UsageError(f"no class {said!r}; write one of: other, {', '.join(domain.classes[:20])}")
             return cls(label=said)
-        if match := re.fullmatch(rf"([<>])=?\s*({_NUMBER})", said):
+        typed = said.replace("\N{MINUS SIGN}", "-")
+        if match := re.fullmatch(rf"([<>])=?\s*({_NUMBER})", typed):
             number = float(match[2])
             if math.isfinite(number):
                 return cls(above=number) if match[1] == ">" else cls(below=number)
-        both = said.startswith(("+-", "±"))
-        size = said.removeprefix("±").removeprefix("+-").lstrip() if both else said
-        if (match := re.fullmatch(rf"({_NUMBER})\s*(%?)", size)) and (size[0] in "+-") != both:
+        both = _EITHER.match(typed)
+        size = typed[both.end() :] if both else typed
+        if (match := re.fullmatch(rf"({_NUMBER})\s*(%?)", size)) and (size[0] in "+-") != bool(both):
             number = float(match[1])
             if match[2]:
                 number *= (domain.target.high - domain.target.low) / 100.0

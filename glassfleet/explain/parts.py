@@ -50,6 +50,12 @@ class Rule:
         Rule weight, [0, 1].
     support, confidence : float
         [0, 1].
+    otherwise : bool
+        It answers where no other rule fires, and only there; it has no conditions.
+    measured : bool
+        False where weight, support and confidence are 0 because there are none to tell: structures and networks.
+    fitness : float or None
+        Of a structure that vehicles may fit; it is no rule, and its `output` is all there is to say of it.
     """
 
     index: int
@@ -58,10 +64,22 @@ class Rule:
     weight: float
     support: float
     confidence: float
+    otherwise: bool = False
+    measured: bool = True
+    fitness: float | None = None
 
     def __str__(self) -> str:
+        if self.otherwise:
+            return f"OTHERWISE {self.output}"
+        if not self.measured:
+            return self.output
         words = " AND ".join(f"{part.feature} is {part.term}" for part in self.conditions)
         return f"IF {words or 'always'} THEN {self.output}"
+
+
+def no_rule_fires(index: int) -> str:
+    """Return the note for a row that meets no rule's conditions, in a model without OTHERWISE."""
+    return f"no rule fires for this row, so rule {index} answers, which has the highest weight"
 
 
 @dataclass(frozen=True)
@@ -101,13 +119,20 @@ class Explanation:
     runners_up : tuple of Activation
         The next rules, in the order of what the choice was made on (see :class:`Activation`).
     shares : dict of str to float
-        Each input's part of the output, in the target's own unit; with `base` they add up to the prediction.
+        Each input's part of the output, in the target's own unit; with `base` they add up to the prediction. Empty
+        where there is nothing to share out; `notes` says why.
     base : float
         The part that no input accounts for.
     fallback : bool
-        True when no rule fired and the rule with the highest weight answered.
+        No rule's conditions were met, so that the one for that case answered: OTHERWISE where the model has it, else
+        the rule with the highest weight. `notes` says which.
     measure : str
-        What `base` and `shares` add up to where that is not the prediction itself; empty: it is.
+        What `base` and `shares` add up to where that is not the prediction itself; empty: it is, or there are none.
+    clipped_from : float or None
+        What the rules say, in the target's own unit, where the model keeps it within the target's limits; None: the
+        forecast is what they say.
+    notes : tuple of str
+        What a reader of this explanation must know.
     """
 
     prediction: float | str
@@ -117,3 +142,5 @@ class Explanation:
     base: float = 0.0
     fallback: bool = False
     measure: str = ""
+    clipped_from: float | None = None
+    notes: tuple[str, ...] = ()

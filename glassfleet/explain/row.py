@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glassfleet.explain.nature import Nature, nature
 from glassfleet.explain.partitions import partitions
+from glassfleet.explain.sums import exact_sum
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row, in_words_of, value_text
 
 if TYPE_CHECKING:
     from glassfleet.domain import Domain
+    from glassfleet.explain.parts import Explanation
     from glassfleet.scheme import Model
-
-BLACK_BOX = ("fedavg_mlp",)
-"""Schemes without rules: what can be said about an answer is said, and that it is not more."""
 
 
 class Degree(View):
@@ -59,21 +58,24 @@ class Contribution(View):
 class RowExplanation(View):
     """Why a model answered as it did for one row.
 
-    ``math.fsum((base, rounding, *shares.values())) == total``, to the last bit; for a regression `total` is the
-    prediction.
+    ``math.fsum((base, rounding, *shares.values())) == total``, to the last bit, wherever there are shares; for a
+    regression `total` is the prediction.
 
     Attributes
     ----------
     format : int
     scheme, target, unit : str
         `unit` is the target's.
+    nature : str
+        ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
     prediction : float or str
         In the target's own unit, or a class label.
     fired : ActivationView
-        The rule that decided (maximum matching), or the strongest of those that were averaged.
+        The rule that decided (maximum matching), or the strongest of those that were averaged. For networks and
+        structures, which have no rules, a line that stands for the answer.
     runners_up : tuple of ActivationView
     shares : dict of str to float
-        Each input's part of `total`. Empty where the scheme cannot tell.
+        Each input's part of `total`. Empty where there is nothing to share out; `notes` says why.
     base : float
         The part that no input accounts for.
     rounding : float
@@ -81,19 +83,22 @@ class RowExplanation(View):
     total : float or None
         What base and shares add up to; None without shares.
     measure : str
-        What `total` is where it is not the prediction; empty: it is.
+        What `total` is where it is not the prediction; empty: it is, or there is none.
     inputs : tuple of Contribution
         Every input, the largest share first.
     fallback : bool
-        No rule fired, and the rule with the highest weight answered.
+        No rule's conditions were met, so that the one for that case answered; `notes` says which.
+    clipped_from : float or None
+        What the rules say where the model keeps it within the target's limits; None: the forecast is what they say.
     notes : tuple of str
         What the reader must know: e.g. that a network has no rules.
     text : str
-        The answer and its rule in one sentence.
+        The answer and its rule in one sentence; for networks and structures, that there is none.
     """
 
     format: int = FORMAT
     scheme: str
+    nature: Nature
     target: str
     unit: str
     prediction: float | str
@@ -106,6 +111,7 @@ class RowExplanation(View):
     measure: str
     inputs: tuple[Contribution, ...]
     fallback: bool
+    clipped_from: float | None = None
     notes: tuple[str, ...]
     text: str
 
@@ -131,12 +137,13 @@ def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation
     own = speaker.domain
     x = as_row(own, row)
     told = speaker.explain(x)
-    numeric = not isinstance(told.prediction, str)
-    shares = {name: float(share) for name, share in told.shares.items()}
-    base, rounding, total = float(told.base), 0.0, None
+    prediction = told.prediction if isinstance(told.prediction, str) else float(told.prediction)
+    base, shares, rounding, total = float(told.base), dict(told.shares), 0.0, None
     if shares:
-        total = float(told.prediction) if numeric else math.fsum((base, *shares.values()))
-        rounding = math.fsum((total, -base, *(-share for share in shares.values())))
+        base, parts, rounding, total = exact_sum(
+            base, [float(share) for share in shares.values()], None if isinstance(prediction, str) else prediction
+        )
+        shares = dict(zip(shares, parts, strict=True))
     degrees = [
         tuple(
             Degree(term=part.term, degree=degree)
@@ -158,14 +165,13 @@ def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation
     ]
     inputs.sort(key=lambda part: -abs(part.share or 0.0))
     unit = own.target.unit if own.target is not None else ""
-    fired = ActivationView.of(told.fired)
-    answer = told.prediction if isinstance(told.prediction, str) else f"{told.prediction:.6g}{f' {unit}' * bool(unit)}"
     return RowExplanation(
         scheme=speaker.scheme,
+        nature=nature(speaker),
         target=own.target_name,
         unit=unit,
-        prediction=told.prediction if isinstance(told.prediction, str) else float(told.prediction),
-        fired=fired,
+        prediction=prediction,
+        fired=ActivationView.of(told.fired),
         runners_up=tuple(ActivationView.of(item) for item in told.runners_up),
         shares=shares,
         base=base,
@@ -174,33 +180,50 @@ def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation
         measure=told.measure,
         inputs=tuple(inputs),
         fallback=bool(told.fallback),
-        notes=_notes(speaker, x, fallback=bool(told.fallback), told_shares=bool(shares)),
-        text=f"{own.target_name} is {answer}, because of rule {fired.rule.index}: {fired.rule.text}",
+        clipped_from=None if told.clipped_from is None else float(told.clipped_from),
+        notes=_notes(speaker, x, told),
+        text=_text(speaker, told),
     )
 
 
-def _notes(model: Model, x: np.ndarray, *, fallback: bool, told_shares: bool) -> tuple[str, ...]:
-    notes = []
-    if model.scheme in BLACK_BOX:
-        notes.append("this model is a network: it has no rules, and there is nothing in it to read")
-        notes.append(
-            "the shares are those of the linear function that the network is around this row; they say nothing about "
-            "other rows"
-            if told_shares
-            else "for classes not even shares of the inputs can be told"
+def _text(model: Model, told: Explanation) -> str:
+    name, target = model.domain.target_name, model.domain.target
+    unit = f" {target.unit}" if target is not None and target.unit else ""
+    answer = told.prediction if isinstance(told.prediction, str) else f"{told.prediction:.6g}{unit}"
+    kind, rule = nature(model), told.fired.rule
+    if kind == "network":
+        return f"{name} is {answer}; this model is a network: it has no rules"
+    if kind == "structures":
+        return (
+            f"{name} is {answer} for every row: this model is tree structures, of which each vehicle makes its own tree"
         )
-    if fallback:
-        notes.append("no rule fires for this row; the rule with the highest weight answered")
-    if "structures" in model.complexity():
-        notes.append(
-            "these are tree structures for vehicles to fit; until a vehicle has made its own tree of one, every row "
-            "gets the same answer"
+    if rule.otherwise:
+        return f"{name} is {answer}, because no other rule fires, so rule {rule.index} answers: {rule}"
+    if told.fallback:
+        return (
+            f"{name} is {answer}, because no rule fires, so rule {rule.index} answers, which has the highest weight: "
+            f"{rule}"
         )
+    return f"{name} is {answer}, because of rule {rule.index}: {rule}"
+
+
+def _notes(model: Model, x: np.ndarray, told: Explanation) -> tuple[str, ...]:
+    kind = nature(model)
+    notes = list(told.notes)
+    if kind == "network":
+        notes.insert(0, "this model is a network: it has no rules, and there is nothing in it to read")
+    if kind == "structures":  # whatever the inputs are
+        return tuple(notes)
     for value, variable in zip(x, model.domain.features, strict=True):
         if not variable.low <= value <= variable.high and not variable.categories:
             unit = f" {variable.unit}" if variable.unit else ""
             notes.append(
                 f"{variable.name} = {value:.6g}{unit} is outside the model's range, {variable.low:.6g} to "
-                f"{variable.high:.6g}{unit}; fuzzy models take the nearest limit"
+                f"{variable.high:.6g}{unit}; "
+                + (
+                    "the model takes the nearest limit"
+                    if getattr(model, "clips_inputs", True)
+                    else "the tree goes on comparing it with its thresholds, as it is"
+                )
             )
     return tuple(notes)

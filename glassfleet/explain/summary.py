@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.explain.nature import OWN_TREE, Nature, nature, readable_rules
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View, in_words_of
 from schemas.documents import document_digest
@@ -53,14 +54,17 @@ class ModelSummary(View):
     format : int
     scheme, digest, target, unit : str
         `digest` is that of the model's document in the words that are spoken here.
+    nature : str
+        ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
     classes : tuple of str
         For classifiers.
     complexity : dict of str to float
     rule_count : int
+        Rules; structures of a population; 0 for a network.
     rules : tuple of RuleView
-        The most used first; at most as many as were asked for.
+        The most used first; structures the fittest first. At most as many as were asked for; none for a network.
     features : tuple of FeatureUse
-        The most used first.
+        The most used first. Empty for networks and structures, whose use of an input no rule tells.
     partitions : tuple of Partition
         In the order of the domain's inputs.
     notes : tuple of str
@@ -68,6 +72,7 @@ class ModelSummary(View):
 
     format: int = FORMAT
     scheme: str
+    nature: Nature
     digest: str
     target: str
     unit: str
@@ -89,7 +94,7 @@ def summary(model: Model, domain: Domain | None = None, *, top: int | None = Non
     domain : Domain or None
         Whose terms and units to speak in; None: the model's own.
     top : int or None
-        Only so many rules, the most used; counts are of all rules. None: all.
+        Only so many rules, the first of them; counts are of all rules. None: all.
 
     Raises
     ------
@@ -98,10 +103,11 @@ def summary(model: Model, domain: Domain | None = None, *, top: int | None = Non
     """
     speaker = in_words_of(model, domain)
     own = speaker.domain
-    rules = list(speaker.rules())
-    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index))
+    kind, rules = nature(speaker), list(readable_rules(speaker))
+    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index)) if kind == "rules" else rules
     return ModelSummary(
         scheme=speaker.scheme,
+        nature=kind,
         digest=document_digest(speaker.to_document()),
         target=own.target_name,
         unit=own.target.unit if own.target is not None else "",
@@ -109,7 +115,7 @@ def summary(model: Model, domain: Domain | None = None, *, top: int | None = Non
         complexity={name: float(value) for name, value in speaker.complexity().items()},
         rule_count=len(rules),
         rules=tuple(RuleView.of(rule) for rule in ranked[:top]),
-        features=_features(speaker, rules),
+        features=_features(speaker, rules) if kind == "rules" else (),
         partitions=partitions(speaker),
         notes=_notes(speaker),
     )
@@ -173,10 +179,12 @@ def slopes_of(model: Model) -> NDArray[np.float64] | None:
 
 
 def _notes(model: Model) -> tuple[str, ...]:
-    from glassfleet.explain.row import BLACK_BOX  # noqa: PLC0415 - siblings; one word list
-
-    if model.scheme in BLACK_BOX:
+    kind = nature(model)
+    if kind == "network":
         return ("this model is a network: it has no rules; nothing in it can be read",)
-    if "structures" in model.complexity():
-        return ("these are tree structures for vehicles to fit; thresholds and leaves are each vehicle's own",)
+    if kind == "structures":
+        return (
+            "these are tree structures for vehicles to fit; thresholds and leaves are each vehicle's own",
+            f"{OWN_TREE[0].upper()}{OWN_TREE[1:]}",
+        )
     return ()

@@ -58,15 +58,21 @@ class ConditionView(View):
 
 
 class RuleView(View):
-    """A rule in words and numbers: see :class:`~glassfleet.explain.parts.Rule`; `text` is the whole rule."""
+    """A rule in words and numbers: see :class:`~glassfleet.explain.parts.Rule`; `text` is the whole rule.
+
+    `weight`, `support` and `confidence` are None where there are none to tell: structures, and what a network says.
+    `fitness` is that of a structure, None for rules.
+    """
 
     index: int
     text: str
     conditions: tuple[ConditionView, ...]
     output: str
-    weight: float
-    support: float
-    confidence: float
+    weight: float | None
+    support: float | None
+    confidence: float | None
+    otherwise: bool = False
+    fitness: float | None = None
 
     @classmethod
     def of(cls, rule: Rule) -> RuleView:
@@ -76,9 +82,11 @@ class RuleView(View):
             text=str(rule),
             conditions=tuple(ConditionView.of(part) for part in rule.conditions),
             output=rule.output,
-            weight=float(rule.weight),
-            support=float(rule.support),
-            confidence=float(rule.confidence),
+            weight=float(rule.weight) if rule.measured else None,
+            support=float(rule.support) if rule.measured else None,
+            confidence=float(rule.confidence) if rule.measured else None,
+            otherwise=rule.otherwise,
+            fitness=None if rule.fitness is None else float(rule.fitness),
         )
 
 

@@ -53,9 +53,12 @@ def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float6
 
 
 def bare_sum(right: str, unit: str) -> str:
-    """Return what `consequent_words` wrote behind "=", without the brackets and the unit of a sum.
+    """Return what `consequent_words` wrote behind "=", without the brackets and the unit of a sum; else what was given.
 
     >>> bare_sum("(90 - 0.5 speed) %", "%"), bare_sum("90 %", "%"), bare_sum("90 - 0.5 speed", "")
     ('90 - 0.5 speed', '90 %', '90 - 0.5 speed')
+    >>> bare_sum("(90 - 0.5 speed) %", "min")
+    '(90 - 0.5 speed) %'
     """
-    return right[1:].removesuffix(f") {unit}") if right.startswith("(") else right
+    end = f") {unit}"
+    return right[1 : -len(end)] if right.startswith("(") and right.endswith(end) else right

@@ -144,6 +144,9 @@ def test_answer_is_the_same_when_asked_twice() -> None:
         ("frt", "+0"),
         ("frt", "+-0"),
         ("frt", "+--1"),
+        ("frt", "+/--1"),
+        ("frt", "+/1"),
+        ("frt", "\N{MINUS SIGN}"),
         ("frbc", "+-1"),
         ("frbc", ">3"),
         ("frbc", "no"),
@@ -168,6 +171,22 @@ def test_search_is_refused_when_goal_or_input_is_unknown() -> None:
         counterfactual(model("frt"), None, rows()[0], max_inputs=0)
     with pytest.raises(ValueError, match="one of"):
         Goal(above=1.0, below=2.0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        ("+/-0.5", "+-0.5"),
+        ("+/- 10 %", "+-10%"),
+        ("± .5", "+-0.5"),
+        ("+\N{MINUS SIGN}0.5", "+-0.5"),
+        ("\N{MINUS SIGN}0.5", "-0.5"),
+        ("> \N{MINUS SIGN}3e\N{MINUS SIGN}1", ">-0.3"),
+    ],
+)
+def test_goal_is_read_when_its_signs_are_typed_otherwise(typed: str, plain: str) -> None:
+    domain = model("frt").domain
+    assert Goal.parse(typed, domain) == Goal.parse(plain, domain)
 
 
 @given(st.floats(-1e6, 1e6).filter(bool))

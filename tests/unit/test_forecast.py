@@ -21,17 +21,18 @@ from edge_agent import logs
 from edge_agent.forecast.config import load_config
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.forecast.model import ModelWatch
+from edge_agent.forecast.model import ModelWatch, load_model
 from edge_agent.forecast.serve import Forecaster, is_alert
+from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.source import SampleLimits, Samples, parse
-from edge_agent.forecast.verify import at_time, verify
+from edge_agent.forecast.verify import at_time, model_of, verify
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.memory import Memory, Recall, remember
 from glassfleet.windows import SlidingWindow, WindowPlan
 from schemas.documents import document_digest
-from schemas.errors import DataError, UsageError
+from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.messages import Forecast
 from schemas.record import ModelRecord
 
@@ -76,7 +77,7 @@ def samples(data: Dataset) -> list[dict[str, float]]:
 class Bench:
     """A forecaster with a model folder, a log and a clock that is moved by hand."""
 
-    def __init__(self, folder: Path, *, alert: str | None = None, every: float = 1.0) -> None:
+    def __init__(self, folder: Path, *, alert: str | None = None, every: float = 1.0, data: Path | None = None) -> None:
         self.models = folder / "models"
         self.models.mkdir(exist_ok=True)
         self.folder = folder / "forecasts"
@@ -85,7 +86,7 @@ class Bench:
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
             LiveFeatures(),
-            ModelWatch(self.models, None, SAY),
+            ModelWatch(self.models, None, SAY, None if data is None else str(data)),
             self.log,
             every=every,
             alert=alert,
@@ -207,6 +208,68 @@ def test_forecaster_serves_a_reference_when_it_is_named(bench):
     assert is_other
     assert served is not None
     assert served.record.digest == SECOND.digest
+
+
+def _population() -> ModelRecord:
+    """A population of structures, and what it says by itself, for a vehicle with rows (a, b) to make its tree of."""
+    scheme: Any = catalogue.load("fedga")
+    data = rows(count=120).select(("a", "b"))
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
+    document = local.central(scheme, scheme.trial, domain, data).model.to_document()
+    return FIRST.model_copy(update={"document": document, "digest": document_digest(document), "scheme": "fedga"})
+
+
+def _own_rows(path: Path, seed: int = 5) -> Dataset:
+    data = rows(seed, 120).select(("a", "b"))
+    lines = [",".join(map(repr, [*row, y])) for row, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
+    path.write_text("\n".join(["a,b,y", *lines]) + "\n", encoding="utf-8")
+    return data
+
+
+def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_population(tmp_path):
+    own = _own_rows(tmp_path / "own.csv")
+    bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
+    bench.keep(shared)
+    scheme: Any = catalogue.load("fedga")
+    tree = scheme.from_document(shared.document).personalise(own)
+    served = [forecast for sample in samples(own)[:40] if (forecast := bench.take(sample)) is not None]
+    assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
+    assert len({forecast.prediction for forecast in served}) > 1
+    assert all(forecast.rule.startswith("IF ") and any(forecast.shares.values()) for forecast in served)
+    assert {forecast.digest for forecast in served} == {document_digest(tree.to_document())}
+    # The log explains it without the rows, and says whose child the tree is.
+    kept = model_of(bench.folder, served[0].digest)
+    assert kept.model.to_document() == tree.to_document()
+    assert kept.record.parents == [shared.digest]
+    assert not kept.record.signatures
+    assert verify(bench.folder).last == 40
+
+
+def test_forecaster_names_data_when_the_model_is_a_population_and_there_are_no_rows(bench):
+    shared = _population()
+    bench.keep(shared)
+    assert bench.take(samples(rows().select(("a", "b")))[0]) is None
+    with pytest.raises(NotFoundError, match="every vehicle makes its own with its rows: give them with --data"):
+        load_model(shared.to_bytes())
+
+
+def test_forecaster_ends_with_the_reason_when_the_only_model_cannot_be_used(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "m.json").write_bytes(_population().to_bytes())
+    (tmp_path / "drive.csv").write_text("a,b\n0.5,0.5\n", encoding="utf-8")
+    config = load_config(
+        id="v", state_dir=tmp_path / "state", source=str(tmp_path / "drive.csv"), models=models, speed=0.0
+    )
+    with pytest.raises(NotFoundError, match=r"not one forecast was made: .*give them with --data"):
+        run_forecaster(config)
+
+
+def test_forecaster_tells_what_is_wrong_when_the_rows_are_not_the_models(tmp_path):
+    other = tmp_path / "own.csv"
+    other.write_text("c,y\n1,2\n2,3\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"own\.csv: the vehicle's own model cannot be made of these rows"):
+        load_model(_population().to_bytes(), str(other))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", FIRST.to_bytes().replace(b'"max_depth":2', b'"max_depth":3')])

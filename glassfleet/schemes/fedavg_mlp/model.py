@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassfleet.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.explain import Activation, Explanation, Nature, Rule
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 from glassfleet.statistics import blocks
@@ -31,6 +31,7 @@ class Perceptron:
     """
 
     scheme = "fedavg_mlp"
+    nature: Nature = "network"
 
     def __init__(self, parameters: Parameters, domain: Domain, weights: NDArray[np.float64]) -> None:
         self.parameters = parameters
@@ -65,17 +66,21 @@ class Perceptron:
         fired = Activation(self.rules()[0], 1.0, ())
         target = self.domain.target
         if target is None:
-            return Explanation(str(answer), fired)
+            return Explanation(str(answer), fired, notes=("for classes not even shares of the inputs can be told",))
         scaled = centred(self.domain.scale_inputs(row))
         shares = slopes(self._layers, scaled) * scaled[0] * (target.high - target.low)
         named = {name: float(share) for name, share in zip(self.domain.names, shares, strict=True)}
-        return Explanation(float(answer), fired, shares=named, base=float(answer) - sum(named.values()))
+        note = (
+            "the shares are those of the linear function that the network is around this row; they say nothing about "
+            "other rows"
+        )
+        return Explanation(float(answer), fired, shares=named, base=float(answer) - sum(named.values()), notes=(note,))
 
     def rules(self) -> Sequence[Rule]:
-        """Return one statement: this is a network, and how large."""
+        """Return one statement, which is no rule: this is a network, and how large."""
         units = "-".join(map(str, self.shape.units))
         words = f"{self.domain.target_name} = a network of {units} units with {self.shape.size} weights (black box)"
-        return [Rule(0, (), words, 1.0, 1.0, 0.0)]
+        return [Rule(0, (), words, 0.0, 0.0, 0.0, measured=False)]
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return the numbers of hidden layers, hidden units and parameters."""

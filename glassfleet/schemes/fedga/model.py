@@ -17,7 +17,7 @@ from glassfleet.crisp.model import check_rows
 from glassfleet.data import Dataset
 from glassfleet.documents import Strict, document_errors, read_document_head
 from glassfleet.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.explain import OWN_TREE, Activation, Explanation, Nature, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question, check_domain
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
@@ -65,6 +65,7 @@ class Population:
     """
 
     scheme = NAME
+    nature: Nature = "structures"
 
     def __init__(
         self,
@@ -124,31 +125,30 @@ class Population:
     def explain(self, x: NDArray[np.float64]) -> Explanation:
         """Say that no input counts before a vehicle has made its own tree."""
         check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1), self.domain)
-        base = float(max(self.prior)) if self.domain.target is None else float(self._answer)
-        shares = dict.fromkeys(self.domain.names, 0.0)
-        measure = "share of the class in the fleet" if self.domain.target is None else ""
+        what = "the most frequent class" if self.domain.target is None else "the mean"
+        note = (
+            f"every row gets the same answer here, {what} of all vehicles' rows, and no input has a share in it: these "
+            "are tree structures, of which each vehicle makes its own tree"
+        )
         return Explanation(
-            self._answer, Activation(self.rules()[0], 1.0, ()), shares=shares, base=base, measure=measure
+            self._answer, Activation(self.rules()[0], 1.0, ()), notes=(note, f"{OWN_TREE[0].upper()}{OWN_TREE[1:]}")
         )
 
     @cached_property
     def _rules(self) -> tuple[Rule, ...]:
         if self.domain.target is None:
             output = f"{self.domain.label or 'class'} is {self._answer}"
-            confidence = float(np.clip(max(self.prior), 0.0, 1.0))
         else:
             unit = f" {self.domain.target.unit}" if self.domain.target.unit else ""
-            output, confidence = f"{self.domain.target.name} = {self._answer:.4g}{unit}", 0.0
-        rules = [Rule(0, (), output, confidence, 1.0, confidence)]
+            output = f"{self.domain.target.name} = {self._answer:.4g}{unit}"
+        rules = [Rule(0, (), f"{output} for every row", 0.0, 0.0, 0.0, measured=False)]
         for line, (genes, fitness) in enumerate(zip(self.forest.structures(), self.fitness, strict=True)):
-            words = (
-                f"a vehicle may fit structure {line + 1} (fitness {fitness:.4g}): {draw_structure(genes, self.domain)}"
-            )
-            rules.append(Rule(line + 1, (), words, 0.0, 0.0, 0.0))
+            words = f"structure {line + 1} (fitness {fitness:.4g}): {draw_structure(genes, self.domain)}"
+            rules.append(Rule(line + 1, (), words, 0.0, 0.0, 0.0, measured=False, fitness=float(fitness)))
         return tuple(rules)
 
     def rules(self) -> Sequence[Rule]:
-        """Return the population's own answer, then each structure in words."""
+        """Return the population's own answer, then each structure in words: lines that are no rules."""
         return self._rules
 
     def complexity(self) -> Mapping[str, int | float]:
@@ -156,9 +156,9 @@ class Population:
         splits = self.forest.splits()
         return {
             "structures": self.forest.size,
-            "nodes": float((2 * splits + 1).mean()),
-            "leaves": float((splits + 1).mean()),
-            "depth": float(self.forest.depths().mean()),
+            "mean_nodes": float((2 * splits + 1).mean()),
+            "mean_leaves": float((splits + 1).mean()),
+            "mean_depth": float(self.forest.depths().mean()),
         }
 
     # --- the document -----------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ RUNNERS_UP = 3
 """Rules named beside the one that decided, in an explanation."""
 
 _ROW_BLOCK = 1 << 13
+_ROUNDING = 1e-12
 
 
 class FuzzyModelTree:
@@ -92,7 +93,8 @@ class FuzzyModelTree:
     def explain(self, x: Array) -> Explanation:
         """Say why the model answers as it does for the one row `x`, shape (F,).
 
-        Where the forecast is clipped to the target's limits, the difference is part of `base`.
+        Where the forecast is clipped to the target's limits, the difference is part of `base`, and `clipped_from` and
+        a note tell what the rules say.
         """
         row = np.asarray(x, dtype=np.float64).reshape(1, -1)
         prediction = float(self.predict(row)[0])
@@ -121,12 +123,27 @@ class FuzzyModelTree:
             )
             for rule in [decided, *(r for r in others[:RUNNERS_UP] if strength[r] > 0.0)]
         ]
+        said = float(self.domain.unscale_target(self._raw(scaled))[0])
+        # A last digit beyond the limit is rounding, not something the rules say.
+        clipped = abs(said - prediction) > _ROUNDING * width
         return Explanation(
             prediction=prediction,
             fired=activations[0],
             runners_up=tuple(activations[1:]),
             shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
             base=prediction - float(shares.sum()),
+            clipped_from=said if clipped else None,
+            notes=(self._clipped(said, prediction, alone=len(parts) == 1),) if clipped else (),
+        )
+
+    def _clipped(self, said: float, prediction: float, *, alone: bool) -> str:
+        target = self.domain.target
+        assert target is not None
+        unit = f" {target.unit}" if target.unit else ""
+        limit = "lower" if said < prediction else "upper"
+        return (
+            f"{'the rule says' if alone else 'the rules together say'} {said:.6g}{unit}; clipped to the target's "
+            f"{limit} limit, {prediction:.6g}{unit}, and the difference is part of the base"
         )
 
     @cached_property

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.explain import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.schemes.frbc.document import read_document, write_document
@@ -97,7 +97,7 @@ class FuzzyRuleClassifier:
         ``shares`` compares the rule that decided with the strongest rule of any other class, in bits: each input's
         share is log2 of the ratio of its memberships in the two, positive where it speaks for the prediction; ``base``
         is log2 of the ratio of the rules' weights where the association counts them. They add up to log2 of the ratio
-        of the two associations. All are 0 when no rule of another class fires.
+        of the two associations. There are none when no rule of another class fires.
         """
         row = np.asarray(x, dtype=np.float64).reshape(1, -1)
         winner = int(self.winners(row)[0])
@@ -105,12 +105,16 @@ class FuzzyRuleClassifier:
         ranked = self._fired(members)
         label = str(self._labels[self.base.classes[winner]])
         if not ranked:
-            lone = self._activation(members, winner, 1.0 if self.base.unconditional else 0.0)
-            return Explanation(
-                label, lone, shares=dict.fromkeys(self.domain.names, 0.0), fallback=not self.base.unconditional
-            )
+            if self.base.unconditional:
+                note = "the only rule has no conditions, so there is nothing to share out among the inputs"
+                return Explanation(label, self._activation(members, winner, 1.0), notes=(note,))
+            notes = (no_rule_fires(winner), "no rule fires, so there is nothing to share out among the inputs")
+            return Explanation(label, self._activation(members, winner, 0.0), fallback=True, notes=notes)
         shares, base = self._shares(members, [rule for rule, _ in ranked])
         activations = [self._activation(members, rule, strength) for rule, strength in ranked[: RUNNERS_UP + 1]]
+        if not shares:
+            note = "no rule of another class fires for this row, so there is no lead to share out among the inputs"
+            return Explanation(label, activations[0], tuple(activations[1:]), notes=(note,))
         return Explanation(
             label,
             activations[0],
@@ -141,7 +145,7 @@ class FuzzyRuleClassifier:
         winner, classes, weight = ranked[0], self.base.classes, self.base.weight
         rival = next((rule for rule in ranked if classes[rule] != classes[winner]), None)
         if rival is None:
-            return dict.fromkeys(self.domain.names, 0.0), 0.0
+            return {}, 0.0
         ratio = np.log2(self._degrees(members, winner)) - np.log2(self._degrees(members, rival))
         counted = self.parameters.association != "strength" and weight[winner] > 0 and weight[rival] > 0
         base = float(np.log2(weight[winner] / weight[rival])) if counted else 0.0

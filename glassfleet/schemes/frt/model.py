@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.domain import Domain
-from glassfleet.explain import Activation, Condition, Explanation, Rule
+from glassfleet.explain import Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.schemes.frt.document import read_document, write_document
@@ -163,6 +163,7 @@ class FuzzyRegressionTree:
             shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
             base=target.low + base,
             fallback=reached.size == 0,
+            notes=() if reached.size else (no_rule_fires(ranked[0][0]),),
         )
 
     @cached_property

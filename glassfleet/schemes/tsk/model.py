@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.explain import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.fuzzy.partition import Memberships
@@ -32,13 +32,6 @@ def _relative(strength: Floats) -> Floats:
     """Divide by the largest strength of each row: averages by strengths near 1e-300 lose nothing."""
     best: Floats = strength.max(axis=0)
     return strength / np.where(best > 0, best, 1.0)
-
-
-class Otherwise(Rule):
-    """The rule that answers where no other one fires."""
-
-    def __str__(self) -> str:
-        return f"OTHERWISE {self.output}"
 
 
 class TskSystem:
@@ -159,6 +152,11 @@ class TskSystem:
             shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
             base=target.low + base,
             fallback=fired.size == 0 or ranked[0][0] == self._otherwise,
+            notes=(
+                (no_rule_fires(ranked[0][0]),)
+                if fired.size == 0
+                else ("no other rule fires for this row, so OTHERWISE answers",) * (ranked[0][0] == self._otherwise)
+            ),
         )
 
     def _activation(self, members: Memberships, rule: int, strength: float) -> Activation:
@@ -171,7 +169,7 @@ class TskSystem:
     def _readable(self, number: int) -> Rule:
         base, n_sets = self.base, self.parameters.n_sets
         sets = () if number == self._otherwise else base.antecedents[number]
-        return (Otherwise if number == self._otherwise else Rule)(
+        return Rule(
             index=number,
             conditions=tuple(
                 condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets)
@@ -180,6 +178,7 @@ class TskSystem:
             weight=float(base.weight[number]),
             support=float(base.support[number]),
             confidence=float(base.confidence[number]),
+            otherwise=number == self._otherwise,
         )
 
     @cached_property
