@@ -78,7 +78,9 @@ def run_export(options: dict[str, Any], record: ModelRecord | None, model: Model
         row = row_of(options["data"], options["row"], model)
     prefix = options["prefix"] or "model"
     with progress(f"writing {kind}"):
-        data = export(model, kind, title=title, prefix=prefix, what=options["picture"], row=row)
+        data = export(
+            model, kind, title=title, prefix=prefix, what=options["picture"], row=row, structure=options["structure"]
+        )
     target = options["out"]
     if target is None and kind == "png" and sys.stdout.isatty():
         target = Path(f"{name}{KNOWN[kind].suffix}")
@@ -145,7 +147,8 @@ def report(run_id: str, **options: Any) -> None:
       glassfleet report last
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
-    from glassfleet.export.page import html_of, markdown_of, run_page  # noqa: PLC0415
+    from glassfleet.export.run_page import run_page  # noqa: PLC0415
+    from glassfleet.export.sheet import html_of, markdown_of  # noqa: PLC0415
 
     api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
     run_id = api.run_named(run_id)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from console.demo_view import counted
-from console.words import by_support, explanation_lines, rule_lines
+from console.words import by_support, explanation_lines, rule_lines, wrapped
 from glassfleet.data import Dataset
+from glassfleet.explain import nature, readable_rules
 from glassfleet.scheme import Model
 from qoe.demo.conduct import Result
 from qoe.demo.reference import Verdict
@@ -40,10 +41,7 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
         *_pooled(verdict),
         *_cost(result, nullify=nullify),
     ]
-    rules = verdict.model.rules()
-    lines += ["", _which_rules(len(rules), top)]
-    for rule in by_support(rules, top):
-        lines += rule_lines(rule, "  ", verdict.model.domain)
+    lines += ["", *_what_it_says(verdict.model, top)]
     chosen = _a_row(result)
     if chosen is not None:
         vehicle, number, data = chosen
@@ -123,10 +121,26 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _which_rules(number: int, top: int) -> str:
+def _what_it_says(model: Model, top: int) -> list[str]:
+    """Return the most used rules in lines, or the fittest structures, or that there are none."""
+    kind, rules = nature(model), readable_rules(model)
+    if kind == "network":
+        return ["this model is a network: it has no rules"]
+    if kind == "structures":
+        lines = [_how_many(len(rules), top, "fittest", "structure")]
+        for rule in rules[:top]:
+            lines += wrapped(str(rule), "  ")
+        return lines
+    lines = [_how_many(len(rules), top, "most used", "rule")]
+    for rule in by_support(rules, top):
+        lines += rule_lines(rule, "  ", model.domain)
+    return lines
+
+
+def _how_many(number: int, top: int, order: str, what: str) -> str:
     if number == 1:
-        return "the only rule:"
-    return f"all {number} rules:" if number <= top else f"the {top} most used of {number} rules:"
+        return f"the only {what}:"
+    return f"all {number} {what}s:" if number <= top else f"the {top} {order} of {number} {what}s:"
 
 
 def score_lines(verdict: Verdict, cohort: Sequence[str]) -> list[str]:
@@ -169,7 +183,7 @@ def _size(verdict: Verdict) -> str:
 
 
 def _parts(model: Model) -> str:
-    return ", ".join(counted(value, name) for name, value in model.complexity().items())
+    return ", ".join(counted(value, name.replace("_", " ")) for name, value in model.complexity().items())
 
 
 def _comparison(result: Result, *, nullify: bool) -> str:

@@ -26,6 +26,16 @@ OTHERS = {
 }
 """Parameters that change how a finished model answers."""
 
+FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text")
+"""Models with columns of text, which only trees with crisp splits can have; :func:`trips` are their rows."""
+TRIP = (
+    Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
+    Variable(name="dist", low=0.0, high=250_000.0, unit="m"),
+    Variable(name="fare", low=0.0, high=7.0, categories=tuple(sorted(FARES))),
+    Variable(name="gate", low=0.0, high=1.0, categories=("0", "1")),
+)
+
 KINDS = (
     *("frt", "frt-other", "fmt", "fmt-other", "tsk", "tsk-other", "frbc", "frbc-other"),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
@@ -44,8 +54,43 @@ def wide_rows(count: int, seed: int = 1) -> NDArray[np.float64]:
     return np.concatenate([X, edges])
 
 
+def trips(count: int = 500, seed: int = 0) -> NDArray[np.float64]:
+    """Rows of the models with columns of text: positions among the categories, and metres."""
+    rng = np.random.default_rng(seed)
+    codes = [rng.integers(0, len(variable.categories), count) if variable.categories else None for variable in TRIP]
+    columns = [rng.random(count) * 250_000.0 if code is None else code.astype(float) for code in codes]
+    return np.column_stack(columns)
+
+
+def texts(row: NDArray[np.float64]) -> list[str]:
+    """Return a trip as people write it."""
+    return [
+        variable.categories[int(value)] if variable.categories else repr(value)
+        for variable, value in zip(TRIP, row.tolist(), strict=True)
+    ]
+
+
+def _textual(kind: str) -> Model:
+    """A tree that splits on each of its columns of text."""
+    scheme: Any = catalogue.load(kind.partition("-")[0])
+    X = trips()
+    names = tuple(variable.name for variable in TRIP)
+    y = X[:, 1] / 50_000.0 + 3.0 * (X[:, 2] > 4.5) + 2.0 * (X[:, 0] % 3.0 == 1.0) + (X[:, 2] == 1.0) * X[:, 3]
+    if "numbers" in kind:
+        target = Variable(name="price", low=0.0, high=11.0, unit="EUR")
+        domain = Domain(features=TRIP, target=target)
+    else:
+        domain = Domain(features=TRIP, label="price", classes=("high", "low", "middle"))
+        y = np.where(y > np.quantile(y, 0.6), "high", np.where(y > np.quantile(y, 0.3), "middle", "low"))
+    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
+    made: Model = scheme.alone(parameters, domain, Dataset(names, "price", X, y))
+    return made
+
+
 @cache
 def model(kind: str) -> Model:
+    if kind in TEXTUAL:
+        return _textual(kind)
     name, _, other = kind.partition("-")
     scheme = catalogue.load(name)
     X = rows()

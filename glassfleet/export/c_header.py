@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from glassfleet.explain.nature import nature
 from glassfleet.export.device.common import Tables
 from glassfleet.export.tables import tables
 from schemas.documents import document_digest
@@ -66,6 +67,7 @@ def _head(model: Model, title: str) -> str:
             if domain.target is None
             else [f"returns the forecast{_unit(domain.target.unit)}, NAN when an input is not finite (rule: -1)."]
         ),
+        *(["A network has no rules: the number of the rule is always 0."] * (nature(model) == "network")),
         "",
         "Inputs:",
     ]

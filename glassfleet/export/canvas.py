@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from glassfleet.fuzzy.consequent import bare_sum
+import numpy as np
+
+from glassfleet.explain.summary import slopes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,8 +18,17 @@ if TYPE_CHECKING:
 
 INK, PALE, LINE, FILL, MARK = "#1b2733", "#5b6b7a", "#9aa8b5", "#eef3f7", "#c2410c"
 
+Kind = Literal["png", "svg"]
+
+DPI: Final = 144
+"""Dots per inch of a PNG; a browser shows 96 of them to the inch."""
+
 LONGEST_NAME: Final = 28
 """Signs of an input's name that a picture shows; both of its ends stay, as names differ there."""
+
+
+MOVES_MOST: Final = "the input that moves the forecast most, and by how much over its range (…: others, too)"
+"""What the consequents of polynomials are in pictures."""
 
 
 def figure_of(width: float, height: float, title: str) -> tuple[Figure, Axes]:
@@ -28,6 +40,18 @@ def figure_of(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     if title:
         axes.set_title(title, fontsize=11, color=INK, loc="left")
     return figure, axes
+
+
+def figure_bytes(figure: Figure, kind: Kind) -> bytes:
+    """Return a picture as the bytes of a file, the same each time."""
+    import matplotlib as mpl  # noqa: PLC0415 - an extra
+
+    buffer = io.BytesIO()
+    # Text stays text in SVG: it can be searched and read aloud. Ids and dates that change would change the bytes.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassfleet"}):
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, facecolor="white")
+    return buffer.getvalue()
 
 
 def colours() -> Any:
@@ -71,24 +95,27 @@ def wrapped(text: str, width: int, most: int = 3) -> str:
     return "\n".join(lines)
 
 
-def consequent(output: str, model: Model) -> str:
-    """Return a consequent in few words: a class, a number, or a polynomial's constant and strongest slope."""
-    _, equals, right = output.partition(" = ")
-    if not equals:
-        return output.partition(" is ")[2] or output
-    unit = model.domain.target.unit if model.domain.target is not None else ""
-    parts = bare_sum(right, unit).replace(" - ", " + -").split(" + ")
-    if len(parts) == 1:
-        return right
-    width = {variable.name: variable.high - variable.low for variable in model.domain.features}
+def plain(text: str) -> str:
+    """Return a text with its numbers below ten millions written out: 8.138e+04 becomes 81380."""
+    return re.sub(r"(?<![\w.])\d(?:\.\d+)?e\+0[0-6](?!\w)", lambda found: f"{float(found[0]):.0f}", text)
 
-    def strength(part: str) -> float:
-        number, _, name = part.partition(" ")
-        return abs(float(number)) * width.get(name, 0.0)
 
-    def told(part: str) -> str:
-        number, _, name = part.partition(" ")
-        return f"{'-' if number.startswith('-') else '+'} {number.lstrip('-')} {name_of(name)}"
+def consequents(model: Model) -> list[str]:
+    """Return the consequent of each rule in few words, in the order of the model's rules.
 
-    slopes = sorted(parts[1:], key=strength, reverse=True)
-    return f"{parts[0]} {told(slopes[0])}{' …' if len(slopes) > 1 else ''}"
+    A class, a number; or, for a polynomial, the input that moves it most and by how much over the input's whole range:
+    no single number would be true for its rows. Dots stand for the other inputs.
+    """
+    slopes = slopes_of(model)
+    unit = f" {model.domain.target.unit}" if model.domain.target is not None and model.domain.target.unit else ""
+    told = []
+    for number, rule in enumerate(model.rules()):
+        line = None if slopes is None else slopes[number]
+        if line is None or not line.any():
+            _, equals, right = rule.output.partition(" = ")
+            told.append(plain(right if equals else rule.output.partition(" is ")[2] or rule.output))
+            continue
+        most = int(np.argmax(np.abs(line)))
+        more = " …" if np.count_nonzero(line) > 1 else ""
+        told.append(f"{name_of(model.domain.names[most])} {plain(f'{line[most]:+.3g}')}{unit}{more}")
+    return told

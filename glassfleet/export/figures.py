@@ -6,44 +6,51 @@ same model gives the same bytes with the same version of matplotlib.
 
 from __future__ import annotations
 
-import io
+import re
 import textwrap
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from glassfleet.explain.nature import nature
 from glassfleet.explain.partitions import Partition, partitions
-from glassfleet.explain.row import RowExplanation, explain_row
-from glassfleet.explain.summary import summary
+from glassfleet.explain.row import Contribution, RowExplanation, explain_row
+from glassfleet.explain.summary import slopes_of, summary
 from glassfleet.export.canvas import (
     INK,
     LINE,
     MARK,
+    MOVES_MOST,
     PALE,
+    Kind,
     colours,
-    consequent,
+    consequents,
+    figure_bytes,
     figure_of,
     inches,
     name_of,
+    plain,
     short,
     wrapped,
 )
 from glassfleet.export.tables import tables
-from glassfleet.export.tree_figure import MOST_LEAVES, tree_figure
+from glassfleet.export.tree_figure import MOST_LEAVES, NETWORK, tree_figure
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from glassfleet.explain.views import Row
     from glassfleet.scheme import Model
 
-Kind = Literal["png", "svg"]
 PICTURES: Final = ("tree", "rules", "partitions", "shares")
 """What can be drawn: the tree, or the rules as a table of coloured terms; the inputs' sets; the shares of one row."""
 
 
-def picture(model: Model, what: str, kind: Kind = "svg", *, row: Row | None = None, title: str = "") -> bytes:
+def picture(
+    model: Model, what: str, kind: Kind = "svg", *, row: Row | None = None, title: str = "", structure: int = 1
+) -> bytes:
     """Draw one picture of a model.
 
     Parameters
@@ -55,6 +62,8 @@ def picture(model: Model, what: str, kind: Kind = "svg", *, row: Row | None = No
         For the shares; on partitions it marks where the row lies and to which degree.
     title : str
         Printed above.
+    structure : int
+        Of a population of tree structures: which one the tree is, 1 being the fittest.
 
     Raises
     ------
@@ -64,7 +73,7 @@ def picture(model: Model, what: str, kind: Kind = "svg", *, row: Row | None = No
         The row lacks an input.
     """
     if what == "tree":
-        figure = tree_figure(model, title)
+        figure = tree_figure(model, title, structure)
     elif what == "rules":
         figure = _rules_figure(model, title)
     elif what == "partitions":
@@ -75,26 +84,18 @@ def picture(model: Model, what: str, kind: Kind = "svg", *, row: Row | None = No
         figure = _shares_figure(explain_row(model, None, row), title)
     else:
         raise UsageError(f"no picture {what!r}; there are: {', '.join(PICTURES)}")
-    return _bytes(figure, kind)
+    return figure_bytes(figure, kind)
 
 
-def main_picture(model: Model) -> str:
-    """Return the picture that shows a model best: its tree where it has one, else its rules."""
+def main_picture(model: Model) -> str | None:
+    """Return the picture that shows a model best: its tree where it has one, else its rules; None for a network."""
+    kind = nature(model)
+    if kind != "rules":
+        return "tree" if kind == "structures" else None
     try:
         return "tree" if tables(model)[0] in ("frt", "fmt", "tree") else "rules"
     except UsageError:
         return "rules"
-
-
-def _bytes(figure: Figure, kind: Kind) -> bytes:
-    import matplotlib as mpl  # noqa: PLC0415 - an extra
-
-    buffer = io.BytesIO()
-    # Text stays text in SVG: it can be searched and read aloud. Ids and dates that change would change the bytes.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassfleet"}):
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        figure.savefig(buffer, format=kind, dpi=144, metadata=metadata, facecolor="white")
-    return buffer.getvalue()
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -102,11 +103,17 @@ def _bytes(figure: Figure, kind: Kind) -> bytes:
 
 def _rules_figure(model: Model, title: str) -> Figure:
     """Draw the most used rules as a table: one line per rule, one column per input, terms as colours and words."""
+    kind = nature(model)
+    if kind == "network":
+        raise UsageError(NETWORK)
+    if kind == "structures":
+        raise UsageError("these are tree structures, not rules; draw one as a tree")
     told = summary(model)
-    shown = [rule for rule in told.rules if rule.conditions][:MOST_LEAVES] or list(told.rules[:MOST_LEAVES])
+    shown = told.rules[:MOST_LEAVES]
+    says = consequents(model)
     columns = [use.feature for use in told.features if use.rules][:16]
     terms = {part.feature: [item.term for item in part.sets] for part in told.partitions}
-    then = [short(consequent(rule.output, model), 56) for rule in shown]
+    then = [("otherwise: " if rule.otherwise else "") + short(says[rule.index], 56) for rule in shown]
     room = max(inches(text, 8) for text in then) + 0.3
     figure, axes = figure_of(1.6 + 0.95 * len(columns) + room, 1.3 + 0.3 * len(shown), title)
     scale = colours()
@@ -121,24 +128,28 @@ def _rules_figure(model: Model, title: str) -> Figure:
             axes.add_patch(_cell(place, line, scale(level)))
             ink = "white" if level < 0.55 else INK
             small = len(term) > 11
-            words, size = (wrapped(term, 15, 2), 5.5) if small else (term, 7)
+            words, size = (wrapped(_between(term), 17, 2), 5.5) if small else (term, 7)
             axes.text(place, line, words, fontsize=size, ha="center", va="center", color=ink, linespacing=1.1)
         axes.text(len(columns) - 0.3, line, then[line], fontsize=8, va="center", color=INK)
     axes.set_xlim(-0.6, len(columns) - 0.3 + room / 0.95)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xticks(range(len(columns)), [name_of(name) for name in columns], fontsize=8, rotation=30, ha="left")
     axes.xaxis.tick_top()
-    labels = [f"rule {rule.index}  ({100 * rule.support:.3g} %)" for rule in shown]
+    labels = [f"rule {rule.index}  ({100 * (rule.support or 0.0):.3g} %)" for rule in shown]
     axes.set_yticks(range(len(shown)), labels, fontsize=8)
     axes.tick_params(length=0, colors=INK)
     for spine in axes.spines.values():
         spine.set_visible(False)
     left = told.rule_count - len(shown)
-    if left > 0:
-        axes.set_xlabel(
-            f"and {left} {'rule' if left == 1 else 'rules'} with less support", fontsize=8, color=PALE, loc="left"
-        )
+    below = [f"and {left} {'rule' if left == 1 else 'rules'} with less support"] * (left > 0)
+    below += [f"at the right: {MOVES_MOST}"] * (slopes_of(model) is not None)
+    axes.set_xlabel("\n".join(below), fontsize=8, color=PALE, loc="left")
     return figure
+
+
+def _between(term: str) -> str:
+    """Return a crisp interval in fewer words: "above 2 m and at most 5 m" is "2 to 5 m"."""
+    return re.sub(r"^above (\S+)(?: .+)? and at most (.+)$", r"\1 to \2", plain(term))
 
 
 def _cell(x: int, y: int, colour: Any) -> Any:
@@ -167,36 +178,59 @@ def _partitions_figure(model: Model, row: Row | None, title: str, most: int = 12
     size = (3.9 * columns, (1.7 + 0.12 * high) * lines + (0.4 if title else 0.0))
     figure = Canvas(figsize=size, layout="constrained")
     grid = np.atleast_1d(figure.subplots(lines, columns, squeeze=False)).ravel()
-    scale = colours()
     for axes, part in zip(grid, places, strict=False):
-        for number, item in enumerate(part.sets):
-            colour = scale(0.9 * number / max(len(part.sets) - 1, 1))
-            x = sorted({part.low, item.low, item.peak, item.high, part.high})
-            axes.plot(x, [item.degree(value) for value in x], color=colour, linewidth=1.6)
-        for number, (item, words) in enumerate(zip(part.sets, terms[part.feature], strict=False)):
-            ha = "left" if number == 0 else "right" if number == len(part.sets) - 1 else "center"
-            axes.text(item.peak, 1.04, words, fontsize=6.5, ha=ha, va="bottom", color=INK, linespacing=1.1)
-        for threshold in part.thresholds:
-            axes.axvline(threshold, color=scale(0.3), linewidth=0.9)
-        if told is not None:
-            at = next(item for item in told.inputs if item.feature == part.feature)
-            axes.axvline(at.value, color=MARK, linewidth=1.4, linestyle="--")
-            words = ", ".join(f"{degree.term} {degree.degree:.2f}" for degree in at.memberships)
-            axes.set_xlabel(f"{at.text}{f': {words}' if words else ''}", fontsize=7, color=MARK)
-        unit = f" ({part.unit})" if part.unit else ""
-        rows = max((label.count("\n") + 1 for label in terms[part.feature]), default=0)
-        axes.set_title(f"{name_of(part.feature, 44)}{unit}", fontsize=8.5, color=INK, loc="left", pad=6 + 8 * rows)
-        axes.set_ylim(0, 1.02)
-        axes.set_xlim(part.low, part.high if part.high > part.low else part.low + 1.0)
-        axes.tick_params(labelsize=6.5, colors=PALE)
-        axes.set_yticks([0, 0.5, 1] if part.sets else [])
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        at = next(item for item in told.inputs if item.feature == part.feature) if told is not None else None
+        _draw_partition(axes, part, terms[part.feature], at)
     for axes in grid[len(places) :]:
         axes.axis("off")
     if title:
         figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
     return figure
+
+
+def _draw_partition(axes: Axes, part: Partition, labels: list[str], at: Contribution | None) -> None:
+    """Draw the sets or thresholds of one input, and where a row lies."""
+    scale = colours()
+    for number, item in enumerate(part.sets):
+        colour = scale(0.9 * number / max(len(part.sets) - 1, 1))
+        x = sorted({part.low, item.low, item.peak, item.high, part.high})
+        axes.plot(x, [item.degree(value) for value in x], color=colour, linewidth=1.6)
+    for number, (item, words) in enumerate(zip(part.sets, labels, strict=False)):
+        ha = "left" if number == 0 else "right" if number == len(part.sets) - 1 else "center"
+        axes.text(item.peak, 1.04, words, fontsize=6.5, ha=ha, va="bottom", color=INK, linespacing=1.1)
+    for threshold in part.thresholds:
+        axes.axvline(threshold, color=scale(0.3), linewidth=0.9)
+    if at is not None:
+        axes.axvline(at.value, color=MARK, linewidth=1.4, linestyle="--")
+        words = ", ".join(f"{degree.term} {degree.degree:.2f}" for degree in at.memberships)
+        axes.set_xlabel(short(f"{at.text}{f': {words}' if words else ''}", 60), fontsize=7, color=MARK)
+    unit = f" ({part.unit})" if part.unit else ""
+    rows = max((label.count("\n") + 1 for label in labels), default=0)
+    axes.set_title(f"{name_of(part.feature, 44)}{unit}", fontsize=8.5, color=INK, loc="left", pad=6 + 8 * rows)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(part.low, part.high if part.high > part.low else part.low + 1.0)
+    axes.tick_params(labelsize=6.5, colors=PALE)
+    if part.categories:
+        _name_categories(axes, part.categories)
+    elif max(abs(part.low), abs(part.high)) < 1e7:
+        axes.ticklabel_format(axis="x", style="plain", useOffset=False)
+    axes.set_yticks([0, 0.5, 1] if part.sets else [])
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _name_categories(axes: Axes, categories: tuple[str, ...], most: int = 12) -> None:
+    """Write categories below an axis, aslant where they are many; of very many some."""
+    step = -(-len(categories) // most)
+    axes.set_xlim(-0.5, len(categories) - 0.5)
+    few = len(categories) <= 3
+    axes.set_xticks(
+        range(0, len(categories), step),
+        [short(text, 22) for text in categories[::step]],
+        rotation=0 if few else 35,
+        ha="center" if few else "right",
+        rotation_mode="anchor",
+    )
 
 
 def _labels(part: Partition) -> list[str]:
@@ -211,7 +245,7 @@ def _labels(part: Partition) -> list[str]:
 def _shares_figure(told: RowExplanation, title: str, most: int = 12) -> Figure:
     """Draw how base and shares add up, as a waterfall from the base to the answer."""
     if told.total is None:
-        raise UsageError("this model can tell no shares: " + "; ".join(told.notes or ("it has none",)))
+        raise UsageError("this forecast has no shares to draw: " + "; ".join(told.notes or ("the model has none",)))
     parts = [(part.feature, part.text, part.share or 0.0) for part in told.inputs if part.share]
     rest = sum(share for _, _, share in parts[most:])
     parts = parts[:most] + ([("the others", "", rest)] if rest else [])

@@ -50,7 +50,14 @@ FORMATS: Final[Mapping[str, Format]] = {
 
 
 def export(
-    model: Model, kind: str, *, title: str = "", prefix: str = "model", what: str | None = None, row: Row | None = None
+    model: Model,
+    kind: str,
+    *,
+    title: str = "",
+    prefix: str = "model",
+    what: str | None = None,
+    row: Row | None = None,
+    structure: int | None = None,
 ) -> bytes:
     """Return a model in a format, as the bytes of a file.
 
@@ -67,6 +74,8 @@ def export(
         Which picture, see :data:`glassfleet.export.figures.PICTURES`; None: the one that shows the model best.
     row : mapping or sequence, or None
         For pictures of one row.
+    structure : int or None
+        Of a population, which structure the picture of a tree shows, 1 being the fittest; None: that.
 
     Raises
     ------
@@ -74,9 +83,13 @@ def export(
         There is no such format, or it cannot hold the model.
     """
     if kind in ("svg", "png"):
-        return picture(model, what or main_picture(model), "svg" if kind == "svg" else "png", row=row, title=title)
-    if what is not None or row is not None:
-        raise UsageError(f"format {kind!r} is no picture; pictures and rows go with svg and png")
+        chosen = what or main_picture(model) or "tree"  # a network has none, which drawing says
+        if structure is not None and chosen != "tree":
+            raise UsageError("a structure is drawn as a tree; it does not go with other pictures")
+        number = 1 if structure is None else structure
+        return picture(model, chosen, "svg" if kind == "svg" else "png", row=row, title=title, structure=number)
+    if what is not None or row is not None or structure is not None:
+        raise UsageError(f"format {kind!r} is no picture; pictures, rows and structures go with svg and png")
     writers = {
         "fml": lambda: to_fml(model, title),
         "json": lambda: to_json(model),

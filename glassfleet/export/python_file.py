@@ -6,6 +6,7 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from glassfleet.explain.nature import nature
 from glassfleet.export.tables import tables
 from schemas.documents import document_digest
 
@@ -14,26 +15,58 @@ if TYPE_CHECKING:
 
 _PREDICT = '''
 
-def predict(row: "dict[str, float] | list[float]", rule: bool = False) -> "float | str | tuple[float | str, int]":
-    """Return the forecast for one row: numbers by name, or in the order of INPUTS; with `rule` also the rule's number.
+def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = False) -> "float | str | tuple":
+    """Return the forecast for one row: values by name, or in the order of INPUTS; with `rule` also the rule's number.
 
-    Raises ValueError when an input is not finite, KeyError when one is missing.
+    A value is a finite number, or its text. An input in CATEGORIES takes one of their texts, or its position, from 0.
+    Raises ValueError that names the input and its fault; KeyError when an input is missing.
     """
-    values = [float(row[name]) for name in INPUTS] if isinstance(row, dict) else [float(value) for value in row]
-    if len(values) != len(INPUTS) or not all(math.isfinite(value) for value in values):
-        raise ValueError("a row is %d finite numbers" % len(INPUTS))
-    output, decided = answer(MODEL, values)
+    if isinstance(row, dict):
+        missing = [name for name in INPUTS if name not in row]
+        if missing:
+            raise KeyError("the row has no %r; it needs: %s" % (missing[0], ", ".join(INPUTS)))
+        row = [row[name] for name in INPUTS]
+    if len(row) != len(INPUTS):
+        raise ValueError("a row is %d values, and this one has %d" % (len(INPUTS), len(row)))
+    output, decided = answer(MODEL, [_number(name, value) for name, value in zip(INPUTS, row)])
     told = CLASSES[int(output)] if CLASSES else output
     return (told, decided) if rule else told
 
 
+def _number(name: str, value: "float | str") -> float:
+    known = CATEGORIES.get(name)
+    if known and isinstance(value, str):
+        if value in known:
+            return float(known.index(value))
+        if value.strip() in known:
+            return float(known.index(value.strip()))
+        raise ValueError("%s has no category %r; known: %s" % (name, value, ", ".join(known)))
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("%s must be a number, got %r" % (name, value)) from None
+    if not math.isfinite(number):
+        raise ValueError("%s must be a finite number, got %r" % (name, value))
+    return number
+
+
 if __name__ == "__main__":
+    import csv
     import sys
 
-    # One row per line on standard input, numbers separated by commas, in the order of INPUTS.
-    for line in sys.stdin:
-        if line.strip():
-            print(*predict(line.split(","), rule=True), sep=",")
+    # One row per line on standard input, as CSV without a head: values in the order of INPUTS, categories as texts.
+    faults, lines = 0, csv.reader(sys.stdin)
+    answers = csv.writer(sys.stdout, lineterminator="\\n")
+    for values in lines:
+        if not values:
+            continue
+        try:
+            answers.writerow(predict(values, rule=True))
+        except ValueError as fault:
+            faults += 1
+            answers.writerow(["", ""])  # a line for each row, so that answers stay beside their rows
+            print("line %d: %s" % (lines.line_num, fault), file=sys.stderr)
+    sys.exit(1 if faults else 0)
 '''
 
 
@@ -58,6 +91,7 @@ def to_python(model: Model, title: str = "") -> str:
         "",
         f"Made by glassfleet from the model with the digest {digest}.",
         "It answers as the model itself does, to the last bit. No dependencies; do not edit.",
+        *(["A network has no rules: the number of the rule is always 0."] * (nature(model) == "network")),
         '"""',
         "",
         "import math",
@@ -67,7 +101,8 @@ def to_python(model: Model, title: str = "") -> str:
         f"UNITS = {_listed(found.pop('units'))}",
         f"TARGET = {found.pop('target')!a}",
         f"CLASSES = {_listed(found['classes'])}",
-        f"RULES = {_listed([str(rule) for rule in model.rules()])}",
+        f"CATEGORIES = {_categories(model)}",
+        f"RULES = {_listed([] if nature(model) == 'network' else [str(rule) for rule in model.rules()])}",
         "",
     ]
     code = "".join(f"\n\n{_engine_text(name)}" for name in ("common", engine))
@@ -93,6 +128,12 @@ def _plain(value: object) -> str:
 
 def _listed(texts: list[str]) -> str:
     return "[\n" + "".join(f"    {text!a},\n" for text in texts) + "]" if texts else "[]"
+
+
+def _categories(model: Model) -> str:
+    """Return the texts of the columns of text, in the order of their numbers."""
+    told = {variable.name: list(variable.categories) for variable in model.domain.features if variable.categories}
+    return "{\n" + "".join(f"    {name!a}: {texts!a},\n" for name, texts in told.items()) + "}" if told else "{}"
 
 
 def _safe(text: str) -> str:

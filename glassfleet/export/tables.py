@@ -37,7 +37,8 @@ def tables(model: Model) -> tuple[str, Tables]:
     if body.get("kind") == "population":
         raise UsageError(
             "this is a population of tree structures, not a tree: only a vehicle can make a tree of it, with its own "
-            "rows. Export the vehicle's own model, or the population as json, markdown or html"
+            "rows. Export the vehicle's own model, or the population as json, markdown or html, or a structure as svg "
+            "or png"
         )
     builders = {"frt": _frt, "fmt": _fmt, "tsk": _tsk, "frbc": _frbc, "fedavg_mlp": _mlp}
     if model.scheme in builders:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import csv
+import io
 import math
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ from glassfleet.export.c_header import to_c
 from glassfleet.export.python_file import to_python
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
 from schemas.errors import UsageError
-from tests.zoo import KINDS, model, population, rows, wide_rows
+from tests.zoo import KINDS, TEXTUAL, TRIP, model, population, rows, texts, trips, wide_rows
 
 MAIN = """
 #include "model.h"
@@ -48,12 +52,12 @@ def _compiled(folder: Path, header: str, *more: str, classes: bool) -> Path:
     return program
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
 def test_c_answers_as_the_model_to_the_bit_when_compiled_without_warnings(kind: str, tmp_path: Path) -> None:
     learned = model(kind)
     classes = learned.domain.classes
     program = _compiled(tmp_path, to_c(learned, "qoe", "qoe v1"), classes=bool(classes))
-    X = wide_rows(4000)
+    X = trips(4000, seed=1) if kind in TEXTUAL else wide_rows(4000)
     lines = "\n".join(",".join(map(repr, row)) for row in X.tolist())
     told = subprocess.run([program], input=lines, capture_output=True, text=True, check=True).stdout.split()
     found = [line.split(",") for line in told]
@@ -80,11 +84,63 @@ def test_python_answers_as_the_model_to_the_bit_when_run_without_packages(kind: 
     assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TEXTUAL)
+def test_python_takes_texts_of_categories_as_people_write_them_when_run(kind: str, tmp_path: Path) -> None:
+    learned = model(kind)
+    file = tmp_path / "model.py"
+    file.write_text(to_python(learned, "qoe v1"), encoding="utf-8")
+    X = trips(800, seed=1)
+    given = io.StringIO()
+    csv.writer(given, lineterminator="\n").writerows(texts(row) for row in X)
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(file)]
+    told = subprocess.run(command, input=given.getvalue(), capture_output=True, encoding="utf-8", check=True).stdout
+    answers = [answer for answer, _ in csv.reader(told.splitlines())]
+    assert [answer if learned.domain.classes else float(answer) for answer in answers] == learned.predict(X).tolist()
+    space: dict[str, Any] = {"__name__": "exported"}
+    exec(file.read_text(encoding="utf-8"), space)
+    assert space["CATEGORIES"] == {part.name: list(part.categories) for part in TRIP if part.categories}
+    for row in X[:50]:
+        expected = learned.predict(row[None, :])[0]
+        named = dict(zip(learned.domain.names, texts(row), strict=True))
+        assert space["predict"](named) == space["predict"](texts(row)) == space["predict"](row.tolist()) == expected
+
+
+def test_python_names_the_input_and_its_fault_when_a_value_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(to_python(model("dp_tree-text")), encoding="utf-8")
+    space: dict[str, Any] = {"__name__": "exported"}
+    exec(file.read_text(encoding="utf-8"), space)
+    good = {"day": "Mon", "dist": 1.0, "fare": "zone 1", "gate": "0"}
+    assert space["predict"](good) in space["CLASSES"]
+    for name, value, fault in (
+        ("day", "Monday", "day has no category 'Monday'; known: Fri, Mon, Sat"),
+        ("gate", "2", "gate has no category '2'; known: 0, 1"),
+        ("dist", "far", "dist must be a number, got 'far'"),
+        ("dist", None, "dist must be a number, got None"),
+        ("dist", math.inf, "dist must be a finite number, got inf"),
+        ("fare", math.nan, "fare must be a finite number, got nan"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(fault)):
+            space["predict"]({**good, name: value})
+    with pytest.raises(KeyError, match="the row has no 'gate'"):
+        space["predict"]({"day": "Mon", "dist": 1.0, "fare": "zone 1"})
+    # On standard input a faulty row is told by its line, and the others are answered beside their own.
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(file)]
+    lines = "Mon,1,zone 1,0\n\nMonday,1,zone 1,0\nMon,1,zone 1\nMon,1,zone 1,1\n"
+    done = subprocess.run(command, input=lines, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 1
+    assert [bool(line.strip(",")) for line in done.stdout.split()] == [True, False, False, True]
+    assert "Traceback" not in done.stderr
+    first, second = done.stderr.splitlines()
+    assert first.startswith("line 3: day has no category 'Monday'; known: ")
+    assert second == "line 4: a row is 4 values, and this one has 3"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
 def test_python_file_imports_the_standard_library_alone_when_written(kind: str) -> None:
     tree = ast.parse(to_python(model(kind)), feature_version=(3, 9))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert imported <= {"math", "sys"}
+    assert imported <= {"csv", "math", "sys"}
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
 
 
@@ -96,8 +152,12 @@ def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> No
     row = rows()[0]
     named = dict(zip(model("frt").domain.names, row.tolist(), strict=True))
     assert predict(named) == predict(row.tolist()) == model("frt").predict(row[None, :])[0]
-    for bad in ([1.0], [math.nan] * 4, [math.inf, 0.0, 0.0, 0.0]):
-        with pytest.raises(ValueError, match="4 finite numbers"):
+    for bad, fault in (
+        ([1.0], "a row is 4 values, and this one has 1"),
+        ([math.nan] * 4, "snr must be a finite number"),
+        ([0.0, 0.0, math.inf, 0.0], "load must be a finite number"),
+    ):
+        with pytest.raises(ValueError, match=fault):
             predict(bad)
     with pytest.raises(KeyError):
         predict({"snr": 1.0})
@@ -147,3 +207,10 @@ def test_code_is_refused_when_the_model_is_none_yet_or_the_prefix_is_no_name() -
     for prefix in ("", "1a", "a-b", "a b", "ä"):
         with pytest.raises(UsageError, match="no C identifier"):
             to_c(model("frt"), prefix)
+
+
+def test_code_says_that_a_network_has_no_rules_when_written() -> None:
+    for text in (to_c(model("fedavg_mlp-numbers")), to_python(model("fedavg_mlp-numbers"))):
+        assert "A network has no rules: the number of the rule is always 0." in text
+        assert "always THEN" not in text
+    assert "RULES = []" in to_python(model("fedavg_mlp-numbers"))

@@ -14,9 +14,9 @@ from glassfleet.explain.partitions import partitions
 from glassfleet.export.fml import from_fml, to_fml
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
-from tests.zoo import KINDS, model, population, rows
+from tests.zoo import KINDS, TEXTUAL, model, population, rows, trips
 
-HELD = [kind for kind in KINDS if not kind.startswith("fedavg_mlp")]
+HELD = [*(kind for kind in KINDS if not kind.startswith("fedavg_mlp")), *TEXTUAL]
 NS = "{http://www.ieee1855.org}"
 OPEN = '<fuzzySystem xmlns="http://www.ieee1855.org" xmlns:g="urn:glassfleet:fml:1" name="x">'
 OURS = "{urn:glassfleet:fml:1}"
@@ -114,7 +114,8 @@ def test_fml_gives_the_same_document_when_it_is_read_back(kind: str) -> None:
     learned = model(kind)
     again = from_fml(to_fml(learned, "any name"))
     assert document_digest(again.to_document()) == document_digest(learned.to_document())
-    assert (again.predict(rows()) == learned.predict(rows())).all()
+    X = trips() if kind in TEXTUAL else rows()
+    assert (again.predict(X) == learned.predict(X)).all()
 
 
 def _without_document(text: str) -> ET.Element:
@@ -206,7 +207,7 @@ def _height(x: Any, number_and_weight: list[float]) -> Any:
     return np.where(np.asarray(x) == number, weight, 0.0)
 
 
-@pytest.mark.parametrize("kind", ["frbc", "frbc-other", "dp_tree", "fedga-classes"])
+@pytest.mark.parametrize("kind", ["frbc", "frbc-other", "dp_tree", "dp_tree-text", "fedga-classes"])
 def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
     """PyIT2FLS computes memberships, rule activation (PROD) and accumulation (MAX); MOM is read off its fuzzy set."""
     learned = model(kind)
@@ -228,7 +229,7 @@ def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(
         then = pyit2fls.T1FS(places, _height, [numbers[consequent], float(rule.attrib["weight"])])
         system.add_rule([(name, sets[term]) for name, term in antecedent], [("class", then)])
     agreed = set()
-    for row in rows(25, seed=12):
+    for row in trips(25, seed=12) if kind in TEXTUAL else rows(25, seed=12):
         accumulated, _ = system.evaluate(dict(zip(inputs, row.tolist(), strict=True)))
         degrees = np.asarray(accumulated["class"](places))
         (winner,) = np.flatnonzero(degrees == degrees.max())  # one class is highest: the mean of maxima is its number

@@ -4,7 +4,7 @@ from glassfleet.export.device.common import Tables, scaled, unscaled
 
 
 def answer(m: Tables, row: list[float]) -> tuple[float, int]:
-    """Return the forecast or class number; a network has one rule, which says that it has none."""
+    """Return the forecast or class number, and 0: a network has no rules that could have a number."""
     given = [2.0 * value - 1.0 for value in scaled(m, row)]
     for number, (weights, biases) in enumerate(m["layers"]):
         total = list(biases)

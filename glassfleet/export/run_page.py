@@ -1,0 +1,170 @@
+"""The report of a run: fleet, rounds, who dropped, scores, and the model with its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from glassfleet.explain.summary import summary
+from glassfleet.export.page import model_sections
+from glassfleet.export.rounds_figure import rounds_picture
+from glassfleet.export.sheet import Page, Section, Table, png
+
+if TYPE_CHECKING:
+    from glassfleet.scheme import Model
+
+MOST_ROUNDS: Final = 24
+"""Of more rounds than these the report tells those of a kind together; the table of all is folded."""
+
+
+def run_page(
+    status: Mapping[str, Any],
+    model: Model | None,
+    record: Mapping[str, Any] | None = None,
+    scores: Sequence[Mapping[str, Any]] = (),
+    about_scores: Sequence[str] = (),
+    *,
+    pictures: bool = True,
+) -> Page:
+    """Return what there is to say about a run: fleet, rounds, who dropped, scores, and the model with its rules.
+
+    Parameters
+    ----------
+    status : mapping
+        The run as the coordinator's HTTP API shows it.
+    model : Model or None
+        None: the run made none.
+    record : mapping or None
+        The model record.
+    scores : sequence of mapping
+        One per vehicle: ``{vehicle, metric, rows, local, federated, central}``; numbers or None.
+    about_scores : sequence of str
+        What is to be said about them: how the central ones are known, or why there are none at all.
+    """
+    name = f"Run {status.get('run', '')}"
+    outcome = status.get("outcome") or status.get("state") or "?"
+    reason = f": {status['reason']}" if status.get("reason") else ""
+    subtitle = f"{outcome}{reason}. {_time(status.get('started'), '?')} to {_time(status.get('ended'), 'now')}"
+    sections = [_fleet(status, record), _rounds(status, pictures=pictures)]
+    if scores or about_scores:
+        sections.append(_scores(scores, about_scores))
+    if model is not None:
+        sections += model_sections(model, summary(model), pictures=pictures)
+    return Page(name, subtitle, sections)
+
+
+def _time(text: object, without: str) -> str:
+    """Return a moment as people write it: no T, no parts of a second."""
+    return str(text)[:19].replace("T", " ") + " UTC" * str(text).endswith("+00:00") if text else without
+
+
+def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Section:
+    training = (record or {}).get("training", {})
+    made = status.get("model")
+    facts = [
+        ("scheme", str(status.get("scheme", ""))),
+        ("participation", str(status.get("participation", ""))),
+        ("cohort", ", ".join(status.get("cohort") or []) or "-"),
+        ("domain found by", ", ".join(status.get("domain_contributors") or []) or "declared"),
+        ("statistics withheld by vehicles", str(status.get("nullified", 0))),
+        ("replays after losing vehicles", str(status.get("restarts", 0))),
+    ]
+    if training:
+        facts.append(("training rows", str(training.get("rows", ""))))
+    if made:
+        facts.append(("model", f"{made.get('name')} v{made.get('version')}"))
+    agents = status.get("agents") or {}
+    table = Table(
+        "The vehicles at the end of the run",
+        ["vehicle", "what became of it", "reason"],
+        [[agent, str(item.get("status", "")), str(item.get("reason", ""))] for agent, item in sorted(agents.items())],
+    )
+    return Section("Fleet", (), facts, [table] if agents else [])
+
+
+def _scores(scores: Sequence[Mapping[str, Any]], about: Sequence[str]) -> Section:
+    def cell(value: Any) -> str:
+        return "-" if value is None else f"{float(value):.4f}"
+
+    if not scores:
+        return Section("Scores", about)
+    metric = {"rmse": "RMSE", "f1": "F1 (macro)"}.get(
+        str(scores[0].get("metric", "")), str(scores[0].get("metric", ""))
+    )
+    settings = ("local", "federated", "central")
+    rows = [
+        [str(item.get("vehicle", "")), str(item.get("rows", "")), *(cell(item.get(key)) for key in settings)]
+        for item in scores
+    ]
+    means = []
+    for key in settings:
+        known = [float(item[key]) for item in scores if item.get(key) is not None]
+        means.append(cell(sum(known) / len(known)) if known else "-")
+    head = ["vehicle", "test rows", "local (LL)", "federated (FL)", "central (CL)"]
+    table = Table(
+        f"{metric} on each vehicle's own test rows", head, [*rows, ["mean", "", *means]], frozenset({1, 2, 3, 4})
+    )
+    return Section("Scores", about, (), [table])
+
+
+def _rounds(status: Mapping[str, Any], *, pictures: bool) -> Section:
+    rounds = list(status.get("rounds") or [])
+    if not rounds:
+        return Section("Rounds", ["No round was closed."])
+    total = sum(int(item.get("bytes", 0)) for item in rounds)
+    caption = f"{len(rounds)} rounds, {total:,} bytes of accepted answers"
+    drawn = [png(rounds_picture(rounds), f"{caption}: what became of the answers, round by round")] if pictures else []
+    tables = [_each_round(rounds, caption)]
+    if len(rounds) > MOST_ROUNDS:
+        tables = [_kinds_of_rounds(rounds, caption), _each_round(rounds, "Every round by itself", folded=True)]
+    return Section("Rounds", (), (), tables, drawn)
+
+
+_COUNTS = ("asked", "accepted", "late", "rejected", "dropped")
+_COUNTED = ("asked", "in", "late", "rejected", "dropped", "seconds", "bytes", "who dropped")
+
+
+def _each_round(rounds: Sequence[Mapping[str, Any]], caption: str, *, folded: bool = False) -> Table:
+    rows = []
+    for item in rounds:
+        counts = [str(item.get(key, 0)) for key in ("attempt", *_COUNTS)]
+        why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(_missing(item).items()))
+        rows.append([str(item.get("number", "")), _asks_for(item), *counts, *_cost([item]), why])
+    head = ["round", "asks for", "attempt", *_COUNTED]
+    return Table(caption, head, rows, frozenset({0, *range(2, 10)}), folded)
+
+
+def _kinds_of_rounds(rounds: Sequence[Mapping[str, Any]], caption: str) -> Table:
+    """Return one line for all rounds that follow each other and ask for the same."""
+    rows = []
+    for asks_for, group in groupby(rounds, _asks_for):
+        some = list(group)
+        first, last = some[0].get("number", ""), some[-1].get("number", "")
+        counts = [f"{sum(int(item.get(key, 0)) for item in some):,}" for key in _COUNTS]
+        missed: dict[tuple[str, str], int] = {}
+        for item in some:
+            for agent, reason in _missing(item).items():
+                missed[agent, reason] = missed.get((agent, reason), 0) + 1
+        why = "; ".join(
+            f"{agent}: {reason}{f' ({times} rounds)' if times > 1 else ''}"
+            for (agent, reason), times in sorted(missed.items())
+        )
+        named = str(first) if first == last else f"{first} to {last}"
+        rows.append([named, asks_for, str(len(some)), *counts, *_cost(some), why])
+    head = ["rounds", "asks for", "how many", *_COUNTED]
+    return Table(f"{caption}; rounds that ask for the same are told together", head, rows, frozenset(range(2, 10)))
+
+
+def _asks_for(item: Mapping[str, Any]) -> str:
+    return f"{item.get('phase', '')} {item.get('kind', '')}".strip()
+
+
+def _missing(item: Mapping[str, Any]) -> dict[str, str]:
+    """Return who did not answer a round in time, and why."""
+    return {**(item.get("dropped_agents") or {}), **dict.fromkeys(item.get("late_agents") or (), "too late")}
+
+
+def _cost(some: Sequence[Mapping[str, Any]]) -> list[str]:
+    seconds = sum(float(item.get("seconds", 0.0)) for item in some)
+    return [f"{seconds:.2f}", f"{sum(int(item.get('bytes', 0)) for item in some):,}"]
