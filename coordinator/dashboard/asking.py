@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from coordinator.dashboard.library import Library, Shelved
+from coordinator.faults import Whole, checked_row
 from coordinator.limits import DashboardLimits
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
 from schemas.errors import UsageError
@@ -34,11 +35,18 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    row: (
-        Annotated[dict[str, float | str], Field(max_length=MAX_FEATURES + 100)]
-        | Annotated[list[float], Field(max_length=MAX_FEATURES)]
-    )
-    version: Annotated[int, Field(ge=1)] | None = None
+    row: dict[str, Any] | list[Any]
+    version: Annotated[Whole, Field(ge=1)] | None = None
+
+    @field_validator("row", mode="before")
+    @classmethod
+    def _bounded(cls, row: Any) -> Any:
+        if not isinstance(row, dict | list):
+            raise ValueError('write values by column, {"speed": 12.5}, or a list of them in the order of the inputs')  # noqa: TRY004 - pydantic takes no other
+        most = MAX_FEATURES + 100 if isinstance(row, dict) else MAX_FEATURES
+        if len(row) > most:
+            raise ValueError(f"at most {most} values, got {len(row)}")
+        return row
 
 
 class Otherwise(Question):
@@ -60,7 +68,7 @@ class Otherwise(Question):
     goal: Annotated[str, Field(max_length=200)] = ""
     keep: Annotated[list[str], Field(max_length=MAX_FEATURES)] = []
     only: Annotated[list[str], Field(max_length=MAX_FEATURES)] | None = None
-    max_inputs: Annotated[int, Field(ge=1)] | None = None
+    max_inputs: Annotated[Whole, Field(ge=1)] | None = None
 
 
 class Desk:
@@ -129,14 +137,15 @@ def make_router(desk: Desk) -> APIRouter:
 
     @router.post("/api/models/{name}/explain")
     def _explain(name: str, question: Question) -> dict[str, Any]:
-        return desk.explain(desk.library.get(name, question.version), question.row).to_dict()
+        shelved = desk.library.get(name, question.version)
+        return desk.explain(shelved, checked_row(question.row, shelved.model.domain)).to_dict()
 
     @router.post("/api/models/{name}/counterfactual")
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
         shelved = desk.library.get(name, question.version)
         return desk.otherwise(
             shelved,
-            question.row,
+            checked_row(question.row, shelved.model.domain),
             question.goal,
             keep=question.keep,
             only=question.only,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from glassfleet.crisp.words import interval_condition
+from glassfleet.domain import Variable
 from glassfleet.explain import Condition, Rule
 
 
@@ -17,7 +21,7 @@ class Branch:
     path : tuple of int
         Position among the siblings, from the root down; the root has ().
     condition : Condition or None
-        None at the root.
+        None at the root, and for the rule that answers where no other does.
     children : list of Branch
         In the order of the first rule that has them.
     rules : list of Rule
@@ -50,14 +54,18 @@ class Branch:
 def grow(rules: Sequence[Rule]) -> Branch:
     """Return the tree of all rules.
 
-    For a tree learner it is the learned tree; for a rule base, whose rules name their inputs in the same order, it is
-    the tree that reads the inputs one after the other.
+    For a fuzzy tree learner it is the learned tree; for a rule base, whose rules name their inputs in the same order,
+    it is the tree that reads the inputs one after the other. OTHERWISE comes last. Crisp trees: see `grow_splits`.
     """
     root = Branch()
+    last: list[Rule] = []
     seen: dict[tuple[int, ...], dict[tuple[str, str], Branch]] = {}
     for rule in rules:
         here = root
         _count(here, rule)
+        if rule.otherwise:
+            last.append(rule)
+            continue
         for condition in rule.conditions:
             known = seen.setdefault(here.path, {})
             child = known.get((condition.feature, condition.term))
@@ -68,6 +76,40 @@ def grow(rules: Sequence[Rule]) -> Branch:
             here = child
             _count(here, rule)
         here.rules.append(rule)
+    for rule in last:
+        root.children.append(Branch((len(root.children),), rules=[rule], support=rule.support, count=1))
+    return root
+
+
+def grow_splits(nodes: Sequence[Mapping[str, Any]], rules: Sequence[Rule], features: Sequence[Variable]) -> Branch:
+    """Return a crisp tree as it was learned: its rules join the conditions on an input, which hides the splits.
+
+    Parameters
+    ----------
+    nodes : sequence of mapping
+        Of the model's document: in pre-order, splits with ``feature`` and ``threshold``.
+    rules : sequence of Rule
+        One for each leaf, in the same order.
+    features : sequence of Variable
+    """
+    root = Branch()
+    waiting = [root]
+    leaves = iter(rules)
+    inner: list[Branch] = []
+    for node in nodes:
+        branch = waiting.pop()
+        if node.get("threshold") is None:
+            branch.rules = [next(leaves)]
+            _count(branch, branch.rules[0])
+            continue
+        variable, threshold = features[node["feature"]], float(node["threshold"])
+        sides = (interval_condition(variable, -math.inf, threshold), interval_condition(variable, threshold, math.inf))
+        branch.children = [Branch((*branch.path, side), condition) for side, condition in enumerate(sides)]
+        waiting += branch.children[::-1]
+        inner.append(branch)
+    for branch in reversed(inner):  # what is below a branch comes after it
+        branch.support = sum(child.support for child in branch.children)
+        branch.count = sum(child.count for child in branch.children)
     return root
 
 

@@ -45,6 +45,7 @@ class Form:
 
 
 WIDE = Form(left=176, wide=400, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=4)
+BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
 NARROW = Form(left=8, wide=252, row=42, base=29, name_x=8, name_y=15, anchor="", longest=44, steps=2)
 
 
@@ -61,12 +62,27 @@ def _name(form: Form, top: float, name: str) -> str:
     )
 
 
-def shares(base: float, parts: Sequence[tuple[str, float]], total: float, unit: str) -> Markup:
-    """Return how base and shares add up to the total: a waterfall, one input a line."""
-    return both(_shares(WIDE, base, parts, total, unit), _shares(NARROW, base, parts, total, unit))
+def shares(
+    base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str = "forecast"
+) -> Markup:
+    """Return how base and shares add up to the total: a waterfall, one input a line.
+
+    Parameters
+    ----------
+    base : float
+    parts : sequence of (str, float)
+        Names and shares.
+    total : float
+    unit : str
+    called : str
+        What the total is: of a class the forecast is no number.
+    """
+    return both(*(_shares(form, base, parts, total, unit, called) for form in (WIDE, NARROW)))
 
 
-def _shares(form: Form, base: float, parts: Sequence[tuple[str, float]], total: float, unit: str) -> Markup:
+def _shares(  # noqa: PLR0917  as above
+    form: Form, base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str
+) -> Markup:
     steps: list[tuple[str, float, float]] = []
     here = base
     for name, share in parts:
@@ -86,7 +102,7 @@ def _shares(form: Form, base: float, parts: Sequence[tuple[str, float]], total: 
         ("up" if end >= start else "down", name, start, end, f"{'+' if end >= start else '−'}{abs(end - start):.3g}")
         for name, start, end in steps
     ]
-    lines.append(("start", "forecast", total, total, number(total)))
+    lines.append(("start", called, total, total, number(total)))
     for position, (kind, name, start, end, text) in enumerate(lines):
         top = 4 + position * form.row
         y = top + form.base
@@ -107,7 +123,9 @@ def _shares(form: Form, base: float, parts: Sequence[tuple[str, float]], total: 
     return picture(form.left + form.wide + 76, 8 + form.row * len(lines), words, body, "shares")
 
 
-def scores(rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str = "together") -> Markup:
+def scores(
+    rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str = "together", unit: str = ""
+) -> Markup:
     """Return each vehicle's score learned alone (LL), together (FL) and, where known apart, centrally (CL).
 
     Parameters
@@ -118,11 +136,17 @@ def scores(rows: Sequence[tuple[str, float, float, float | None]], metric: str, 
         ``rmse`` (less is better) or ``f1``.
     learned : str
         How the model was learned whose scores stand beside LL: ``together``, or ``centrally`` of a reference.
+    unit : str
+        The target's; F1 has none.
     """
-    return both(_scores(WIDE, rows, metric, learned), _scores(NARROW, rows, metric, learned))
+    less = metric == "rmse"
+    axis = f"{metric.upper()}{f' in {cut(unit, 24)}' if unit and less else ''}, {'less' if less else 'more'} is better"
+    return both(*(_scores(form, rows, metric, learned, axis) for form in (BROAD, NARROW)))
 
 
-def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str) -> Markup:
+def _scores(
+    form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str, axis: str
+) -> Markup:
     values = [value for _, *told in rows for value in told if value is not None]
     low, high = min(values), max(values)
     pad = 0.06 * ((high - low) or 1.0)
@@ -136,9 +160,11 @@ def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], 
     body = []
     for step in range(form.steps + 1):
         value = low + (high - low) * step / form.steps
-        anchor = "" if step == 0 and form is NARROW else " mid" if step < form.steps or form is WIDE else " end"
+        anchor = "" if step == 0 and form is NARROW else " mid" if step < form.steps or form is not NARROW else " end"
         body.append(f'<line class="grid" x1="{at(value):.1f}" x2="{at(value):.1f}" y1="4" y2="{bottom}"/>')
         body.append(f'<text class="tick{anchor}" x="{at(value):.1f}" y="{bottom + 16}">{number(value, 3)}</text>')
+    x, anchor = (form.left, "") if form is NARROW else (form.left + wide / 2, " mid")
+    body.append(f'<text class="tick{anchor}" x="{x:.1f}" y="{bottom + 34}">{escape(axis)}</text>')
     for position, (agent, alone, together, central) in enumerate(rows):
         top = 4 + position * form.row
         y = top + form.base
@@ -154,9 +180,9 @@ def _scores(form: Form, rows: Sequence[tuple[str, float, float, float | None]], 
         )
     gained = sum(1 for _, alone, together, _ in rows if (together < alone if metric == "rmse" else together > alone))
     better_with = "together" if learned == "together" else "with the reference"
-    words = f"{metric.upper()} of {len(rows)} vehicles; {gained} are better {better_with} than alone."
+    words = f"{axis}, of {len(rows)} vehicles; {gained} are better {better_with} than alone."
     words += " The table has the numbers."
-    return picture(form.left + wide + 24, bottom + 24, words, body, "scores")
+    return picture(form.left + wide + 24, bottom + 42, words, body, "scores")
 
 
 def _diamond(x: float, y: float) -> str:

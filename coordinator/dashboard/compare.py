@@ -6,6 +6,7 @@ told once, with the variable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,10 @@ class Difference:
         Variable, the names of its sets before and after, where they differ.
     parameters : tuple of (str, str, str)
         Parameter of the scheme or, after ``run:``, of the run, before and after, where they differ.
+    structures : tuple of int or None
+        Of two populations: how many structures are new, gone, the same. None: they are no populations.
+    has_rules : bool
+        Either has rules; networks and populations have none.
     same_scheme : bool
     is_same : bool
         The digests are equal.
@@ -56,13 +61,15 @@ class Difference:
     limits: tuple[tuple[str, str, str], ...]
     terms: tuple[tuple[str, str, str], ...]
     parameters: tuple[tuple[str, str, str], ...]
+    structures: tuple[int, int, int] | None
+    has_rules: bool
     same_scheme: bool
     is_same: bool
 
 
 def difference(before: Shelved, after: Shelved) -> Difference:
     """Return what is different."""
-    earlier = in_terms_of(before.model, after.model.domain).rules()
+    earlier = in_terms_of(before.model, after.model.domain).rules() if before.rules else ()
     old, new = ({_head(rule): rule for rule in rules} for rules in (earlier, after.rules))
     both = [(old[head], new[head]) for head in new if head in old]
     changed = [(was, now) for was, now in both if was.output != now.output]
@@ -83,9 +90,21 @@ def difference(before: Shelved, after: Shelved) -> Difference:
             *_unequal(before, after, _of_scheme),
             *((f"run: {name}", was, now) for name, was, now in _unequal(before, after, _of_run)),
         ),
+        structures=_structures(before, after),
+        has_rules=bool(before.rules or after.rules),
         same_scheme=before.record.scheme == after.record.scheme,
         is_same=before.record.digest == after.record.digest,
     )
+
+
+def _structures(before: Shelved, after: Shelved) -> tuple[int, int, int] | None:
+    if not before.structures or not after.structures:
+        return None
+    old, new = (
+        Counter(tuple(side.model.domain.names[gene] if gene >= 0 else "" for gene in each.genes) for each in found)
+        for side, found in ((before, before.structures), (after, after.structures))
+    )
+    return (new - old).total(), (old - new).total(), (new & old).total()
 
 
 def _head(rule: Rule) -> tuple[tuple[str, str], ...]:

@@ -19,8 +19,8 @@ _NEGATIVE = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")
 def number(value: float | str | None, digits: int = 4) -> str:
     """Return a number as people read it; texts as they are.
 
-    >>> number(1234567.0), number(0.00012345), number(None)
-    ('1.235e+06', '0.0001234', '–')
+    >>> number(1234567.0), number(165795.6), number(0.00012345), number(None)
+    ('1.235e+06', '165796', '0.0001234', '–')
     """
     if value is None:
         return "–"
@@ -30,7 +30,9 @@ def number(value: float | str | None, digits: int = 4) -> str:
         return f"{value:,}".replace(",", "\u202f")
     if not math.isfinite(value):
         return str(value)
-    return f"{value:.{digits}g}".replace("-", "−", 1) if value < 0 else f"{value:.{digits}g}"
+    short, whole = f"{value:.{digits}g}", f"{value:.6g}"
+    text = whole if "e" in short and "e" not in whole else short  # as rules write it
+    return text.replace("-", "−", 1) if value < 0 else text
 
 
 def signed(value: float) -> str:

@@ -7,11 +7,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 
-from coordinator.dashboard.branches import Branch, grow
+from coordinator.dashboard.branches import Branch, grow, grow_splits
 from coordinator.dashboard.briefs import Brief, briefs
+from coordinator.dashboard.structures import Structure, structures
 from coordinator.registry import Registry
 from glassfleet import catalogue
-from glassfleet.explain import ModelSummary, Partition, Rule, partitions, summary
+from glassfleet.explain import ModelSummary, Nature, Partition, Rule, example_row, nature, partitions, summary
 from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
@@ -35,9 +36,19 @@ class Shelved:
         return self.record.version
 
     @cached_property
+    def nature(self) -> Nature:
+        """What kind of thing the model is."""
+        return nature(self.model)
+
+    @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules, in the model's order."""
-        return tuple(self.model.rules())
+        """The rules, in the model's order; none where it has none: networks, and structures."""
+        return tuple(self.model.rules()) if self.nature == "rules" else ()
+
+    @cached_property
+    def structures(self) -> tuple[Structure, ...]:
+        """A population's structures, the fittest first; of other models none."""
+        return structures(self.model) if self.nature == "structures" else ()
 
     @cached_property
     def briefs(self) -> tuple[Brief, ...]:
@@ -47,12 +58,21 @@ class Shelved:
     @cached_property
     def root(self) -> Branch:
         """The rules as a tree."""
+        nodes = self.record.document["model"].get("nodes", [])
+        leaves = sum("threshold" not in node for node in nodes)
+        if leaves < len(nodes) and leaves == len(self.rules):
+            return grow_splits(nodes, self.rules, self.model.domain.features)
         return grow(self.rules)
 
     @cached_property
     def summary(self) -> ModelSummary:
         """The model on one page, without its rules."""
         return summary(self.model, None, top=0)
+
+    @cached_property
+    def example(self) -> tuple[float, ...]:
+        """A row to begin with, in the inputs' order: one that the model's most used rule decides."""
+        return tuple(float(value) for value in example_row(self.model))
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:

@@ -18,6 +18,7 @@ from coordinator.dashboard.compare import difference
 from coordinator.dashboard.library import Shelved
 from coordinator.dashboard.live import Picture, Same
 from coordinator.dashboard.standing import Standing, standing
+from coordinator.dashboard.structures import StructureTree, uses
 from coordinator.dashboard.trees import RuleTree
 from glassfleet.domain import Domain
 from glassfleet.explain import ConditionView, Partition, RowExplanation, Rule
@@ -61,6 +62,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         q: str = "",
         page: int = 1,
         s: int = 1,
+        structure: int | None = None,
     ) -> Response:
         shelved = dashboard.library.get(name, version)
         address = f"/models/{name}/{shelved.version}"
@@ -76,8 +78,10 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             summary=shelved.summary,
             address=address,
             tree=_tree(shelved, branch, address),
+            **_population(shelved, branch, address, page, structure),
+            not_in=show.not_in(dashboard.coordinator, shelved.record),
             stands=stands,
-            standing=dashboard.standing(request, stands, shelved.version),
+            standing=dashboard.standing(request, stands, shelved.version, shelved.nature),
             rules=show.Page.of(_matching(shelved.rules, q), page, RULES_PER_PAGE),
             q=q[:200],
             scores=told,
@@ -132,6 +136,21 @@ def _tree(shelved: Shelved, key: str | None, address: str) -> RuleTree | None:
     return RuleTree(trail, address, labels) if trail else None
 
 
+def _population(shelved: Shelved, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:
+    """Return what is shown of a population: the structure that is drawn (at first the fittest), all, the inputs."""
+    found = shelved.structures
+    drawn = next((each for each in found if each.number == wanted), found[0] if found else None)
+    tree = None
+    if drawn is not None and drawn.root.children:
+        tree = StructureTree(_trail(drawn.root, key), f"{address}?structure={drawn.number}&page={page}")
+    return {
+        "structures": show.Page.of(found, page, RULES_PER_PAGE),
+        "drawn": drawn,
+        "structure_tree": tree,
+        "uses": uses(found, shelved.model.domain),
+    }
+
+
 def _trail(root: Branch, key: str | None) -> list[Branch]:
     """Return what is open in the tree: what the address says, else where most rows go; nothing without rules."""
     if not root.children:
@@ -154,20 +173,23 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
         "domain": domain,
         "address": f"/models/{shelved.name}/{shelved.version}",
         "goal": query.get("goal", "")[:200],
-        "is_example": not any(name in query for name in ("x0", "row")),
+        "is_example": False,
         "wrong": "",
         "told": None,
         "otherwise": None,
         "otherwise_wrong": "",
     }
     try:
-        row = _row(domain, query, dashboard.limits.row_chars)
+        row = _row(shelved, query, dashboard.limits.row_chars)
         values["row"] = row
         told = dashboard.desk.explain(shelved, row)
         values |= {"told": told, "parts": _parts(told), "partitions": _partitions(shelved, told)}
+        values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
         values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
         values["wrong"] = str(fault)
+        return values
+    if told.nature == "structures":  # every row gets the same answer
         return values
     try:
         values["otherwise"] = dashboard.desk.otherwise(shelved, row, values["goal"])
@@ -176,17 +198,18 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
     return values
 
 
-def _row(domain: Domain, query: dict[str, str], longest: int) -> dict[str, Any]:
-    """Return the row that was typed, or pasted, or the middle of the domain."""
+def _row(shelved: Shelved, query: dict[str, str], longest: int) -> dict[str, Any]:
+    """Return the row that was typed, or pasted; what is missing is taken from an example that suits the model."""
+    domain = shelved.model.domain
     if query.get("row", "").strip():
         return _read(domain, query["row"][:longest])
     row: dict[str, Any] = {}
-    for index, variable in enumerate(domain.features):
-        middle: Any = variable.categories[0] if variable.categories else (variable.low + variable.high) / 2
+    for index, (variable, value) in enumerate(zip(domain.features, shelved.example, strict=True)):
         text = query.get(f"x{index}")
-        row[variable.name] = middle if text is None else text
-        if not variable.categories and isinstance(row[variable.name], str):
-            row[variable.name] = _float(variable.name, row[variable.name])
+        if text is None:
+            row[variable.name] = variable.categories[round(value)] if variable.categories else value
+        else:
+            row[variable.name] = text if variable.categories else _float(variable.name, text)
     return row
 
 
@@ -231,9 +254,11 @@ def _float(name: str, value: Any) -> float:
 def _parts(told: RowExplanation) -> list[tuple[str, float]]:
     """Return the shares for the picture: the largest one by one, the rest together."""
     ranked = sorted(told.shares.items(), key=lambda item: -abs(item[1]))
-    shown = [item for item in ranked[:MOST_SHARES] if item[1]]
-    rest = sum(share for _, share in ranked[len(shown) :])
-    return [*shown, ("the others", rest)] if rest else shown
+    told_apart = [item for item in ranked if item[1]]
+    if len(told_apart) <= MOST_SHARES + 1:  # a line for the others would stand for one
+        return told_apart
+    shown, others = told_apart[:MOST_SHARES], told_apart[MOST_SHARES:]
+    return [*shown, (f"the other {len(others)}", sum(share for _, share in others))]
 
 
 def _partitions(shelved: Shelved, told: RowExplanation) -> list[tuple[Any, float, list[str], bool]]:

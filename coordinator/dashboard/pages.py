@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.staticfiles import StaticFiles
+from markupsafe import Markup, escape
 
 from coordinator.dashboard import charts, draw, sets, show, trees
 from coordinator.dashboard.actions import add_actions
 from coordinator.dashboard.asking import Desk, make_router
+from coordinator.dashboard.calm import Calm
 from coordinator.dashboard.growth import grown
 from coordinator.dashboard.library import Library
 from coordinator.dashboard.live import Hub, Picture, Same, TooManyWatchersError
+from coordinator.dashboard.loaded import add_assets, addresses, compiled, read_assets
 from coordinator.dashboard.model_actions import add_model_actions
 from coordinator.dashboard.model_pages import add_model_pages
 from coordinator.dashboard.security import Guard, Sessions
@@ -28,8 +27,8 @@ from coordinator.dashboard.standing import Standing, vehicles
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
+    from glassfleet.explain import Nature
 
-HERE = Path(__file__).parent
 ROUNDS_PER_PAGE = 60
 
 
@@ -53,35 +52,32 @@ class Dashboard:
         self.library = Library(service.coordinator.registry, self.limits.models)
         self.desk = Desk(self.library, self.limits)
         self.hub = hub or Hub(self.limits)
-        self._templates = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters.update(
-            number=draw.number,
-            size=draw.size,
-            cut=draw.cut,
-            ago=ago,
-            moment=moment,
-            seconds=seconds,
-            lasted=lasted,
-            pretty=pretty,
-            signed=draw.signed,
-            minus=draw.minus,
-            signs=draw.signs,
-        )
-        self._templates.globals.update(
-            draw=draw,
-            charts=charts,
-            sets=sets,
-            trees=trees,
-            grown=grown,
-            vehicles=vehicles,
-            show=show,
-            static=static_names(),
+        self._assets = read_assets()
+        self._templates = compiled(
+            {
+                "number": draw.number,
+                "size": draw.size,
+                "cut": draw.cut,
+                "ago": ago,
+                "moment": moment,
+                "seconds": seconds,
+                "lasted": lasted,
+                "pretty": pretty,
+                "signed": draw.signed,
+                "minus": draw.minus,
+                "signs": draw.signs,
+                "ticks": ticks,
+            },
+            {
+                "draw": draw,
+                "charts": charts,
+                "sets": sets,
+                "trees": trees,
+                "grown": grown,
+                "vehicles": vehicles,
+                "show": show,
+                "static": addresses(self._assets),
+            },
         )
 
     def add_api(self, app: FastAPI) -> None:
@@ -90,12 +86,13 @@ class Dashboard:
 
     def add_to(self, app: FastAPI) -> None:
         """Give an application all pages, streams and forms."""
-        app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+        add_assets(app, self._assets)
         self._add_fleet(app)
         self._add_runs(app)
         add_model_pages(app, self)
         add_model_actions(app, self)
         add_actions(app, self)
+        app.add_middleware(Calm, tell=self.tell)  # inside of the guard, whose headers its answers need as well
         app.add_middleware(Guard, loopback_only=not self.service.config.api_expose)
 
     # -- answers --------------------------------------------------------------------------------------------------
@@ -119,14 +116,20 @@ class Dashboard:
         """Return a page that says what is wrong."""
         return self.page(request, "fault.html", status, status=status, detail=detail)
 
+    def tell(self, request: Request, status: int, detail: str) -> Response:
+        """Tell a fault: to programs as JSON, to people as a page."""
+        if request.url.path.startswith(("/api/", "/events/", "/metrics")):
+            return JSONResponse({"detail": detail}, status)
+        return self.fault(request, status, detail)
+
     def fragment(self, name: str, /, **values: Any) -> str:
         """Return a part of a page: the template ``_{name}.html``."""
         return self._templates.get_template(f"_{name}.html").render(now=time.time(), **values)
 
-    def standing(self, request: Request, stands: Standing, version: int) -> str:
+    def standing(self, request: Request, stands: Standing, version: int, nature: Nature = "rules") -> str:
         """Return the part of a model's page that says what its name stands for, with what may be done about it."""
         is_signed_in = self.sessions.of(request) is not None
-        return self.fragment("standing", stands=stands, version=version, signed_in=is_signed_in)
+        return self.fragment("standing", stands=stands, version=version, nature=nature, signed_in=is_signed_in)
 
     async def live(
         self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], Picture], period: float
@@ -193,7 +196,7 @@ class Dashboard:
 
     def _look_at_run(self, run: str) -> Hashable:
         state = self.coordinator.runs.live.get(run)
-        return Same(state), self.service.is_connected
+        return Same(state), self.coordinator.outages.since  # as the reason of a run that waits has it
 
     def _paint_run(self, run: str) -> Picture:
         document = self.coordinator.runs.document(run)
@@ -211,15 +214,6 @@ class Dashboard:
         if page == 1:
             parts["run-rounds"] = self.fragment("run_rounds", run=document, rounds=rounds)
         return parts
-
-
-def static_names() -> dict[str, str]:
-    """Return the addresses of our files by name; the text of a file is in its address, so browsers may keep it."""
-    return {
-        path.name: f"/static/{path.name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:10]}"
-        for path in sorted((HERE / "static").iterdir())
-        if path.is_file()
-    }
 
 
 def ago(then: float, now: float) -> str:
@@ -262,6 +256,20 @@ def lasted(document: dict[str, Any]) -> str:
         return ""
     begin, end = (datetime.fromisoformat(document[name]) for name in ("started", "ended"))
     return seconds(max(0.0, (end - begin).total_seconds()))
+
+
+def ticks(text: str) -> Markup:
+    """Return a text with what stands between backticks as code; all of it escaped.
+
+    >>> ticks("`a < b` is so")
+    Markup('<code>a &lt; b</code> is so')
+    """
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one has no partner
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts)
+    )
 
 
 def pretty(value: Any) -> str:

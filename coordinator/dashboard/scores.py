@@ -181,6 +181,8 @@ def why_not_equal(shelved: Shelved) -> str:
     parameters = getattr(shelved.model, "parameters", None)
     if shelved.record.is_reference:
         return "it was learned in one place, and vehicles only score it"
+    if not scheme.equals_central:
+        return f"{shelved.record.scheme} does not promise it, whatever its parameters are"
     if parameters is None or not promises_central(scheme, parameters):
         return f"{shelved.record.scheme} does not promise it with these parameters"
     if shelved.record.parameters.get("participation") != "cohort":

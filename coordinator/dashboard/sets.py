@@ -6,18 +6,21 @@ Names never lie upon each other: where they have no room side by side they stand
 from __future__ import annotations
 
 import itertools
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from coordinator.dashboard.draw import cut, number, picture
+from coordinator.dashboard.draw import cut, number, picture, signs
 from glassfleet.explain import FuzzySet, Partition
 
 WIDTH, TALL, LEFT = 340, 74, 8
 MOST_NAMED = 9
 """Of more sets than that, only those at the ends of a condition (else of the partition) are named."""
+MOST_EDGES = 40
+"""Thresholds of an input that are drawn, and those of the rule."""
 GAP, LINE = 5, 14
 """Pixels between names, and from a line of names to the next."""
 _EMS = {
@@ -94,10 +97,6 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         parts.append(f'<polyline class="set" points="{line(points)}"/>')
     if used_sets:
         parts.append(f'<polyline class="set on" points="{line(outline)}"/>')
-    parts += [
-        f'<line class="set" x1="{at(edge):.1f}" x2="{at(edge):.1f}" y1="{up(1):.1f}" y2="{floor}"/>'
-        for edge in partition.thresholds[:40]
-    ]
     parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
     if value is not None:
         x, inside = at(value), min(max(value, low), high)
@@ -107,11 +106,88 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         parts += [f'<circle class="here" cx="{x:.1f}" cy="{up(degree):.1f}" r="3"/>' for degree in told]
         if used_sets:
             parts.append(f'<circle class="held" cx="{x:.1f}" cy="{up(asked(inside)):.1f}" r="5.5"/>')
+    parts += _ends(partition, floor)
     unit = f" {cut(partition.unit, 24)}" if partition.unit else ""
-    parts.append(f'<text class="tick" x="{LEFT}" y="{floor + 16}">{escape(number(low))}</text>')
-    parts.append(f'<text class="tick end" x="{WIDTH - LEFT}" y="{floor + 16}">{escape(number(high) + unit)}</text>')
     words = "" if value is None else f", at {number(value)}{unit}: {degrees(partition, value)}"
     return picture(WIDTH, floor + 22, f"Fuzzy sets of {partition.feature}{words}", parts, "sets")
+
+
+def _ends(partition: Partition, floor: float) -> list[str]:
+    """Return the limits of an input, below its picture."""
+    unit = f" {cut(partition.unit, 24)}" if partition.unit else ""
+    first, last = number(partition.low), number(partition.high) + unit
+    if partition.categories:
+        first, last = cut(partition.categories[0], 20), cut(partition.categories[-1], 20)
+    return [
+        f'<text class="tick" x="{LEFT}" y="{floor + 16}">{escape(first)}</text>',
+        f'<text class="tick end" x="{WIDTH - LEFT}" y="{floor + 16}">{escape(last)}</text>',
+    ]
+
+
+def value_of(partition: Partition, value: float) -> str:
+    """Return a value with its unit, or its category."""
+    if partition.categories and value == round(value) and 0 <= value < len(partition.categories):
+        return partition.categories[round(value)]
+    return f"{number(value)} {partition.unit}".rstrip()
+
+
+def cuts(partition: Partition, value: float, span: tuple[float, float] | None = None) -> Markup:
+    """Return where a crisp tree splits an input, with a row's value, and what a rule asks of it.
+
+    Parameters
+    ----------
+    partition : Partition
+        With thresholds.
+    value : float
+        In the input's own unit; outside the domain it is drawn at its edge.
+    span : (float, float) or None
+        Where the rule's condition holds: it is shaded, and its limits bear their numbers. None: it has none; the
+        thresholds next to the value bear theirs.
+    """
+    low, high = partition.low, partition.high
+
+    def at(raw: float) -> float:
+        return LEFT + (WIDTH - 2 * LEFT) * min(max((raw - low) / ((high - low) or 1.0), 0.0), 1.0)
+
+    edges = partition.thresholds
+    if span is None:
+        told = [*[edge for edge in edges if edge < value][-1:], *[edge for edge in edges if edge >= value][:1]]
+    else:
+        told = [edge for edge in edges if edge in span]
+    names = _placed([Name(_plain(partition, edge), at(edge), is_used=span is not None) for edge in told])
+    lines = 1 + max((name.line for name in names), default=0)
+    top = 8 + LINE * lines
+    floor = top + TALL // 2
+    parts = [f'<line class="axis" x1="{LEFT}" x2="{WIDTH - LEFT}" y1="{floor}" y2="{floor}"/>']
+    if span is not None:
+        x1, x2 = at(span[0]), at(span[1])
+        parts.append(
+            f'<rect class="area on" x="{x1:.1f}" y="{top}" width="{max(x2 - x1, 1.0):.1f}" height="{floor - top}"/>'
+        )
+    shown = dict.fromkeys([*edges[:MOST_EDGES], *told])
+    parts += [
+        f'<line class="set{" on" if span is not None and edge in told else ""}" x1="{at(edge):.1f}" '
+        f'x2="{at(edge):.1f}" y1="{top}" y2="{floor}"/>'
+        for edge in shown
+    ]
+    parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
+    x = at(value)
+    parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 4}" y2="{floor}"/>')
+    parts.append(f'<circle class="here" cx="{x:.1f}" cy="{floor}" r="4"/>')
+    parts += _ends(partition, floor)
+    words = f"Thresholds of {partition.feature}, at {cut(value_of(partition, value), 60)}"
+    if told and span is not None:
+        words += f"; the rule's limits: {' and '.join(_plain(partition, edge) for edge in told)}"
+    return picture(WIDTH, floor + 22, words, parts, "sets")
+
+
+def _plain(partition: Partition, edge: float) -> str:
+    """Return a threshold with the digits that rules write; between two categories, those at its sides."""
+    names = partition.categories
+    if names:
+        below = min(max(math.floor(edge), 0), len(names) - 1)
+        return f"{cut(names[below], 14)} | {cut(names[min(below + 1, len(names) - 1)], 14)}"
+    return signs(f"{edge:.6g}")
 
 
 def _named(partition: Partition, used: Sequence[FuzzySet]) -> list[FuzzySet]:

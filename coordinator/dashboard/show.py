@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from coordinator.core import Coordinator
 from coordinator.dashboard.draw import cut, minus, number
-from glassfleet.explain import Change, RowExplanation
+from glassfleet.explain import OWN_TREE, Change, RowExplanation
 from schemas.errors import NotFoundError
+from schemas.record import ModelRecord
 
 T = TypeVar("T")
 PER_PAGE = 50
@@ -93,7 +94,7 @@ def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
     """Return why agents do not count in a round: reason, how many, who."""
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for agent, reason in row.get("dropped_agents", {}).items():
-        grouped[reason or "dropped"].append(agent)
+        grouped[said(reason or "dropped")].append(agent)
     for agent in row.get("late_agents", []):
         grouped["answered after the end"].append(agent)
     return [(reason, len(names), named(names)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))]
@@ -112,6 +113,26 @@ def named(names: Sequence[str]) -> str:
     return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
 
 
+def said(reason: str) -> str:
+    """Return why a vehicle does not count, as the pages say it.
+
+    >>> said("deadline"), said("went down")
+    ('no answer by the deadline', 'went down')
+    """
+    return "no answer by the deadline" if reason == "deadline" else reason
+
+
+def not_in(coordinator: Coordinator, record: ModelRecord) -> list[tuple[str, str]]:
+    """Return who is not in a model though it was asked, and why: the words of the run's page while there is one."""
+    agents: Mapping[str, Mapping[str, str]] = {}
+    with suppress(NotFoundError):
+        agents = coordinator.runs.document(record.run)["agents"]
+    return [
+        (agent, said(agents.get(agent, {}).get("reason") or reason))
+        for agent, reason in record.training.dropped.items()
+    ]
+
+
 def standing(document: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return how many agents of a run stand how, the most first."""
     return Counter(each["status"] for each in document["agents"].values()).most_common()
@@ -120,7 +141,7 @@ def standing(document: Mapping[str, Any]) -> list[tuple[str, int]]:
 def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the agents of a run that were lost, dropped or late: agent, status, reason."""
     return [
-        (agent, each["status"], each["reason"])
+        (agent, each["status"], said(each["reason"]))
         for agent, each in document["agents"].items()
         if each["status"] in ("lost", "dropped", "late")
     ]
@@ -149,6 +170,42 @@ def held(told: RowExplanation) -> dict[str, list[tuple[str, float]]]:
     for part, degree in zip(told.fired.rule.conditions, told.fired.memberships, strict=True):
         found[part.feature].append((part.term, degree))
     return found
+
+
+def why_that_rule(told: RowExplanation) -> str:
+    """Return why a rule answered whose conditions the row does not meet; empty: it meets them."""
+    if not told.fallback:
+        return ""
+    found = (note for note in told.notes if "fires for this row" in note)
+    return next(found, f"no rule fires for this row, so rule {told.fired.rule.index} answers")
+
+
+def is_crisp(told: RowExplanation) -> bool:
+    """Whether every condition of the rule that answered holds or does not, so that there are no degrees to tell."""
+    parts = told.fired.rule.conditions
+    return bool(parts) and all(part.crisp for part in parts)
+
+
+def silent_shares(told: RowExplanation) -> tuple[str, ...]:
+    """Return why no input has a share in a forecast, where that is so and there is something to say of it."""
+    if told.nature == "structures" or any(told.shares.values()):
+        return ()
+    return tuple(note for note in told.notes if "share" in note)
+
+
+def spans(told: RowExplanation) -> dict[str, tuple[float, float]]:
+    """Return where the crisp conditions of the rule that answered hold, by input: from, to."""
+    found: dict[str, tuple[float, float]] = {}
+    for part in told.fired.rule.conditions:
+        if part.crisp:
+            low, high = found.get(part.feature, (part.low, part.high))
+            found[part.feature] = (max(low, part.low), min(high, part.high))
+    return found
+
+
+def own_tree() -> str:
+    """Return where the trees are that vehicles make of a population, as a sentence without its dot."""
+    return f"{OWN_TREE[0].upper()}{OWN_TREE[1:]}"
 
 
 def before(change: Change) -> str:

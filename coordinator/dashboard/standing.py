@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.aliases import SIGNED
 from coordinator.central import reference_of
 from coordinator.core import Coordinator
 from coordinator.journal.port import Decision
@@ -156,6 +157,8 @@ def _told(decision: Decision) -> list[tuple[float, str, int, str]]:
     version, reason = int(body.get("version", 0)), str(body.get("reason", ""))
     if decision.kind == "current":
         return [(decision.wall, WORDS.get(str(body.get("cause")), "in use"), version, reason)]
+    if decision.kind == SIGNED:
+        return [(decision.wall, "signed on an operator's word", version, reason)]
     if decision.kind == "candidate":
         is_all = isinstance(body.get("trial"), dict) and body["trial"].get("below") == ALL
         return [(decision.wall, f"tried by {'the whole' if is_all else 'a part of the'} fleet", version, reason)]

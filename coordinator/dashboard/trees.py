@@ -88,7 +88,7 @@ class RuleTree:
     trail : sequence of Branch
         From the root to the branch that is open.
     address : str
-        Of the page; ``?branch=KEY`` is put behind it.
+        Of the page; ``branch=KEY`` is put behind it.
     labels : sequence of str
         By rule: what it forecasts, or what moves that most, in a few words.
     """
@@ -111,7 +111,7 @@ class RuleTree:
 
         layout = Layout(self._shown, link, self._box)
         _, height = layout.place(root, 0, 4.0)
-        name = f"Tree of {root.count} rules, opened at {_words(self.trail[-1])}"
+        name = f"Tree of {self._counted(root)}, opened at {_words(self.trail[-1])}"
         body = "".join([*layout.lines, *layout.boxes])
         width, tall = layout.width, height + 4
         # A group, not an image: the boxes are links, and a picture has no parts for those who listen.
@@ -126,10 +126,13 @@ class RuleTree:
 
     def _item(self, branch: Branch, above: Branch | None) -> Markup:
         inner = Markup("").join(self._item(child, branch) for child in self._shown(branch))
-        line = Markup('<li><a href="{}"{}><b>{}</b> <span class="quiet">{}</span></a>{}</li>')
         nested = Markup("<ul>{}</ul>").format(inner) if inner else ""
-        name, detail = self._name(branch, above), self._detail(branch)
-        return line.format(self._target(branch), self._swap(branch), name, detail, nested)
+        words = Markup('<b>{}</b> <span class="quiet">{}</span>').format(
+            self._name(branch, above), self._detail(branch)
+        )
+        target = self._target(branch)
+        link = Markup('<a href="{}"{}>{}</a>').format(target, self._swap(branch), words) if target else words
+        return Markup("<li>{}{}</li>").format(link, nested)
 
     def _shown(self, branch: Branch) -> Sequence[Branch]:
         return branch.children if branch.path in self._open else ()
@@ -142,17 +145,28 @@ class RuleTree:
 
     def _detail(self, branch: Branch) -> str:
         if branch.children:
-            rest = branch.feature and f" by {branch.feature}"
-            return f"{branch.count} {'rule' if branch.count == 1 else 'rules'}{rest}"
+            return self._counted(branch) + (branch.feature and f" by {branch.feature}")
+        return f"→ {self._leaf(branch)}"
+
+    def _counted(self, branch: Branch) -> str:
+        """Return how much is below a branch, in words."""
+        return f"{branch.count} {'rule' if branch.count == 1 else 'rules'}"
+
+    def _leaf(self, branch: Branch) -> str:
+        """Return what a branch without branches ends with, in words."""
         index = branch.rules[0].index
-        told = self._labels[index] if index < len(self._labels) else cut(branch.rules[0].output, 60)
-        return f"→ {told}"
+        return self._labels[index] if index < len(self._labels) else cut(branch.rules[0].output, 60)
 
     def _target(self, branch: Branch) -> str:
+        """Return where the link of a branch leads; empty: it is none."""
         if not branch.children:
-            return f"#rule-{branch.rules[0].index}"
+            return f"#rule-{branch.rules[0].index}" if branch.rules else ""
         target = branch.key if branch.path not in self._open else branch.key.rpartition(".")[0]
-        return f"{self._address}?branch={target}#tree"
+        return f"{self._address}{'&' if '?' in self._address else '?'}branch={target}#tree"
+
+    def _weight(self, branch: Branch) -> str:
+        """Return how many rows go through a branch, in words; empty: nobody knows."""
+        return f"; support {branch.support:.3f}"
 
     def _swap(self, branch: Branch) -> Markup:
         return Markup(' data-swap="tree" data-branch="{}"').format(branch.key) if branch.children else Markup("")
@@ -161,18 +175,20 @@ class RuleTree:
         is_open = branch.path in self._open
         detail = self._detail(branch)
         kind = "leaf" if not branch.children else "open" if is_open else "shut"
-        says = f"{_words(branch)}: {detail}; support {branch.support:.3f}" + (
+        says = f"{_words(branch)}: {detail}{self._weight(branch)}" + (
             "" if not branch.children else "; close" if is_open and branch.path else "" if is_open else "; open"
         )
-        text = _box(kind, self._name(branch, above), detail, x, middle)
-        return (
-            f'<a href="{escape(self._target(branch))}"{self._swap(branch)} aria-label="{escape(cut(says, 300))}">'
-            f"<title>{escape(says)}</title>{text}</a>"
-        )
+        text = f"<title>{escape(says)}</title>{_box(kind, self._name(branch, above), detail, x, middle)}"
+        target = self._target(branch)
+        if not target:
+            return f"<g>{text}</g>"
+        return f'<a href="{escape(target)}"{self._swap(branch)} aria-label="{escape(cut(says, 300))}">{text}</a>'
 
 
 def _words(branch: Branch) -> str:
-    return "all rows" if branch.condition is None else f"{branch.condition.feature} is {branch.condition.term}"
+    if branch.condition is None:
+        return "OTHERWISE" if branch.path else "all rows"
+    return f"{branch.condition.feature} is {branch.condition.term}"
 
 
 def growing(root: Shoot, rest: str = "") -> Markup:

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from coordinator.dashboard import show
-from coordinator.dashboard.pages import HERE
+from coordinator.dashboard.loaded import HERE
 from coordinator.dashboard.sets import memberships
 from glassfleet import catalogue, local
 from glassfleet.explain import Change, FuzzySet, Partition

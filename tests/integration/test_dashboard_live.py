@@ -221,6 +221,21 @@ def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -
         assert client.get("/events/runs/still", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
 
 
+def test_live_run_page_says_that_there_is_no_broker_when_the_reason_does(tmp_path: Path) -> None:
+    with served(tmp_path) as (service, client):
+        service.coordinator.start_run(RunSpec(run="still", scheme="frt"))
+        with client.stream("GET", "/events/runs/still") as answer:
+            lines = answer.iter_lines()
+            assert "has had no broker" not in next(line for line in lines if line.startswith("data:"))
+            service.coordinator.outages.lost()
+            # A sign of life that comes first would mean that nothing was noticed.
+            assert "has had no broker since" in next(line for line in lines if line.startswith(("data:", ":")))
+            service.coordinator.outages.found()
+            line = next(line for line in lines if line.startswith(("data:", ":")))
+            assert line.startswith("data:")
+            assert "has had no broker" not in line
+
+
 def test_refusals_are_bounded_and_say_why() -> None:
     limits = RefusalLimits(runs=7, reasons=5, agents=2)
     seen = Refusals(limits)
