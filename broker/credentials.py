@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Protocol
 
 import structlog
 
+from broker.folders import alone_in
 from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.revocation import merged
+from schemas.revocation import merged, of_file
 from schemas.signing import UNREADABLE, Signer, Verifier
 
 _log = structlog.get_logger("glassfleet.broker")
@@ -109,6 +111,8 @@ class FolderCredentials:
         self._stamps: _Stamps = {}
         self._complained: _Stamps = {}
         self._looked = clock()
+        self._changing = threading.RLock()
+        """Whoever publishes looks at the files, and whoever hears a list keeps it: on different threads."""
         identity = load_identity(folder)
         self.signer = Signer(identity.key, identity.certificate)
         self.verifier = Verifier(identity.ca, wall, leeway=leeway, remembered=remembered)
@@ -124,10 +128,14 @@ class FolderCredentials:
         revocation list than the one that is known of the same CA, or one that none of the folder's CAs signed, is not
         taken over either, and gives way to the known one in the folder.
         """
-        now = self._clock()
-        if now - self._looked < self._pause:
-            return False
-        self._looked = now
+        with self._changing:
+            now = self._clock()
+            if now - self._looked < self._pause:
+                return False
+            self._looked = now
+            return self._look()
+
+    def _look(self) -> bool:
         stamps = self._stamp()
         if stamps == self._stamps:
             return False
@@ -147,10 +155,11 @@ class FolderCredentials:
 
     def take_crl(self, crl: bytes) -> bool:
         """Take over lists that were heard; keep newer ones in the folder, so that a restart does not forget them."""
-        if not self._take_newer(crl):
-            return False
-        self._keep()
-        return True
+        with self._changing:
+            if not self._take_newer(crl):
+                return False
+            self._keep()
+            return True
 
     def _take_newer(self, crl: bytes) -> bool:
         """Revoke what lists name; whether one was newer than the known one of its CA, and is that now."""
@@ -163,11 +172,16 @@ class FolderCredentials:
 
     def _keep(self) -> None:
         """Put the known lists into the folder, beside newer ones that somebody has put there since the last look."""
+        with alone_in(self._folder):
+            self._merge()
+
+    def _merge(self) -> None:
         stamp, there, ca = self._stamp()[CRL], self._there(CRL), self._there(CA)
+        lists = of_file(there)
         try:
-            kept = merged(ca, there, self.crl)
+            kept = merged(ca, lists, self.crl)
         except UNREADABLE:
-            kept = merged(self._ca, there, self.crl)
+            kept = merged(self._ca, lists, self.crl)
         if kept in (b"", there):
             return
         # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
@@ -183,7 +197,7 @@ class FolderCredentials:
         self._know(merged(self._ca, self.crl))
         if crl:
             try:
-                self._take_newer(crl)
+                self._take_newer(of_file(crl))
             except WireError as fault:
                 _log.warning("revocation-list-unusable", folder=str(self._folder), reason=str(fault))
 

@@ -7,21 +7,25 @@ connection that stands goes on; the access rules count at once for every message
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from broker.folders import alone_in
 from broker.passwords import write_private
 from broker.tls import CA, CRL, replace_private
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.revocation import merged, newest_of_each, number_of
-from schemas.signing import Verifier, lists_in
+from schemas.revocation import lists_in, merged, newest_of_each, number_of, of_file
+from schemas.signing import Verifier
 from schemas.topics import check_id
 
 _DENIED = re.compile(r"^user ([^\n]+)\ntopic deny #\n\n?", re.MULTILINE)
-_PATH = re.compile(r"^(cafile|crlfile|acl_file|pid_file) (.+)$", re.MULTILINE)
+_PATH = re.compile(r"^(cafile|crlfile|acl_file|pid_file|certfile|keyfile) (.+)$", re.MULTILINE)
+_READ_AGAIN = ("keyfile", "certfile", "cafile", "crlfile", "acl_file")
 
 
 def deny_in(acl: str, deny: Sequence[str], allow: Sequence[str] = ()) -> str:
@@ -91,10 +95,11 @@ def take_list(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: 
     if not (folder / CA).is_file():
         return reload(folder, crl_pem, deny=deny, allow=allow)
     try:
-        former = (folder / CRL).read_bytes() if (folder / CRL).exists() else None
-        kept, count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
-        # Readable by whoever runs the process, though root put it there; there is no secret in it.
-        replace_private(folder / CRL, kept, 0o644)
+        with alone_in(folder):
+            former = of_file((folder / CRL).read_bytes()) if (folder / CRL).exists() else None
+            kept, count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
+            # Readable by whoever runs the process, though root put it there; there is no secret in it.
+            replace_private(folder / CRL, kept, 0o644)
     except OSError as fault:
         raise StorageError(f"cannot hand the list to {folder}: {fault.strerror}") from fault
     return f"the list revokes {count}; a running process takes it over within seconds"
@@ -108,7 +113,8 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
     UsageError
         There is no such broker's configuration in the folder, or as `check_crl` and `deny_in`.
     StorageError
-        A file cannot be read or written.
+        A file cannot be read or written, or the broker's user cannot read one: it is not told then, as it would refuse
+        everybody.
     """
     try:
         files = _files(folder)
@@ -131,7 +137,10 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
         pid = files["pid_file"]
         if not pid.exists():
             return "; ".join([*said, "the broker does not run: it reads them when it starts"])
-        _hang_up(int(pid.read_text(encoding="ascii")))
+        number = int(pid.read_text(encoding="ascii"))
+        _check_is_mosquitto(number)
+        _check_can_read(number, [files[name] for name in _READ_AGAIN if name in files], folder)
+        os.kill(number, signal.SIGHUP)
     except ProcessLookupError:
         return "; ".join([*said, "the broker does not run any more: it reads them when it starts"])
     except (OSError, ValueError) as fault:
@@ -139,14 +148,56 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
     return "; ".join([*said, "the broker was told (SIGHUP)"])
 
 
-def _hang_up(pid: int) -> None:
-    """Send SIGHUP, to a Mosquitto only: the note of one that was killed may name anybody by now."""
+def _check_is_mosquitto(pid: int) -> None:
+    """Raise ProcessLookupError when it is not: the note of one that was killed may name anybody by now."""
     name = Path(f"/proc/{pid}/comm")
     if name.parent.parent.joinpath("self").exists() and (
         not name.exists() or name.read_text(encoding="utf-8").strip() != "mosquitto"
     ):
         raise ProcessLookupError
-    os.kill(pid, signal.SIGHUP)
+
+
+def _check_can_read(pid: int, paths: Sequence[Path], folder: Path) -> None:
+    """Raise StorageError when the user that the broker has become cannot read what it reads again at SIGHUP."""
+    user = _user_of(pid)
+    if user is None or os.geteuid() not in (0, user[0]):
+        return
+    hidden = [path for path in paths if not _can_read(path, *user)]
+    if not hidden:
+        return
+    try:
+        name = pwd.getpwuid(user[0]).pw_name
+    except KeyError:
+        name = str(user[0])
+    raise StorageError(
+        f"the broker was not told: it runs as user {name}, who cannot read {', '.join(map(str, hidden))}, and it would "
+        f"refuse everybody. Give them to it (chown {name} FILE; it must also be let into the folders above), then: "
+        f"glassfleet broker reload {folder}"
+    )
+
+
+def _user_of(pid: int) -> tuple[int, int, list[int]] | None:
+    """Return user, group and further groups of a process; None: this system does not tell (it has no /proc)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    told = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    # Real, effective, saved and for files: the last is what counts when it opens one.
+    return int(told["Uid"].split()[3]), int(told["Gid"].split()[3]), [int(one) for one in told["Groups"].split()]
+
+
+def _can_read(path: Path, user: int, group: int, groups: list[int]) -> bool:
+    """Whether a user can read a file: asked in that user's place, as folders above it and access lists count, too."""
+    if os.geteuid() == user:
+        return os.access(path, os.R_OK, effective_ids=True)
+    ask = ["/usr/bin/env", "test", "-r", str(path)]
+    try:
+        asked = subprocess.run(ask, user=user, group=group, extra_groups=groups, cwd="/", check=False)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        # A root that may not become another user (in a container) cannot know; the broker is told as ever.
+        return True
+    return asked.returncode == 0
 
 
 def _files(folder: Path) -> dict[str, Path]:

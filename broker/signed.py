@@ -16,6 +16,7 @@ forger end an honest agent's send.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -90,6 +91,7 @@ class SignedTransport:
         self._patience = patience or Patience()
         self._handlers: Handlers | None = None
         self._has_news = False
+        self._telling = threading.Lock()
 
     def start(self, handlers: Handlers) -> None:
         """Begin connecting; returns at once."""
@@ -131,9 +133,25 @@ class SignedTransport:
         """
         return self._inner.max_message_bytes - self._credentials.signer.overhead - _RENEWED
 
+    def look(self) -> None:
+        """Take over what changed in the identity, and say again what is retained in our name, though nothing arrives.
+
+        ``connected`` is then called on this thread: for users whose handlers stand that.
+        """
+        self._refresh()
+        self._tell_news()
+
     def _refresh(self) -> None:
-        # Said on the transport's own thread only, with the next message: handlers are called one at a time.
-        self._has_news = self._credentials.refresh() or self._has_news
+        if self._credentials.refresh():
+            self._has_news = True
+
+    def _tell_news(self) -> None:
+        # What is retained in our name carries the former certificate, and would be refused when that expires.
+        with self._telling:
+            if not (self._has_news and self._handlers is not None and self._inner.is_connected):
+                return
+            self._has_news = False
+        self._connected()
 
     def _connected(self) -> None:
         assert self._handlers is not None
@@ -153,9 +171,7 @@ class SignedTransport:
     def _arrived(self, message: Message) -> None:
         assert self._handlers is not None
         self._refresh()
-        if self._has_news and self._inner.is_connected:
-            # What is retained in our name carries the former certificate, and would be refused when that expires.
-            self._connected()
+        self._tell_news()  # here, not with what is published: handlers are called one at a time
         try:
             handed_on = self._check(message)
         except WireError as fault:

@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import ssl
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -164,7 +165,8 @@ def ask_why(host: str, port: int, tls: Tls | None, timeout: float, tries: int) -
             continue
         except ssl.SSLError as fault:
             return fault
-        except OSError:
+        # Key and certificate are replaced one after the other: between the two the next attempt will tell.
+        except (OSError, UsageError):
             return None
     return None
 
@@ -336,17 +338,22 @@ def save_identity(folder: Path, *, key: bytes | None = None, **files: bytes) -> 
 
 
 def replace_private(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put a file in place whole and on disk, or not at all; for its owner alone. Raises OSError.
+    """Put a file in place whole and on disk, or not at all; of this mode whatever the umask. Raises OSError.
+
+    It belongs to whom the file that it replaces belonged to, where this user may give it away: root renews the
+    certificate of a broker that runs as another user.
 
     The draft's name cannot be guessed and is never opened when it exists already: in a folder that others can write to,
     they could else have laid a link there, or a file that they can read.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
+            _give_to_the_former_owner(file.fileno(), path)
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
@@ -354,8 +361,29 @@ def replace_private(path: Path, content: bytes, mode: int = 0o600) -> None:
             draft.unlink()
         raise
     # The name is on disk only when the folder is: a certificate that was handed out must not be forgotten.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def _give_to_the_former_owner(descriptor: int, path: Path) -> None:
+    """Give a draft to the owner and group of the file that it is to replace, unless a stranger may have laid it."""
     try:
-        os.fsync(folder)
+        former, folder = path.lstat(), path.parent.stat()
+    except FileNotFoundError:
+        return
+    # Where others can write, a file says nothing: who laid it there would be given the key that replaces it.
+    is_shared = bool(folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)) and former.st_uid != folder.st_uid
+    if not stat.S_ISREG(former.st_mode) or is_shared:
+        return
+    # Only root may give a file to another user; everybody else's owner is right already, and the group may be kept.
+    for owner, group in ((former.st_uid, -1), (-1, former.st_gid)):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, owner, group)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.tls import CA, CRL, load_identity, replace_private
+from broker.folders import alone_in
+from broker.tls import CA, CRL, Identity, load_identity, replace_private
+from schemas.certificates import is_issued
 from schemas.errors import StorageError, UsageError
-from schemas.revocation import merged, newest_of_each
+from schemas.revocation import merged, newest_of_each, of_file
 from schemas.signing import UNREADABLE, Owner
 
 
@@ -54,26 +56,40 @@ def trust(folder: Path, pem: bytes, *, only: bool = False) -> Trusted:
     StorageError
         The folder cannot be written.
     """
-    identity = load_identity(folder)
+    with alone_in(folder):
+        identity = load_identity(folder)
+        cas, contents = _changed(identity, pem, only=only)
+        try:
+            for name, content in contents.items():
+                replace_private(folder / name, content, 0o644)
+        except OSError as fault:
+            raise StorageError(f"cannot write to {folder}: {fault.strerror}") from fault
+    ours = x509.load_pem_x509_certificate(identity.certificate)
+    return Trusted(identity.owner, [_described(ca) for ca in cas], any(is_issued(ours, ca) for ca in cas))
+
+
+def check_trust(folder: Path, pem: bytes, *, only: bool = False) -> None:
+    """Raise what `trust` would, and change nothing: of several folders all are changed, or none."""
+    _, contents = _changed(load_identity(folder), pem, only=only)
+    if contents and not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageError(f"cannot write to {folder}: this user may not")
+
+
+def _changed(identity: Identity, pem: bytes, *, only: bool) -> tuple[list[x509.Certificate], dict[str, bytes]]:
+    """Return whom an identity trusts then, and the content of each file that must change for it."""
     added = _authorities(pem)
     try:
         former = [] if only else x509.load_pem_x509_certificates(identity.ca)
     except UNREADABLE as fault:
-        raise UsageError(f"{folder / CA} cannot be read as PEM: say --only, which replaces it") from fault
+        raise UsageError(f"{identity.folder / CA} cannot be read as PEM: say --only, which replaces it") from fault
     # The order says nothing; that of a folder is kept, so that saying it again changes no file.
     cas = list(dict.fromkeys([*former, *added]))
     ca_pem = b"".join(ca.public_bytes(Encoding.PEM) for ca in cas)
-    crl = merged(ca_pem, identity.crl, pem)
-    try:
-        # Whom to trust comes first: a running process would put the list of a CA that it does not know aside. Readable
-        # by whoever runs the process, though root put it there; there is no secret in it.
-        for name, content, there in ((CA, ca_pem, identity.ca), (CRL, crl, identity.crl)):
-            if content != there:
-                replace_private(folder / name, content, 0o644)
-    except OSError as fault:
-        raise StorageError(f"cannot write to {folder}: {fault.strerror}") from fault
-    ours = x509.load_pem_x509_certificate(identity.certificate)
-    return Trusted(identity.owner, [_described(ca) for ca in cas], any(_has_issued(ca, ours) for ca in cas))
+    crl = merged(ca_pem, of_file(identity.crl), pem)
+    # Whom to trust comes first: a running process would put the list of a CA that it does not know aside. Readable by
+    # whoever runs the process, though root put it there; there is no secret in it.
+    files = ((CA, ca_pem, identity.ca), (CRL, crl, identity.crl))
+    return cas, {name: content for name, content, there in files if content != there}
 
 
 def _authorities(pem: bytes) -> list[x509.Certificate]:
@@ -103,14 +119,10 @@ def _is_authority(ca: x509.Certificate) -> bool:
         return False
 
 
+def called(ca: x509.Certificate) -> str:
+    """Return an authority's name and the beginning of its fingerprint: two may have one name."""
+    return f"{ca.subject.rfc4514_string()} (SHA-256 {ca.fingerprint(hashes.SHA256()).hex()[:16]}...)"
+
+
 def _described(ca: x509.Certificate) -> str:
-    print_ = ca.fingerprint(hashes.SHA256()).hex()
-    return f"{ca.subject.rfc4514_string()} (SHA-256 {print_[:16]}..., until {ca.not_valid_after_utc:%Y-%m-%d})"
-
-
-def _has_issued(ca: x509.Certificate, certificate: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(ca)
-    except (*UNREADABLE, TypeError, InvalidSignature):
-        return False
-    return True
+    return f"{called(ca)[:-1]}, until {ca.not_valid_after_utc:%Y-%m-%d})"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+DEFAULT_NAME = f"{DEFAULT_FLEET} CA"
+
 
 def days_option(function: F) -> F:
     """Add ``--days N``."""
@@ -53,7 +55,10 @@ def ca() -> None:
 
 @ca.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
-@click.option("--name", default=f"{DEFAULT_FLEET} CA", show_default=True, help="Common name of its certificate.")
+@click.option(
+    "--name", show_default=f"{DEFAULT_NAME}; with --after: that one's, numbered", metavar="TEXT",
+    help="Common name of its certificate.",
+)  # fmt: skip
 @click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
 @click.option(
     "--after", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
@@ -61,7 +66,7 @@ def ca() -> None:
 )  # fmt: skip
 @json_option
 @config_option
-def init(folder: Path | None, name: str, days: int, after: Path | None, *, as_json: bool) -> None:
+def init(folder: Path | None, name: str | None, days: int, after: Path | None, *, as_json: bool) -> None:
     """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
 
     Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
@@ -74,6 +79,7 @@ def init(folder: Path | None, name: str, days: int, after: Path | None, *, as_js
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
 
+    name = name or (DEFAULT_NAME if after is None else None)
     made = Authority.create(folder or authority_dir(), name, days=days, after=after)
     until = f"{made.certificate.not_valid_after_utc:%Y-%m-%d}"
     issued = made.issued()
@@ -85,9 +91,10 @@ def init(folder: Path | None, name: str, days: int, after: Path | None, *, as_js
         "former are in its register"
     )
     tell(
-        f"authority in {made.folder}, until {until}. Next: {steps}",
+        f"authority in {made.folder}, until {until}, named {made.name}. Next: {steps}",
         as_json=as_json,
         folder=str(made.folder),
+        name=made.name,
         until=until,
     )
 
@@ -283,6 +290,13 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) | {"state": one.state(now)} for one in authority.issued()])
         return
+    from console.tables import CERTIFICATES, is_terminal, show_table  # noqa: PLC0415
+
+    if is_terminal():
+        own = ("the CA itself", "", "", f"{authority.certificate.not_valid_after_utc:%Y-%m-%d}", "")
+        rows = [(one.role, one.id, one.state(now), one.ends[:10], str(one.serial)) for one in authority.issued()]
+        show_table(CERTIFICATES, [own, *rows])
+        return
     click.echo(f"{'the CA itself':<32} until {authority.certificate.not_valid_after_utc:%Y-%m-%d}")
     for one in authority.issued():
         click.echo(f"{one.role + ' ' + one.id:<32} until {one.ends[:10]}  {one.state(now):<22} serial {one.serial}")
@@ -333,21 +347,24 @@ def trust_(file: Path, into: tuple[Path, ...], *, only: bool, as_json: bool) -> 
     """Trust the authority in FILE (its ca.pem and crl.pem, one after the other) beside those trusted so far.
 
     For a fleet that changes its authority; no authority's folder is needed. A running vehicle or coordinator takes it
-    over within seconds, a broker at `glassfleet broker reload`.
+    over within seconds, a broker at `glassfleet broker reload`. When one of the folders cannot take it over, none is
+    changed.
 
     \b
     Examples:
       glassfleet ca trust next.pem --into coordinator-identity --into broker-identity
       glassfleet ca trust next.pem --into coordinator-identity --only
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.trust import trust  # noqa: PLC0415 - loaded when used
+    from broker.trust import check_trust, trust  # noqa: PLC0415 - loaded when used
 
-    lines, facts = [], {}
+    pem, lines, facts = file.read_bytes(), [], {}
     for folder in into:
         try:
-            now = trust(folder, file.read_bytes(), only=only)
+            check_trust(folder, pem, only=only)
         except UsageError as fault:
-            raise UsageError(f"{folder}, {file}: {fault}") from fault
+            raise UsageError(f"{folder}, {file}: {fault}; nothing was changed") from fault
+    for folder in into:
+        now = trust(folder, pem, only=only)
         facts[str(folder)] = {"owner": str(now.owner), "trusts": now.names, "renew": not now.is_ours_among}
         lines.append(f"{folder}: {now.owner} trusts {', and '.join(now.names)}")
         if not now.is_ours_among:

@@ -15,6 +15,8 @@ from coordinator.journal.port import Decision
 from schemas.messages import ModelPointer, Trial
 
 CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
+SIGNED = "signed"
+"""An operator vouched for a version whose signature could not be verified."""
 Cause = Literal["published", "adopted", "promoted", "rolled-back"]
 """Why a version is current. ``adopted``: it was so before there were decisions."""
 

@@ -63,8 +63,64 @@ class Models:
         self._registry.adopt()
         self.rollouts.resume(decisions)
 
+    def sign_again(self) -> None:
+        """Sign what others need after a change of authority; looks at the models only when something changed.
+
+        Raises
+        ------
+        StorageError
+            The journal cannot be written.
+        """
+        for former, model in self._registry.to_sign_again():
+            self._put_signature(former, model)
+            _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
+
+    def sign(self, name: str, version: int, digest: str, reason: str = "") -> dict[str, Any]:
+        """Sign a version whose signature cannot be verified, because an operator vouches for it.
+
+        Parameters
+        ----------
+        name : str
+        version : int
+        digest : str
+            Of the document that the operator has looked at.
+        reason : str
+            Why, in the operator's words.
+
+        Returns
+        -------
+        dict
+            ``name``, ``version``, ``digest``, ``signer``, and ``former``: what was wrong with the former signature;
+            empty when it was good, and nothing was done.
+
+        Raises
+        ------
+        NotFoundError, UsageError, DocumentError
+            As `Registry.vouch`.
+        StorageError
+            The journal cannot be written.
+        """
+        former, model, about = self._registry.vouch(name, version, digest)
+        if model != former:
+            self._put_signature(former, model, {**about, "reason": reason[:500]})
+            _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)
+        return {"name": name, "version": version, "digest": model.digest, **about}
+
+    def _put_signature(self, former: StoredModel, model: StoredModel, about: dict[str, str] | None = None) -> None:
+        # Published first: were it stored first, and this process killed in between, nobody would know what to clear.
+        # An operator's word comes first, though: no vehicle shall have a signature that nobody has written down.
+        if about is not None:
+            self._registry.keep_signed(model, about)
+        try:
+            self._publisher.signature(former, model)
+        except (BrokerError, UsageError) as fault:
+            self._tell_unpublishable(model.name, fault)
+        if about is None:
+            self._registry.keep_signed(model)
+
     def connected(self) -> None:
         """Publish all that is retained again."""
+        self.sign_again()
         self._publisher.models(self._tell_unpublishable)
         self.rollouts.connected()
 

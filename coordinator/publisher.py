@@ -210,6 +210,12 @@ class Publisher:
         for frame in self._registry.frames_of_move(self._topics, self.limit, keep, name, before):
             self.publish(*frame, retain=True)
 
+    def signature(self, former: StoredModel, model: StoredModel) -> None:
+        """Publish a record that was signed again, and clear what only the former one needed; raises as `model`."""
+        keep = self._retained_versions
+        for frame in self._registry.frames_of_signature(self._topics, self.limit, keep, former, model):
+            self.publish(*frame, retain=True)
+
     def models(self, tell: Callable[[str, Exception], None]) -> None:
         """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""
         for name in self._registry.names():

@@ -5,16 +5,17 @@ Which version a name stands for is decided apart from its registration: see `coo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
 
-from coordinator.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, Aliases
+from coordinator.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, SIGNED, Aliases
 from coordinator.central import SOURCE, CentralModel
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
+from coordinator.vouching import Vouching
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
@@ -24,7 +25,7 @@ from schemas.record import ModelRecord, Training
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
-    from schemas.signing import Signer
+    from schemas.signing import Signer, Verifier
 
 _log = structlog.get_logger("coordinator")
 
@@ -47,6 +48,8 @@ class Registry:
         The coordinator's own time, seconds; None: `wall`.
     signer : callable or None
         Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
+    verifier : Verifier or None
+        Knows whom to trust; None: nothing is ever signed again.
 
     Attributes
     ----------
@@ -62,6 +65,7 @@ class Registry:
         *,
         now: Callable[[], float] | None = None,
         signer: Callable[[], Signer] | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self._journal = journal
         self._fleet = fleet
@@ -69,7 +73,7 @@ class Registry:
         self._wall = wall
         self._signer = signer
         self._missing: set[tuple[str, int]] = set()
-        self._vouched: dict[tuple[str, int], tuple[bytes, bytes | None]] = {}
+        self._vouching = None if signer is None or verifier is None else Vouching(signer, verifier)
         self.aliases = Aliases(now or wall, wall)
         self.aliases.take(journal.decisions())
 
@@ -158,6 +162,52 @@ class Registry:
                 f"{stored.version} is of a run of that id: the reference cannot be registered"
             )
         return stored
+
+    def to_sign_again(self) -> Iterator[tuple[StoredModel, StoredModel]]:
+        """Yield each model that must be signed again, as it is and as it shall be, see `coordinator.vouching`."""
+        if self._vouching is not None:
+            yield from self._vouching.due(self._journal.models)
+
+    def vouch(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
+        """Return a version as it is and as an operator's word makes it, and what to write down about that.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version.
+        UsageError
+            The coordinator has no identity, or one that is refused.
+        DocumentError
+            The record is damaged, or another document than was registered, or looked at.
+        """
+        model = self.get(name, version)
+        if self._vouching is None:
+            raise UsageError("this coordinator signs nothing: start it with --identity")
+        signed, signer, former = self._vouching.by_hand(model, digest)
+        return model, signed, {"signer": signer, "former": former}
+
+    def keep_signed(self, model: StoredModel, about: dict[str, str] | None = None) -> None:
+        """Store a record that was signed again, with an operator's decision; raises StorageError, changes nothing."""
+        body = {"version": model.version, "digest": model.digest, **(about or {})}
+        decisions = [] if about is None else [self.aliases.decision(model.name, SIGNED, body)]
+        self._journal.put_record(model, decisions)
+
+    def frames_of_signature(
+        self, topics: Topics, limit: int, keep: int, former: StoredModel, model: StoredModel
+    ) -> list[Frame]:
+        """Return the messages that put a record in place of the former one: its parts have other names.
+
+        Raises
+        ------
+        BrokerError, UsageError
+            It cannot be sent with messages of `limit` bytes.
+        """
+        if all(each.version != model.version for each in self._kept(self.versions(model.name), keep)):
+            return []
+        frames = self._frames(model, topics, limit)
+        said = {frame.topic for frame in frames}
+        left = [frame.topic for frame in self._frames(former, topics, limit) if frame.topic not in said]
+        return [*frames, *clearing(left)]
 
     def has(self, effect: Publish) -> bool:
         """Whether the model was registered already: in an earlier life of the coordinator."""
@@ -316,38 +366,14 @@ class Registry:
         return [each for each in models if each in models[-keep:] or (each.name, each.version) in pinned]
 
     def _writing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
-        frames = []
-        for model in models:
-            new, former = self._versions_of(model, topics, limit)
-            frames += new
-            said = {frame.topic for frame in new}
-            frames += clearing([frame.topic for frame in former if frame.topic not in said])
-        return frames
+        return [frame for model in models for frame in self._frames(model, topics, limit)]
 
     def _clearing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
-        both = [frame.topic for model in models for each in self._versions_of(model, topics, limit) for frame in each]
-        return clearing(list(dict.fromkeys(both)))
+        return clearing(list(dict.fromkeys(frame.topic for frame in self._writing(models, topics, limit))))
 
-    def _versions_of(self, model: StoredModel, topics: Topics, limit: int) -> tuple[list[Frame], list[Frame]]:
-        """Return a record's messages, and those it had before it was signed again: their parts have other names."""
-        record = self.record(model)
-        made = [
-            list(frames_for_model(each, topics, model.name, model.version, limit).frames)
-            for each in dict.fromkeys((record, model.record))
-        ]
-        return made[0], made[1] if len(made) > 1 else []
-
-    def record(self, model: StoredModel) -> bytes:
-        """Return a stored record as it is published: signed again when it was signed under a former CA."""
-        if self._signer is None:
-            return model.record
-        signer, place = self._signer(), (model.name, model.version)
-        # Once a CA: reading a large record takes a while, and all of them are published on every connection.
-        if place not in self._vouched or self._vouched[place][0] != signer.issuer:
-            stored = ModelRecord.load(model.record)
-            vouched = stored.vouched_by(signer)
-            self._vouched[place] = (signer.issuer, None if vouched is stored else vouched.to_bytes())
-        return self._vouched[place][1] or model.record
+    @staticmethod
+    def _frames(model: StoredModel, topics: Topics, limit: int) -> list[Frame]:
+        return list(frames_for_model(model.record, topics, model.name, model.version, limit).frames)
 
 
 def _training(state: RunState) -> Training:

@@ -169,21 +169,6 @@ class ModelRecord(BaseModel):
         )
         return self.model_copy(update={"signatures": [signature]})
 
-    def vouched_by(self, signer: Signer) -> ModelRecord:
-        """Return the record so that who trusts the signer's CA alone can verify it.
-
-        After a change of CA its coordinator signs it again; an unsigned one, or one under the same CA, stays as it is.
-        """
-        from schemas.signing import issuer_of  # noqa: PLC0415 - a process without certificates need not load it
-
-        if not self.signatures:
-            return self
-        try:
-            issuer = issuer_of(base64.b64decode(self.signatures[0].certificate, validate=True))
-        except (ValueError, WireError):
-            return self
-        return self if issuer == signer.issuer else self.signed_by(signer)
-
     def verified_by(self, verifier: Verifier) -> Owner:
         """Verify that a coordinator of this fleet signed the record; returns who.
 

@@ -6,10 +6,47 @@ begin anew (RFC 5280, 5.2.3). So a process keeps one list for each, in the order
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from schemas.signing import UNREADABLE, is_crl_signed, lists_in
+from schemas import limits
+from schemas.certificates import UNREADABLE
+
+_BEGIN, _END = b"-----BEGIN X509 CRL-----", b"-----END X509 CRL-----"
+
+
+def lists_in(crl_pem: bytes) -> list[x509.CertificateRevocationList]:
+    """Return the revocation lists that can be read in a PEM bundle: a fleet that changes its CA has one of each.
+
+    Of so many blocks: whoever runs the broker can fill a message with them.
+    """
+    return list(_readable(crl_pem.split(_BEGIN, limits.MAX_LISTS + 1)[1 : limits.MAX_LISTS + 1]))
+
+
+def of_file(crl_pem: bytes) -> bytes:
+    """Return the lists of a file of ours, PEM, without what cannot be read: many such blocks hide no good list."""
+    found = islice(_readable(crl_pem.split(_BEGIN)[1:]), limits.MAX_LISTS)
+    return b"".join(crl.public_bytes(Encoding.PEM) for crl in found)
+
+
+def _readable(parts: Iterable[bytes]) -> Iterator[x509.CertificateRevocationList]:
+    halves = (part.partition(_END) for part in parts)
+    for block in dict.fromkeys(block for block, end, _ in halves if end):
+        with suppress(*UNREADABLE):
+            yield x509.load_pem_x509_crl(_BEGIN + block + _END + b"\n")
+
+
+def is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> bool:
+    """Whether a CA signed a revocation list."""
+    key = ca.public_key()
+    try:
+        return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
+    except (*UNREADABLE, TypeError):
+        return False
 
 
 def number_of(crl: x509.CertificateRevocationList) -> int:

@@ -29,25 +29,23 @@ Pure but for the clock that is passed in: keys and certificates come as bytes.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from cryptography import x509
-from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from schemas import limits
+from schemas.certificates import ROLES, UNREADABLE, URN, Owner, Role, is_issued, issuer_of, owner_of
 from schemas.errors import UsageError, WireError
+from schemas.revocation import is_crl_signed, lists_in
 from schemas.topics import PROTOCOL
 
-Role = Literal["agent", "coordinator", "operator", "broker"]
-ROLES: tuple[Role, ...] = ("agent", "coordinator", "operator", "broker")
-
-URN = "urn:glassfleet:"
-"""Start of the URI that names a certificate's owner: ``urn:glassfleet:{role}:{id}``."""
+__all__ = ["ROLES", "UNREADABLE", "URN", "Owner", "Role", "Signer", "Verifier", "issuer_of", "owner_of", "split"]
 
 SIGNED_AS = b"glassfleet-message/1\x00"
 """What is put before signed bytes: a signature over one kind of thing can never pass for one over another."""
@@ -55,39 +53,11 @@ SIGNED_AS = b"glassfleet-message/1\x00"
 SEALED = 1
 """Marker byte of a seal."""
 
-UNREADABLE = (
-    ValueError,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
-    UnsupportedAlgorithm,
-    InternalError,
-)
-"""What reading hostile bytes as a key, a certificate, a request or a revocation list raises: relatives of nobody."""
-
 SIGNATURE_BYTES = 64
-_BEGIN, _END = b"-----BEGIN X509 CRL-----", b"-----END X509 CRL-----"
 _FIELD = b"\xa9signature"
 _EMPTY = b"\xc4\x00"
 _TIME, _VERSION = b"\xa4time\xcb", b"\xa1v" + bytes([PROTOCOL])
 _TAIL = len(_TIME) + 8 + len(_VERSION)
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whom a certificate names.
-
-    Attributes
-    ----------
-    role : "agent", "coordinator", "operator" or "broker"
-    id : str
-    """
-
-    role: Role
-    id: str
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.id}"
 
 
 @dataclass(frozen=True)
@@ -97,45 +67,28 @@ class _Checked:
     serial: int
     begins: float
     ends: float
+    """Its end, or that of the authority that issued it."""
 
 
-def owner_of(certificate: x509.Certificate) -> Owner:
-    """Read the owner from a certificate's URI.
+@dataclass(frozen=True)
+class Trust:
+    """Whom a `Verifier` trusts at a moment, swapped as a whole: who verifies meanwhile keeps to one of them.
 
-    Raises
-    ------
-    WireError
-        ``bad-certificate``: it names nobody, or more than one.
+    Attributes
+    ----------
+    cas : tuple of x509.Certificate
+    listed : dict of bytes to frozenset of int
+        Serial numbers that each CA (DER) has revoked, also of those that are not trusted now.
+    revoked : frozenset of int
+        What the trusted ones have revoked.
+    checked : OrderedDict
+        Certificates (DER) that one of these CAs issued.
     """
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        uris = [uri for uri in names.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(URN)]
-    except (*UNREADABLE, x509.ExtensionNotFound) as fault:
-        raise WireError("bad-certificate", "the certificate names no owner") from fault
-    if len(uris) != 1:
-        raise WireError("bad-certificate", "the certificate does not name exactly one owner")
-    role, _, name = uris[0].removeprefix(URN).partition(":")
-    if role not in ROLES or not name:
-        raise WireError("bad-certificate", f"the certificate names an unknown role {role[:40]!r}")
-    return Owner(role, name)
 
-
-def issuer_of(certificate: bytes) -> bytes:
-    """Return which CA a certificate (DER) says that it is from: that one's key id, or else its name. Not verified.
-
-    Raises
-    ------
-    WireError
-        ``bad-certificate``: it cannot be read.
-    """
-    try:
-        parsed = x509.load_der_x509_certificate(certificate)
-        named = parsed.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-    except x509.ExtensionNotFound:
-        named = None
-    except UNREADABLE as fault:
-        raise WireError("bad-certificate", "the certificate cannot be read") from fault
-    return named or parsed.issuer.public_bytes()
+    cas: tuple[x509.Certificate, ...]
+    listed: dict[bytes, frozenset[int]]
+    revoked: frozenset[int]
+    checked: OrderedDict[bytes, _Checked] = field(default_factory=OrderedDict, repr=False, compare=False)
 
 
 class Signer:
@@ -228,7 +181,8 @@ class Verifier:
         self._wall = wall
         self._remembered = remembered
         self._leeway = leeway
-        self._listed: dict[bytes, frozenset[int]] = {}
+        self._changing = threading.Lock()
+        self._trust = Trust((), {}, frozenset())
         self.trust(ca_pem)
 
     def trust(self, ca_pem: bytes) -> None:
@@ -243,16 +197,23 @@ class Verifier:
             None can be read; the former ones stay.
         """
         try:
-            self._cas = x509.load_pem_x509_certificates(ca_pem)
+            cas = tuple(x509.load_pem_x509_certificates(ca_pem))
         except UNREADABLE as fault:
             raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
-        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
-        self._count_revoked()
+        with self._changing:
+            listed = self._trust.listed
+            # With nothing remembered: a certificate of a CA that goes must not be taken over by who checks it now.
+            self._trust = Trust(cas, listed, _revoked(cas, listed))
+
+    @property
+    def trusted(self) -> Trust:
+        """What is trusted now; another object as soon as that changes."""
+        return self._trust
 
     @property
     def revoked(self) -> frozenset[int]:
         """Serial numbers that are refused."""
-        return self._revoked
+        return self._trust.revoked
 
     def take_crl(self, crl_pem: bytes) -> int:
         """Take over one or more revocation lists; returns how many certificates are revoked now.
@@ -268,18 +229,18 @@ class Verifier:
         lists = lists_in(crl_pem)
         if not lists:
             raise WireError("bad-crl", "the revocation list cannot be read")
-        ours = [(crl, ca) for crl in lists for ca in self._cas if is_crl_signed(crl, ca)]
-        if not ours:
-            raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
-        for crl, ca in ours:
-            maker = ca.public_bytes(Encoding.DER)
-            self._listed[maker] = self._listed.get(maker, frozenset()) | {entry.serial_number for entry in crl}
-        self._count_revoked()
-        return len(self._revoked)
-
-    def _count_revoked(self) -> None:
-        makers = [ca.public_bytes(Encoding.DER) for ca in self._cas]
-        self._revoked = frozenset[int]().union(*(self._listed.get(maker, ()) for maker in makers))
+        with self._changing:
+            now = self._trust
+            ours = [(crl, ca) for crl in lists for ca in now.cas if is_crl_signed(crl, ca)]
+            if not ours:
+                raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
+            listed = dict(now.listed)
+            for crl, ca in ours:
+                maker = ca.public_bytes(Encoding.DER)
+                listed[maker] = listed.get(maker, frozenset()) | {entry.serial_number for entry in crl}
+            if listed != now.listed:
+                self._trust = replace(now, listed=listed, revoked=_revoked(now.cas, listed))
+            return len(self._trust.revoked)
 
     def owner(self, certificate: bytes, at: float | None = None) -> Owner:
         """Return whom a certificate (DER) names, after checking it.
@@ -299,55 +260,27 @@ class Verifier:
         return self._certificate(certificate, at).owner
 
     def _certificate(self, der: bytes, at: float | None = None) -> _Checked:
-        checked = self._checked.get(der)
+        trust = self._trust
+        checked = trust.checked.get(der)
         if checked is None:
-            checked = self._check(der)
-            self._checked[der] = checked
-            if len(self._checked) > self._remembered:
-                self._checked.popitem(last=False)
-        else:
-            self._checked.move_to_end(der)
+            checked = _check(der, trust.cas)
+        with self._changing:
+            trust.checked[der] = checked
+            trust.checked.move_to_end(der)
+            if len(trust.checked) > self._remembered:
+                trust.checked.popitem(last=False)
         now = self._wall() if at is None else at
-        if checked.serial in self._revoked:
+        if checked.serial in trust.revoked:
             raise WireError("revoked-certificate", f"the certificate of {checked.owner} was revoked")
         if now > checked.ends:
-            raise WireError("expired-certificate", f"the certificate of {checked.owner} expired: renew it")
+            raise WireError(
+                "expired-certificate", f"the certificate of {checked.owner}, or its authority's, expired: renew it"
+            )
         if at is None and now < checked.begins - self._leeway:
             raise WireError(
                 "expired-certificate", f"the certificate of {checked.owner} is not valid yet: is the clock right?"
             )
         return checked
-
-    def _check(self, der: bytes) -> _Checked:
-        try:
-            return self._read(der)
-        except WireError:
-            raise
-        except Exception as fault:  # hostile bytes make the parser raise errors of many kinds
-            raise WireError("bad-certificate", "the certificate cannot be read") from fault
-
-    def _read(self, der: bytes) -> _Checked:
-        certificate = x509.load_der_x509_certificate(der)
-        key = certificate.public_key()
-        if not isinstance(key, Ed25519PublicKey):
-            raise WireError("bad-certificate", "messages are signed with Ed25519 keys")
-        if not any(_is_issued(certificate, ca) for ca in self._cas):
-            raise WireError("foreign-certificate", "the certificate was not issued by this fleet's CA")
-        if not der.endswith(b"\x00" + certificate.signature):
-            # The count of unused bits stands outside what the CA signed; DER knows one way to write it.
-            raise WireError("bad-certificate", "the certificate is not in DER")
-        try:
-            if certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-                raise WireError("bad-certificate", "a CA does not sign messages")
-        except x509.ExtensionNotFound:
-            pass
-        return _Checked(
-            owner_of(certificate),
-            key,
-            certificate.serial_number,
-            certificate.not_valid_before_utc.timestamp(),
-            certificate.not_valid_after_utc.timestamp(),
-        )
 
     def verify(self, content: bytes, signature: bytes, certificate: bytes, at: float | None = None) -> Owner:
         """Verify a detached signature; returns who made it.
@@ -416,47 +349,45 @@ def split(payload: bytes) -> tuple[bytes, bytes]:
     raise WireError("malformed", "the message does not end as an envelope does")
 
 
-def list_number(crl_pem: bytes) -> int:
-    """Return the number of a revocation list (RFC 5280, 5.2.3); -1 for what is none, 0 when it has no number."""
-    try:
-        crl = x509.load_pem_x509_crl(crl_pem)
-        return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    except x509.ExtensionNotFound:
-        return 0
-    except UNREADABLE:
-        return -1
-
-
-def lists_in(crl_pem: bytes) -> list[x509.CertificateRevocationList]:
-    """Return the revocation lists that can be read in a PEM bundle: a fleet that changes its CA has one of each."""
-    found = []
-    # Each byte once, and so many lists: whoever runs the broker can fill a message with them.
-    parts = (part.partition(_END) for part in crl_pem.split(_BEGIN, limits.MAX_LISTS + 1)[1:])
-    blocks = dict.fromkeys(block for block, end, _ in parts if end)
-    for block in list(blocks)[: limits.MAX_LISTS]:
-        try:
-            found.append(x509.load_pem_x509_crl(_BEGIN + block + _END + b"\n"))
-        except UNREADABLE:
-            continue
-    return found
-
-
-def is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> bool:
-    """Whether a CA signed a revocation list."""
-    key = ca.public_key()
-    try:
-        return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
-    except (*UNREADABLE, TypeError):
-        return False
-
-
 def _signed(topic: str, body: bytes) -> bytes:
     return SIGNED_AS + topic.encode() + b"\x00" + body
 
 
-def _is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+def _revoked(cas: Sequence[x509.Certificate], listed: dict[bytes, frozenset[int]]) -> frozenset[int]:
+    return frozenset[int]().union(*(listed.get(ca.public_bytes(Encoding.DER), ()) for ca in cas))
+
+
+def _check(der: bytes, cas: Sequence[x509.Certificate]) -> _Checked:
     try:
-        certificate.verify_directly_issued_by(ca)
-    except (*UNREADABLE, TypeError, InvalidSignature):
-        return False
-    return True
+        return _read(der, cas)
+    except WireError:
+        raise
+    except Exception as fault:  # hostile bytes make the parser raise errors of many kinds
+        raise WireError("bad-certificate", "the certificate cannot be read") from fault
+
+
+def _read(der: bytes, cas: Sequence[x509.Certificate]) -> _Checked:
+    certificate = x509.load_der_x509_certificate(der)
+    key = certificate.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise WireError("bad-certificate", "messages are signed with Ed25519 keys")
+    issuers = [ca for ca in cas if is_issued(certificate, ca)]
+    if not issuers:
+        raise WireError("foreign-certificate", "the certificate was not issued by this fleet's CA")
+    if not der.endswith(b"\x00" + certificate.signature):
+        # The count of unused bits stands outside what the CA signed; DER knows one way to write it.
+        raise WireError("bad-certificate", "the certificate is not in DER")
+    try:
+        if certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            raise WireError("bad-certificate", "a CA does not sign messages")
+    except x509.ExtensionNotFound:
+        pass
+    # The last of the authority's, should it have a newer certificate for the same key.
+    ends = min(certificate.not_valid_after_utc, max(ca.not_valid_after_utc for ca in issuers))
+    return _Checked(
+        owner_of(certificate),
+        key,
+        certificate.serial_number,
+        certificate.not_valid_before_utc.timestamp(),
+        ends.timestamp(),
+    )

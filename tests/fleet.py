@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.tls import load_identity, save_identity
 from coordinator.authority.store import Authority
 from schemas.identity import load_key, new_key
+from schemas.revocation import lists_in, number_of
 from schemas.signing import Owner, Role
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -54,3 +55,8 @@ def serial_of(folder: Path) -> int:
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(load_identity(folder).certificate).serial_number
+
+
+def number_in(crl_pem: bytes) -> int:
+    """The number of the first revocation list in a bundle."""
+    return number_of(lists_in(crl_pem)[0])

@@ -14,13 +14,13 @@ from cryptography import x509
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.paho_transport import connect_once
 from broker.port import Link
-from broker.tls import CA, CRL, SOON, client_context, load_identity
+from broker.tls import CA, CRL, SOON, Identity, client_context, load_identity
+from broker.trust import called
 from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
-from schemas.revocation import merged
-from schemas.signing import lists_in
+from schemas.revocation import newest_of_each
 
 
 def broker(link: Link) -> Iterator[Finding]:
@@ -145,24 +145,39 @@ def identity(folder: Path) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield _dated("certificate", f"of {found.owner}", found.ends, renew)
-    for ca in x509.load_pem_x509_certificates(found.ca):
+    cas = x509.load_pem_x509_certificates(found.ca)
+    for ca in cas:
         yield _dated(
             "authority",
-            f"{folder / CA}",
+            f"{called(ca)} in {folder / CA}",
             ca.not_valid_after_utc,
             "change to a new authority: docs/howto/change-the-authority.md",
         )
-    ours = x509.load_pem_x509_certificate(found.certificate)
-    lists = lists_in(merged(found.ca, found.crl))
-    if any(crl.get_revoked_certificate_by_serial_number(ours.serial_number) is not None for crl in lists):
-        yield wrong("revocation", f"the certificate of {found.owner} was revoked", "ask the operator for a token")
-    else:
-        for crl in lists:
-            if crl.next_update_utc is not None:
-                yield _dated("revocation", f"list {folder / CRL}", crl.next_update_utc, "fetch it: " + renew)
+    yield from _lists(found, cas, renew)
     mode = (folder / "key.pem").stat().st_mode
     if mode & 0o077:
         yield wrong("private key", f"{folder / 'key.pem'} can be read by others", f"chmod 600 {folder / 'key.pem'}")
+
+
+def _lists(found: Identity, cas: list[x509.Certificate], renew: str) -> Iterator[Finding]:
+    """Look at the revocation list of each CA that an identity trusts."""
+    place = found.folder / CRL
+    lists = newest_of_each(found.ca, found.crl)
+    number = x509.load_pem_x509_certificate(found.certificate).serial_number
+    if any(crl and crl.get_revoked_certificate_by_serial_number(number) is not None for crl in lists):
+        yield wrong("revocation", f"the certificate of {found.owner} was revoked", "ask the operator for a token")
+        return
+    for ca, crl in zip(cas, lists, strict=True):
+        what = f"the list of {called(ca)}"
+        if crl is None:
+            is_broker = found.owner.role == "broker"
+            harm = "a broker refuses all whom that one issued for" if is_broker else "whom it revoked is believed"
+            yield wrong(
+                "revocation", f"{what} is missing in {place}: {harm}",
+                f"hand over that authority's crl.pem: glassfleet ca crl --from FILE --into {found.folder}",
+            )  # fmt: skip
+        elif crl.next_update_utc is not None:
+            yield _dated("revocation", f"{what} in {place}", crl.next_update_utc, "fetch it: " + renew)
 
 
 def _dated(check: str, what: str, ends: dt.datetime, fix: str) -> Finding:

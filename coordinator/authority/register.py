@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from schemas.errors import StorageError
 from schemas.signing import Role
 
 REGISTER_FILE = "register.json"
-_ISSUED = "issued"
+ISSUED = "issued"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Issued:
         When, ISO 8601; None: it is not.
     reason : str
     former : bool
-        Whether the authority before this one issued it, see `RegisterFolder.take_over`.
+        Whether the authority before this one issued it, see `succession.read_former`.
     """
 
     serial: str
@@ -114,20 +114,38 @@ class RegisterFolder:
         self.folder = folder
         self._last: tuple[tuple[int, int, int], Register] | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder has a register, or what shows that it had one."""
+        return (self.folder / REGISTER_FILE).exists() or (self.folder / ISSUED).exists()
+
+    def path_of(self, serial: str) -> Path:
+        """Return where a certificate is stored."""
+        return self.folder / ISSUED / f"{serial}.pem"
+
     def keep(self, certificate: x509.Certificate) -> None:
         """Store a certificate, before the register names it."""
-        folder = self.folder / _ISSUED
-        with explained(folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            replace_private(folder / f"{certificate.serial_number:x}.pem", certificate.public_bytes(Encoding.PEM))
+        self.put(f"{certificate.serial_number:x}", certificate.public_bytes(Encoding.PEM))
+
+    def put(self, serial: str, certificate_pem: bytes) -> None:
+        """Store a certificate as it stands."""
+        path = self.path_of(serial)
+        with explained(path.parent):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            replace_private(path, certificate_pem)
 
     def kept(self, serial: str) -> bytes:
-        """Return a stored certificate as PEM."""
-        with explained(self.folder):
-            return (self.folder / _ISSUED / f"{serial}.pem").read_bytes()
+        """Return a stored certificate as PEM. Raises StorageError when it is gone."""
+        path = self.path_of(serial)
+        try:
+            return path.read_bytes()
+        except OSError as fault:
+            raise StorageError(
+                f"cannot read the certificate {path}: {fault.strerror}; restore it from a backup"
+            ) from fault
 
     def read(self) -> Register:
-        """Return the register; an empty one in a new folder. Raises StorageError when it is damaged or gone."""
+        """Return the register. Raises StorageError when it is damaged or gone."""
         path = self.folder / REGISTER_FILE
         try:
             status = path.stat()
@@ -143,11 +161,7 @@ class RegisterFolder:
                 self._last = (stamp, register)
             return self._last[1]
         except FileNotFoundError:
-            if (self.folder / _ISSUED).exists():
-                raise StorageError(
-                    f"{path} is gone: restore it from a backup; without it nothing can be revoked"
-                ) from None
-            return Register([], [])
+            raise StorageError(f"{path} is gone: restore it from a backup; without it nothing can be revoked") from None
         except (ValueError, LookupError, TypeError) as fault:
             raise StorageError(f"{path} cannot be read ({fault}): restore it from a backup") from fault
         except OSError as fault:
@@ -162,22 +176,6 @@ class RegisterFolder:
         }
         with explained(self.folder):
             replace_private(self.folder / REGISTER_FILE, (json.dumps(content, indent=1) + "\n").encode())
-
-    def take_over(self, former: RegisterFolder) -> None:
-        """Begin a new register with what another authority issued; its open tokens name its CA, and stay behind.
-
-        Raises
-        ------
-        StorageError
-            A file cannot be read or written.
-        """
-        issued = former.read().issued
-        for one in issued:
-            content = former.kept(one.serial)
-            with explained(self.folder):
-                (self.folder / _ISSUED).mkdir(mode=0o700, exist_ok=True)
-                replace_private(self.folder / _ISSUED / f"{one.serial}.pem", content)
-        self.write(Register([replace(one, former=True) for one in issued], []))
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Register]:

@@ -28,15 +28,15 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
+from cryptography.x509.oid import NameOID
 
 from broker.tls import replace_private
 from coordinator.authority.certificates import Revoked, issue, make_ca, make_crl
-from coordinator.authority.register import REGISTER_FILE, Issued, OpenToken, Register, RegisterFolder, explained
+from coordinator.authority.register import Issued, OpenToken, Register, RegisterFolder, explained
+from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
 from schemas.identity import Token, check_renewal, key_digest, load_key, read_request
 from schemas.signing import UNREADABLE, Owner, owner_of
-
-CA_FILE, KEY_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "crl.pem"
 
 CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
 """How long the CA, a certificate and a revocation list are good for. A broker refuses everybody when its list is too
@@ -109,7 +109,7 @@ class Authority:
     def create(
         cls,
         folder: Path,
-        name: str,
+        name: str | None = None,
         *,
         days: int = CA_DAYS,
         after: Path | None = None,
@@ -120,8 +120,8 @@ class Authority:
         Parameters
         ----------
         folder : Path
-        name : str
-            Common name of its certificate.
+        name : str or None
+            Common name of its certificate; None, which needs `after`: that one's, numbered.
         days : int
             How long that is good for.
         after : Path or None
@@ -133,34 +133,39 @@ class Authority:
         Raises
         ------
         UsageError
-            There is one already: a second one would lock out the whole fleet of the first.
+            There is one already: a second one would lock out the whole fleet of the first; or it has the name of one
+            that it follows, or none.
         NotFoundError
             `after` holds no register.
         StorageError
-            The folder cannot be written.
+            The folder cannot be written, or a file in `after` is gone.
         """
+        former = None if after is None else read_former(after)
+        if former is not None:
+            name = name or former.next_name()
+            former.check_name(name)
+        if not name:
+            raise UsageError("an authority needs a name, and follows none that has one: give it")
         password = _password()
         lock: KeySerializationEncryption = BestAvailableEncryption(password) if password else NoEncryption()
         key = Ed25519PrivateKey.generate()
         ca = make_ca(key, name, clock(), dt.timedelta(days=days))
-        former = None if after is None else RegisterFolder(after)
-        if former is not None and not former.read().issued:
-            raise NotFoundError(f"{after} has no register of certificates: name the former authority's folder")
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if any((folder / file).exists() for file in (CA_FILE, KEY_FILE, REGISTER_FILE)):
-                raise UsageError(f"{folder} has an authority already: choose another folder")
-            replace_private(folder / KEY_FILE, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
-            replace_private(folder / CA_FILE, ca.public_bytes(Encoding.PEM), 0o644)
-        except OSError as fault:
-            raise StorageError(f"cannot write the authority to {folder}: {fault.strerror}") from fault
-        made = cls(folder, clock=clock)
-        if former is not None:
-            made._files.take_over(former)
-        made.refresh_crl()
-        return made
+        with new_folder(folder) as draft, explained(folder):
+            files = RegisterFolder(draft)
+            for serial, certificate in ({} if former is None else former.certificates).items():
+                files.put(serial, certificate)
+            files.write(Register([] if former is None else former.issued, []))
+            replace_private(draft / KEY_FILE, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
+            replace_private(draft / CA_FILE, ca.public_bytes(Encoding.PEM), 0o644)
+            cls(draft, clock=clock).refresh_crl()
+        return cls(folder, clock=clock)
 
     # What it gives
+
+    @property
+    def name(self) -> str:
+        """The common name of its certificate."""
+        return "".join(str(part.value) for part in self._ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
 
     @property
     def certificate(self) -> x509.Certificate:

@@ -122,6 +122,19 @@ class MemoryJournal:
         self.content.models.append(model)
         return model
 
+    def put_record(self, model: StoredModel, decisions: Sequence[Decision] = ()) -> None:
+        """Put another record in place of a registered version's."""
+        self._check()
+        key = (model.name, model.version, model.digest)
+        for number, each in enumerate(self.content.models):
+            if (each.name, each.version, each.digest) == key:
+                self.content.models[number] = replace(each, record=model.record)
+                break
+        else:
+            raise StorageError(f"the journal has no version {model.version} of {model.name!r} with this digest")
+        if decisions:
+            self.decide(decisions)
+
     def models(self, name: str | None = None) -> list[StoredModel]:
         """Return the registered models, by name and version."""
         chosen = [model for model in self.content.models if name in (None, model.name)]

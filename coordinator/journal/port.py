@@ -140,6 +140,13 @@ class Journal(Protocol):
         """
         ...
 
+    def put_record(self, model: StoredModel, decisions: Sequence[Decision] = ()) -> None:
+        """Put another record in place of a registered version's, and append decisions, in one transaction.
+
+        Raises StorageError and changes nothing when there is no such version with this digest.
+        """
+        ...
+
     def models(self, name: str | None = None) -> list[StoredModel]:
         """Return the registered models, of one name or all, by name and version."""
         ...

@@ -175,6 +175,15 @@ class SqlJournal:
             connection.execute(sa.insert(MODELS).values(**vars(model)))
             return model
 
+    def put_record(self, model: StoredModel, decisions: Sequence[Decision] = ()) -> None:
+        """Put another record in place of a registered version's."""
+        key = sa.and_(MODELS.c.name == model.name, MODELS.c.version == model.version, MODELS.c.digest == model.digest)
+        with self._write() as connection:
+            if not connection.execute(sa.update(MODELS).where(key).values(record=model.record)).rowcount:
+                raise StorageError(f"the journal has no version {model.version} of {model.name!r} with this digest")
+            if decisions:
+                connection.execute(sa.insert(DECISIONS), _rows(decisions))
+
     def models(self, name: str | None = None) -> list[StoredModel]:
         """Return the registered models, by name and version."""
         query = sa.select(MODELS).order_by(MODELS.c.name, MODELS.c.version)
@@ -187,9 +196,8 @@ class SqlJournal:
         """Append decisions about models in one transaction."""
         if not decisions:
             return
-        rows = [{**vars(each), "body": json.dumps(each.body)} for each in decisions]
         with self._write() as connection:
-            connection.execute(sa.insert(DECISIONS), rows)
+            connection.execute(sa.insert(DECISIONS), _rows(decisions))
 
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""
@@ -287,6 +295,10 @@ class SqlJournal:
                 return ()
             connection.execute(sa.delete(RECORDS).where(RECORDS.c.seq == row.seq))
             return (f"the last record ({row.seq}, run {row.run!r}, {row.kind}) was torn and has been removed",)
+
+
+def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    return [{**vars(each), "body": json.dumps(each.body)} for each in decisions]
 
 
 def _sqlite(url: sa.URL, busy_timeout: float) -> sa.Engine:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.journal import Entry, Journal, MemoryJournal
+from coordinator.journal.port import Decision
 from coordinator.journal.sql import HEAD, SqlJournal
 from schemas.errors import StorageError
 from tests.postgres import PostgresServer
@@ -119,6 +121,25 @@ def test_journal_keeps_what_was_among_the_newest_when_its_run_was_forgotten_and_
     finished(6)
     assert journal.compact(1, 1, {("m.central", 2)}) == ["r5"]
     assert [model.run for model in journal.models("m.central")] == ["central-2", "central-3"]
+    journal.close()
+
+
+def test_journal_puts_another_record_in_place_with_a_decision_or_changes_nothing(opener: Opener) -> None:
+    journal = opener()
+    for name in ("m", "n"):
+        stored = journal.add_model(name, f"r-{name}", lambda version: ("d" * 64, b"record %d" % version))
+    decision = Decision("n", "signed", 5.0, 6.0, {"version": 1})
+    for other in ({"version": 2}, {"digest": "e" * 64}, {"name": "o"}):
+        with pytest.raises(StorageError, match="no version"):
+            journal.put_record(replace(stored, record=b"other", **other), [decision])
+    assert journal.decisions() == []
+    journal.put_record(replace(stored, record=b"signed again"), [decision])
+    journal.close()
+    journal = opener()
+    assert [model.record for model in journal.models()] == [b"record 1", b"signed again"]
+    assert journal.decisions("n") == [decision]
+    journal.put_record(journal.models("m")[0])
+    assert len(journal.decisions()) == 1
     journal.close()
 
 

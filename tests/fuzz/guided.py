@@ -170,7 +170,8 @@ def _revocations() -> Guided:
     from schemas.errors import UsageError, WireError
     from schemas.identity import load_key, new_key, read_request
     from schemas.identity import make_request as ask
-    from schemas.signing import Owner, Verifier, list_number
+    from schemas.revocation import lists_in, number_of
+    from schemas.signing import Owner, Verifier
 
     with tempfile.TemporaryDirectory() as folder:
         authority = Authority.create(Path(folder) / "ca", "fuzz")
@@ -181,7 +182,7 @@ def _revocations() -> Guided:
     now = dt.datetime.now(dt.UTC).timestamp()
 
     def feed(data: bytes) -> None:
-        list_number(data)
+        _ = [number_of(crl) for crl in lists_in(data)]
         verifier = Verifier(ca, lambda: now)
         with contextlib.suppress(WireError):
             verifier.take_crl(data)

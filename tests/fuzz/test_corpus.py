@@ -19,7 +19,7 @@ from schemas.errors import NotFoundError, UsageError, WireError
 from schemas.identity import load_key, read_request
 from schemas.parts import unpack
 from schemas.record import ModelRecord
-from schemas.signing import list_number
+from schemas.revocation import lists_in
 from schemas.topics import Topics
 from tests.fuzz.targets import FLEET, benches
 from tests.fuzz.worlds import CoordinatorWorld
@@ -61,8 +61,8 @@ def test_key_that_cannot_be_read_is_misuse(entry):
 
 
 @pytest.mark.parametrize("entry", entries("crl"))
-def test_list_that_cannot_be_read_has_no_number(entry):
-    assert list_number(bytes_of(entry)) == -1
+def test_list_that_cannot_be_read_is_passed_over(entry):
+    assert lists_in(bytes_of(entry)) == []
 
 
 def test_fml_of_an_unknown_scheme_is_told_by_its_name():

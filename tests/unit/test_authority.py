@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from coordinator.authority.certificates import host_name
 from coordinator.authority.store import Authority
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
 from schemas.identity import Token, fingerprint, load_key, make_request, new_key, prove_renewal, read_request
-from schemas.signing import Owner, Role, Signer, Verifier, list_number, owner_of
+from schemas.signing import Owner, Role, Signer, Verifier, owner_of
+from tests.fleet import number_in
 
 V1 = Owner("agent", "v1")
 
@@ -193,7 +196,7 @@ def test_certificate_of_the_former_authority_is_renewed_by_the_one_that_follows_
     waiting = authority.token("v3")
     # The key is lost: nothing that the next one does needs it.
     (authority.folder / "ca-key.pem").unlink()
-    after = Authority.create(tmp_path / "next", "test CA", after=authority.folder, clock=clock)
+    after = Authority.create(tmp_path / "next", "next CA", after=authority.folder, clock=clock)
 
     assert [(one.id, one.state(clock.now)) for one in after.issued()] == [
         ("v1", "valid (former CA)"),
@@ -216,7 +219,7 @@ def test_certificate_of_the_former_authority_is_renewed_by_the_one_that_follows_
 
 def test_certificate_that_the_thief_of_the_former_key_made_is_renewed_nowhere(authority, tmp_path):
     enrolled(authority)
-    after = Authority.create(tmp_path / "next", "test CA", after=authority.folder)
+    after = Authority.create(tmp_path / "next", "next CA", after=authority.folder)
     key, made = enrolled(authority)
     request = make_request(key, V1)
     with pytest.raises(WireError, match="not from this authority"):
@@ -225,8 +228,101 @@ def test_certificate_that_the_thief_of_the_former_key_made_is_renewed_nowhere(au
 
 def test_authority_follows_none_that_has_no_register(authority, tmp_path):
     with pytest.raises(NotFoundError, match="no register"):
-        Authority.create(tmp_path / "next", "test CA", after=authority.folder)
+        Authority.create(tmp_path / "next", "next CA", after=authority.folder)
     assert not (tmp_path / "next").exists()
+
+
+DIES_AT_EACH_STEP = """
+import os, sys
+from pathlib import Path
+from coordinator.authority.store import Authority
+
+former, next_ = map(Path, sys.argv[1:])
+for step in range(1, 100):
+    child = os.fork()
+    if not child:
+        left = step
+        def look(event, _):
+            global left
+            if event in ("os.rename", "os.mkdir", "shutil.rmtree"):
+                left -= 1
+                if not left:
+                    os._exit(9)
+        sys.addaudithook(look)
+        Authority.create(next_ / str(step), after=former)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+"""
+
+
+def test_next_authority_forgets_nothing_whenever_making_it_was_cut_off(authority, clock, tmp_path):
+    enrolled(authority, "v1")
+    enrolled(authority, "v2")
+    authority.revoke("v2", "stolen")
+    known = [("v1", "valid (former CA)"), ("v2", "revoked (stolen)")]
+    (tmp_path / "next").mkdir()
+    script = [sys.executable, "-c", DIES_AT_EACH_STEP, str(authority.folder), str(tmp_path / "next")]
+    subprocess.run(script, check=True, timeout=120)
+    folders = sorted((tmp_path / "next").iterdir(), key=lambda path: int(path.name))
+    assert len(folders) > 10, "it was cut off at many steps"
+    unfinished = 0
+    for folder in folders:
+        try:
+            made = Authority(folder, clock=clock)
+        except NotFoundError:
+            unfinished += 1
+            made = Authority.create(folder, after=authority.folder, clock=clock)
+        assert [(one.id, one.state(clock.now)) for one in made.issued()] == known
+        assert Verifier(made.ca_pem, clock.seconds).take_crl(made.crl_pem) == 1
+        assert sorted(path.name for path in folder.iterdir() if path.name != ".unfinished") == [
+            "ca-key.pem", "ca.pem", "crl.pem", "issued", "lock", "register.json",
+        ]  # fmt: skip
+        assert not list(folder.rglob(".*.tmp"))
+    assert unfinished > 8
+
+
+def test_authority_without_a_register_is_told_though_it_never_issued_anything(authority):
+    (authority.folder / "register.json").unlink()
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        authority.issued()
+
+
+def test_part_of_an_authority_is_not_taken_for_an_unfinished_one(authority):
+    enrolled(authority)
+    (authority.folder / "ca.pem").unlink()
+    before = sorted(authority.folder.rglob("*"))
+    with pytest.raises(UsageError, match=r"issued, register\.json, crl\.pem, ca-key\.pem\), without its ca\.pem"):
+        Authority.create(authority.folder, "x")
+    assert sorted(authority.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damage", ["gone", "nonsense"])
+def test_certificate_that_the_former_authority_lost_is_named_and_nothing_is_begun(authority, tmp_path, damage):
+    enrolled(authority)
+    path = authority.folder / "issued" / f"{authority.issued()[0].serial}.pem"
+    path.unlink() if damage == "gone" else path.write_text(damage)
+    with pytest.raises(StorageError, match="restore it from a backup") as told:
+        Authority.create(tmp_path / "next", "next CA", after=authority.folder)
+    assert str(path) in str(told.value)
+    assert not (tmp_path / "next").exists()
+
+
+def test_authorities_that_follow_each_other_are_numbered_and_no_name_comes_twice(authority, clock, tmp_path):
+    enrolled(authority)
+    second = Authority.create(tmp_path / "2", after=authority.folder, clock=clock)
+    enrolled(second)
+    # A copy of the former's folder has all that is needed, without its certificate, too.
+    (second.folder / "ca.pem").unlink()
+    third = Authority.create(tmp_path / "3", after=second.folder, clock=clock)
+    assert [authority.name, second.name, third.name] == ["test CA", "test CA 2", "test CA 3"]
+    assert len({each.certificate.subject for each in (authority, second, third)}) == 3
+    for name in ("test CA", "test CA 2", "test CA 3"):
+        with pytest.raises(UsageError, match="such as 'test CA 4'"):
+            Authority.create(tmp_path / "4", name, after=third.folder)
+    with pytest.raises(UsageError, match="needs a name"):
+        Authority.create(tmp_path / "4")
+    assert not (tmp_path / "4").exists()
 
 
 def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
@@ -261,13 +357,13 @@ def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clo
     _, first = enrolled(authority)
     clock.skip(days=1)
     key, second = enrolled(authority)
-    before = list_number(authority.crl_pem)
+    before = number_in(authority.crl_pem)
     waiting = authority.token("v1")
     gone = authority.revoke("v1", "stolen")
     crl = x509.load_pem_x509_crl(authority.crl_pem)
     serials = {x509.load_pem_x509_certificate(pem).serial_number for pem in (first, second)}
     assert {entry.serial_number for entry in crl} == serials == {int(one.serial, 16) for one in gone}
-    assert list_number(authority.crl_pem) == before + 1
+    assert number_in(authority.crl_pem) == before + 1
     assert authority.fallen() == ["v1"]
     verifier = Verifier(authority.ca_pem, clock.seconds)
     verifier.take_crl(authority.crl_pem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.credentials import FixedCredentials, FolderCredentials
+from broker.hardened import take_list
 from broker.port import Handlers, Link, Message
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import save_identity
@@ -23,9 +25,9 @@ from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, CoordinatorState
-from schemas.signing import Owner, list_number
+from schemas.signing import Owner
 from schemas.topics import Topics
-from tests.fleet import FleetCa
+from tests.fleet import FleetCa, number_in
 from tests.keys import NOW, TestCa
 
 TOPICS = Topics("fleet")
@@ -126,7 +128,7 @@ def test_list_that_was_heard_is_kept_over_a_restart_though_somebody_withholds_it
     assert credentials.take_crl(ca.authority.crl_pem)
     assert not credentials.take_crl(ca.authority.crl_pem)
     again = FolderCredentials(agent, clock=clock)
-    assert list_number(again.crl) == list_number(ca.authority.crl_pem)
+    assert number_in(again.crl) == number_in(ca.authority.crl_pem)
     with pytest.raises(WireError, match="revoked"):
         again.verifier.open(topic, sealed, CLOUD)
 
@@ -173,12 +175,12 @@ def test_heard_list_is_kept_over_a_restart_when_what_was_put_into_the_folder_is_
     # Heard before the next look, which may be a day away.
     assert credentials.take_crl(ca.authority.crl_pem)
     again = FolderCredentials(folder, clock=clock)
-    assert list_number(again.crl) == list_number(ca.authority.crl_pem)
+    assert number_in(again.crl) == number_in(ca.authority.crl_pem)
     topic, sealed = sealed_birth(stolen, "cloud")
     with pytest.raises(WireError, match="revoked"):
         again.verifier.open(topic, sealed, CLOUD)
     look(credentials, clock)
-    assert list_number(credentials.crl) == list_number(ca.authority.crl_pem)
+    assert number_in(credentials.crl) == number_in(ca.authority.crl_pem)
 
 
 def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
@@ -191,7 +193,7 @@ def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
     ca.authority.revoke("v2", "stolen")
     assert credentials.take_crl(ca.authority.crl_pem)
     save_identity(folder, key=whole)
-    assert list_number(FolderCredentials(folder, clock=clock).crl) == list_number(ca.authority.crl_pem)
+    assert number_in(FolderCredentials(folder, clock=clock).crl) == number_in(ca.authority.crl_pem)
 
 
 def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_heard(ca, clock, tmp_path):
@@ -229,7 +231,7 @@ def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_
     assert credentials.crl == first
     assert (folder / "crl.pem").read_bytes() == first
     other.authority.revoke("cloud", "stolen")
-    assert list_number(other.authority.crl_pem) < list_number(ca.authority.crl_pem)
+    assert number_in(other.authority.crl_pem) < number_in(ca.authority.crl_pem)
     assert credentials.take_crl(other.authority.crl_pem)
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
     assert not credentials.take_crl(first)
@@ -288,7 +290,7 @@ def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_a
 
 def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
     stolen = ca.identity("coordinator", "cloud")
-    after = Authority.create(ca.folder / "next", "test CA", after=ca.authority.folder)
+    after = Authority.create(ca.folder / "next", after=ca.authority.folder)
     folder = ca.identity("agent", "v1")
     trust(folder, after.ca_pem + after.crl_pem)
     credentials = FolderCredentials(folder, clock=clock)
@@ -518,3 +520,70 @@ def test_tap_says_who_sealed_each_message_and_what_the_fleet_would_refuse():
     assert seal(TOPICS.revoked(), ca.crl(ca.agent("v3")), TOPICS, ca.verifier()) == "by the CA: 1 revoked"
     line = decode("gf/1/fleet/\x1b[2J\n", b"x", TOPICS) | {"retained": False}
     assert _text(line).isprintable()
+
+
+def test_good_list_in_the_folder_is_taken_over_behind_many_that_cannot_be_read(ca, clock):
+    folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
+    ca.authority.revoke("cloud", "stolen")
+    junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
+    (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
+    trust(folder, after.ca_pem + after.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
+    (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
+    take_list(folder, after.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
+
+
+@pytest.mark.parametrize("writer", ["ca trust", "ca revoke --into"])
+def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca, clock, writer, monkeypatch):
+    folder = ca.identity("agent", "v1")
+    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
+    if writer == "ca revoke --into":
+        trust(folder, after.ca_pem + after.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.refresh_crl()
+    after.refresh_crl()
+    heard, begun, joined = ca.authority.crl_pem, threading.Event(), []
+
+    def operator() -> None:
+        begun.set()
+        if writer == "ca trust":
+            trust(folder, after.ca_pem + after.crl_pem)
+        else:
+            take_list(folder, after.crl_pem)
+
+    def slowly(where: Path, **files: bytes) -> None:
+        # Between what was read and what is written, an operator's command begins.
+        joined.append(threading.Thread(target=operator))
+        joined[0].start()
+        begun.wait()
+        joined[0].join(0.3)  # as it was, the command ends here, and what it wrote is overwritten
+        save_identity(where, **files)
+
+    monkeypatch.setattr("broker.credentials.save_identity", slowly)
+    assert credentials.take_crl(heard)
+    joined[0].join()
+    assert (folder / "crl.pem").read_bytes() == heard + after.crl_pem
+    assert look(credentials, clock)
+    assert credentials.crl == heard + after.crl_pem
+
+
+def test_quiet_process_says_again_what_is_retained_as_soon_as_its_certificate_has_changed(ca, clock):
+    folder, line, connected = ca.identity("coordinator", "cloud"), Line(), []
+    credentials = FolderCredentials(folder, clock=clock)
+    transport = SignedTransport(line, TOPICS, credentials, lambda *_: None)
+    transport.start(Handlers(lambda _m: None, lambda: connected.append(credentials.signer), lambda _w: None))
+    fresh = ca.identity("coordinator", "cloud", where="fresh")
+    save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
+    transport.look()
+    assert len(connected) == 1, "no look was due"
+    clock.now += 3
+    line.is_connected = False
+    transport.look()
+    line.is_connected = True
+    for _ in range(3):
+        transport.look()
+    assert len(connected) == 2
+    assert connected[1].certificate != connected[0].certificate

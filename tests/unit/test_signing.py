@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import limits
+from schemas.certificates import is_issued
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import ContributionBody, Receipt
 from schemas.record import ModelRecord
-from schemas.signing import Owner, Signer, Verifier, lists_in, split
+from schemas.revocation import lists_in, of_file
+from schemas.signing import Owner, Signer, Verifier, split
 from schemas.topics import Topics
 from tests.keys import DAY, NOW, TestCa, pem
 
@@ -235,3 +238,51 @@ def test_verifier_reads_so_many_lists_and_no_more_of_a_message_that_somebody_fil
     assert len(lists_in(CA.crl(AGENT) * 3 + numbered)) == 1
     assert lists_in(numbered + CA.crl(AGENT)) == lists_in(junk * 50_000) == []
     assert verifier.take_crl(numbered[: len(numbered) // 2] + CA.crl(AGENT)) == 1
+
+
+def test_certificate_of_a_dropped_ca_is_refused_afterwards_though_somebody_was_checking_it_meanwhile(monkeypatch):
+    after, verifier = TestCa("next CA"), CA.verifier()
+    judged = is_issued
+
+    def slowly(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+        verdict = judged(certificate, ca)
+        verifier.trust(after.pem)
+        return verdict
+
+    monkeypatch.setattr("schemas.signing.is_issued", slowly)
+    assert verifier.owner(SIGNER.certificate) == Owner("agent", "v1"), "it was trusted when the check began"
+    with pytest.raises(WireError, match="foreign-certificate"):
+        verifier.owner(SIGNER.certificate)
+
+
+def test_certificates_are_verified_by_many_threads_while_few_are_remembered_and_lists_arrive():
+    verifier = Verifier(CA.pem, lambda: NOW, remembered=2)
+    known = [CA.agent(f"v{number}").certificate.public_bytes(Encoding.DER) for number in range(6)]
+
+    def look(first: int) -> list[str]:
+        return [verifier.owner(known[(first + number) % len(known)]).id for number in range(150)]
+
+    with ThreadPoolExecutor(4) as pool:
+        looks = [pool.submit(look, first) for first in range(4)]
+        for _ in range(20):
+            verifier.trust(CA.pem)
+            verifier.take_crl(CA.crl(AGENT))
+    assert all(each.result()[0] == f"v{first}" for first, each in enumerate(looks))
+    assert len(verifier.trusted.checked) <= 2
+
+
+def test_seals_and_records_end_with_the_authority_that_issued_the_certificate():
+    ca = TestCa()
+    leaf = ca.agent("v1", ends=NOW + 2000 * DAY).certificate.public_bytes(Encoding.DER)
+    assert ca.verifier(NOW + 999 * DAY).owner(leaf) == Owner("agent", "v1")
+    with pytest.raises(WireError, match="expired-certificate"):
+        ca.verifier(NOW + 1001 * DAY).owner(leaf)
+    assert ca.verifier(NOW + 1001 * DAY).owner(leaf, NOW) == Owner("agent", "v1"), "what it signed before stays good"
+    with pytest.raises(WireError, match="expired-certificate"):
+        ca.verifier(NOW).owner(leaf, NOW + 1001 * DAY)
+
+
+def test_good_list_in_a_file_is_found_behind_many_that_cannot_be_read():
+    junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
+    assert of_file(junk + CA.crl(AGENT) + junk) == CA.crl(AGENT)
+    assert len(lists_in(of_file(b"".join(CA.crl(CA.agent(f"v{number}")) for number in range(20))))) == limits.MAX_LISTS

@@ -1,0 +1,92 @@
+"""Certificates of a fleet: whom one names, which authority it is from. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cryptography import x509
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
+
+from schemas.errors import WireError
+
+Role = Literal["agent", "coordinator", "operator", "broker"]
+ROLES: tuple[Role, ...] = ("agent", "coordinator", "operator", "broker")
+
+URN = "urn:glassfleet:"
+"""Start of the URI that names a certificate's owner: ``urn:glassfleet:{role}:{id}``."""
+
+UNREADABLE = (
+    ValueError,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    UnsupportedAlgorithm,
+    InternalError,
+)
+"""What reading hostile bytes as a key, a certificate, a request or a revocation list raises: relatives of nobody."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom a certificate names.
+
+    Attributes
+    ----------
+    role : "agent", "coordinator", "operator" or "broker"
+    id : str
+    """
+
+    role: Role
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.id}"
+
+
+def owner_of(certificate: x509.Certificate) -> Owner:
+    """Read the owner from a certificate's URI.
+
+    Raises
+    ------
+    WireError
+        ``bad-certificate``: it names nobody, or more than one.
+    """
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = [uri for uri in names.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(URN)]
+    except (*UNREADABLE, x509.ExtensionNotFound) as fault:
+        raise WireError("bad-certificate", "the certificate names no owner") from fault
+    if len(uris) != 1:
+        raise WireError("bad-certificate", "the certificate does not name exactly one owner")
+    role, _, name = uris[0].removeprefix(URN).partition(":")
+    if role not in ROLES or not name:
+        raise WireError("bad-certificate", f"the certificate names an unknown role {role[:40]!r}")
+    return Owner(role, name)
+
+
+def issuer_of(certificate: bytes) -> bytes:
+    """Return which CA a certificate (DER) says that it is from: that one's key id, or else its name. Not verified.
+
+    Raises
+    ------
+    WireError
+        ``bad-certificate``: it cannot be read.
+    """
+    try:
+        parsed = x509.load_der_x509_certificate(certificate)
+        named = parsed.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    except x509.ExtensionNotFound:
+        named = None
+    except UNREADABLE as fault:
+        raise WireError("bad-certificate", "the certificate cannot be read") from fault
+    return named or parsed.issuer.public_bytes()
+
+
+def is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    """Whether a CA issued a certificate: its name and its signature. Dates are not looked at."""
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (*UNREADABLE, TypeError, InvalidSignature):
+        return False
+    return True
