@@ -88,13 +88,15 @@ def _of_rules(rules: dict[str, Any]) -> Iterator[str]:
     for rule in rules["changed"]:
         yield f"~ IF {rule['if']}"
         for name, (was, now) in rule["changes"].items():
-            yield f"    {name}: {_short(was)} -> {_short(now)}"
+            yield f"    {name}: {' -> '.join(_pair(was, now))}"
 
 
 def _of_variable(name: str, was: Any, now: Any) -> Iterator[str]:
     """Yield what differs of a variable: limits and unit together, its terms, then all else that a domain holds."""
     if _has_limits(was) or _has_limits(now):
         before, after = _limits(was), _limits(now)
+        if before == after:
+            before, after = _limits(was, exact=True), _limits(now, exact=True)
         if before != after:
             yield f"domain {name}: {before} -> {after}"
         if not (_has_limits(was) and _has_limits(now)):
@@ -107,7 +109,7 @@ def _of_variable(name: str, was: Any, now: Any) -> Iterator[str]:
 
 
 def _leaves(name: str, was: Any, now: Any) -> list[tuple[str, str, str]]:
-    """Return what differs, maps key by key and lists of named maps by name: path, value before, value after."""
+    """Return what differs, maps key by key and lists of named maps by name and order: path, value before and after."""
     if was == now:
         return []
     left, right = _as_map(was), _as_map(now)
@@ -117,15 +119,21 @@ def _leaves(name: str, was: Any, now: Any) -> list[tuple[str, str, str]]:
         left, right = left or {}, right or {}
         for key in dict.fromkeys([*left, *right]):
             found += _leaves(f"{name}.{key}", left.get(key, ABSENT[1]), right.get(key, ABSENT[1]))
-    return found or [(name, _short(was), _short(now))]
+        if isinstance(was, list) and isinstance(now, list):
+            orders = ([key for key in left if key in right], [key for key in right if key in left])
+            if orders[0] != orders[1]:
+                found.append((f"{name}, order", *_pair(*(", ".join(order) for order in orders))))
+    return found or [(name, *_pair(was, now))]
 
 
 def _as_map(value: Any) -> dict[str, Any] | None:
-    """Return a map, or a list of maps that have names as one; None when it is neither."""
+    """Return a map, or a list of maps that have names, each its own, as one; None when it is neither."""
     if isinstance(value, dict):
         return value
-    is_named = isinstance(value, list) and value and all(isinstance(part, dict) and "name" in part for part in value)
-    return {str(part["name"]): part for part in value} if is_named else None
+    if not (isinstance(value, list) and value and all(isinstance(part, dict) and "name" in part for part in value)):
+        return None
+    named = {str(part["name"]): part for part in value}
+    return named if len(named) == len(value) else None
 
 
 def _rules(old: Sequence[Rule], new: Sequence[Rule]) -> dict[str, Any]:
@@ -199,24 +207,33 @@ def _has_limits(value: Any) -> bool:
     return isinstance(value, dict) and {"low", "high"} <= set(value)
 
 
-def _limits(value: Any) -> str:
+def _limits(value: Any, *, exact: bool = False) -> str:
     if _has_limits(value):
         unit = f" {value['unit']}" if value.get("unit") else ""
-        return f"{value['low']:.6g} to {value['high']:.6g}{unit}"
-    return "absent" if value is None else _short(value)
+        low, high = (_short(float(value[edge]), exact=exact) for edge in ("low", "high"))
+        return f"{low} to {high}{unit}"
+    return "absent" if value is None else _short(value, exact=exact)
 
 
 def _terms(variable: dict[str, Any]) -> str:
     return ", ".join(variable.get("terms") or ()) or "standard"
 
 
-def _short(value: Any) -> str:
+def _pair(was: Any, now: Any) -> tuple[str, str]:
+    """Return two values that differ as texts that differ: short if that will do, else to their last digit."""
+    before, after = _short(was), _short(now)
+    return (before, after) if before != after else (_short(was, exact=True), _short(now, exact=True))
+
+
+def _short(value: Any, *, exact: bool = False) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return repr(value) if exact else f"{value:.6g}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_short, value))}]"
+        return f"[{', '.join(_short(part, exact=exact) for part in value)}]"
+    if exact and isinstance(value, str):
+        return repr(value)
     text = "none" if value is None else str(value)
-    return text if len(text) <= _CHARS else f"{text[: _CHARS - 3]}..."
+    return text if exact or len(text) <= _CHARS else f"{text[: _CHARS - 3]}..."
 
 
 def _fitted(text: str) -> list[str]:

@@ -10,6 +10,7 @@ import click
 
 from console.lazy import is_quiet
 from console.progress import Work, progress
+from console.tables import printable
 
 if TYPE_CHECKING:
     from console.client import Coordinator
@@ -170,7 +171,8 @@ def line_of_round(item: dict[str, Any]) -> str:
     attempt = f" (attempt {item['attempt']})" if int(item.get("attempt", 1)) > 1 else ""
     where = f"{item.get('phase', ''):<10} {item.get('number', '?'):>3}{attempt}  {item.get('kind', ''):<9}"
     counts = "  ".join(f"{name} {item.get(name, 0):>2}" for name in ("asked", "accepted", "late", "dropped"))
-    return f"  {where} {counts}  {float(item.get('seconds', 0.0)):6.2f} s" + (f"  [{why}]" if why else "")
+    # Reasons are other machines' words: nothing in them moves the cursor of who reads this.
+    return printable(f"  {where} {counts}  {float(item.get('seconds', 0.0)):6.2f} s" + (f"  [{why}]" if why else ""))
 
 
 def line_of_run(status: dict[str, Any]) -> str:
@@ -181,7 +183,7 @@ def line_of_run(status: dict[str, Any]) -> str:
     state = status.get("outcome") or status.get("phase") or status.get("state") or "?"
     rounds = status.get("rounds")
     counted = f"  {len(rounds)} rounds" if isinstance(rounds, list) else ""
-    return f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{counted}{made}"
+    return printable(f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{counted}{made}")
 
 
 def _now(status: dict[str, Any]) -> str:

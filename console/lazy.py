@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Mapping
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -36,6 +37,25 @@ def missing_extra(fault: ModuleNotFoundError) -> str | None:
     if extra is None:
         return None
     return f"this needs the package {module}, which is not installed; install with: pip install 'glassfleet[{extra}]'"
+
+
+def meant(fault: click.UsageError) -> str | None:
+    """Return "No such command" with the nearest ones there are, at any level; None for other faults.
+
+    Here for all groups alike: what click itself suggests depends on its version, and it does not see commands that are
+    not imported yet.
+    """
+    group = None if fault.ctx is None else fault.ctx.command
+    unknown = re.match(r"No such command '(.*)'", fault.message)
+    if unknown is None or not isinstance(group, click.Group) or fault.ctx is None:
+        return None
+    from difflib import get_close_matches  # noqa: PLC0415 - for those who mistype only
+
+    near = get_close_matches(unknown[1].lower(), group.list_commands(fault.ctx))
+    said = f"No such command {unknown[1]!r}."
+    if not near:
+        return said
+    return f"{said} Did you mean {' or '.join(f'{fault.ctx.command_path} {name}' for name in near)}?"
 
 
 class LazyGroup(click.Group):

@@ -18,7 +18,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import click  # noqa: E402 - see above
 
-from console.lazy import LazyGroup, missing_extra  # noqa: E402
+from console.lazy import LazyGroup, meant, missing_extra  # noqa: E402
 from schemas.errors import GlassfleetError  # noqa: E402
 
 COMMANDS = {
@@ -95,7 +95,7 @@ def _told(arguments: list[str]) -> int:
     except click.UsageError as fault:
         where = f" (see: {fault.ctx.command_path} --help)" if fault.ctx is not None else ""
         # Click calls a bounded number an "integer range", which no user gave.
-        said = fault.format_message().replace("a valid integer range", "a whole number")
+        said = (meant(fault) or fault.format_message()).replace("a valid integer range", "a whole number")
         return _tell(f"{said.replace('a valid float range', 'a number')}{where}", 2)
     except click.ClickException as fault:
         return _tell(fault.format_message(), 2)

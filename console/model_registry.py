@@ -384,6 +384,8 @@ def _line_of_decision(each: dict[str, Any]) -> str:
             return f"{when}  v{each['version']} tried by {'all' if share == 1 else 'a part'} of the fleet"
         case "no-candidate":
             return f"{when}  candidate withdrawn{why}" if why != ": promoted" else ""
+        case "signed":
+            return f"{when}  v{each['version']} signed by {each['signer']} on an operator's word{why}"
         case "rollout.started":
             return f"{when}  rollout of v{each['version']} beside v{each['champion']} started"
         case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":

@@ -12,6 +12,7 @@ from console.common import broker_options, config_option, json_option, print_jso
 from console.export import FORMATS, PICTURES, read_model_file, run_export
 from console.found import broker_url
 from console.model_registry import diff, history, promote, rollback
+from console.vouching import sign
 from schemas.errors import DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def model() -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
-for _command in (history, diff, promote, rollback):
+for _command in (history, diff, promote, rollback, sign):
     model.add_command(_command)
 
 
@@ -65,13 +66,14 @@ for _command in (history, diff, promote, rollback):
 @json_option
 @config_option
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
-    """List the published models and their versions.
+    """List the published models and their versions: a table on a terminal, one plain line each in a pipe.
 
     \b
     Examples:
       glassfleet model list --json
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.registry import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
+    from console.tables import is_terminal, show_models  # noqa: PLC0415
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
     rows = [
@@ -91,12 +93,15 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
         print_json(rows)
     elif not rows:
         click.echo("No models are published yet. Learn one: glassfleet run start --scheme frt --wait")
-    for row in [] if as_json else rows:
-        mark = "*" if row["current"] else " "
-        click.echo(
-            f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
-            f"{row['cohort']} vehicles  {row['created']}"
-        )
+    elif is_terminal():
+        show_models(rows)
+    else:
+        for row in rows:
+            mark = "*" if row["current"] else " "
+            click.echo(
+                f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
+                f"{row['cohort']} vehicles  {row['created']}"
+            )
     for (name, version), reason in sorted(registry.faults.items()):
         click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
     if registry.seals.verifier is not None:
@@ -121,6 +126,9 @@ def show(**options: Any) -> None:
     Examples:
       glassfleet model show qoe --json > qoe.json
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.words import wrapped  # noqa: PLC0415
+    from glassfleet.explain import summary  # noqa: PLC0415
+
     record, learned = _load(options)
     if record is None:
         form = "FML" if options["file"].read_bytes().lstrip().startswith(b"<") else "JSON"
@@ -132,11 +140,13 @@ def show(**options: Any) -> None:
     if options["as_json"]:
         print_json(record.model_dump(mode="json"))
         return
-    size = ", ".join(f"{name} {value:g}" for name, value in learned.complexity().items())
+    size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
     training = record.training
     click.echo(f"{record.name} v{record.version}  {record.digest}")
     click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     click.echo(f"  size: {size}")
+    for note in summary(learned, top=0).notes:
+        click.echo("\n".join(wrapped(note, "  ")))
     click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
     click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
     for agent, reason in sorted(training.dropped.items()):
@@ -160,16 +170,20 @@ def show(**options: Any) -> None:
 @json_option
 @config_option
 def rules(**options: Any) -> None:
-    """Print a model's rules in words, the most used first.
+    """Print a model's rules in words, the most used first; of a fedga population its structures, the fittest first.
 
     \b
     Examples:
       glassfleet model rules qoe --top 5
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.words import by_support, rule_json, rule_lines  # noqa: PLC0415
+    from glassfleet.explain import nature, readable_rules, summary  # noqa: PLC0415
 
     learned = _spoken(_load(options)[1], options["words"])
-    chosen = by_support(learned.rules(), options["top"])
+    chosen = by_support(readable_rules(learned), options["top"])
+    if nature(learned) != "rules":
+        for note in summary(learned, top=0).notes:
+            click.echo(note, err=True)
     if options["as_json"]:
         print_json([rule_json(rule) for rule in chosen])
         return
@@ -217,21 +231,38 @@ def predict(**options: Any) -> None:
 @click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
 @click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")
 @click.option("--max-inputs", type=click.IntRange(min=1), metavar="N", help="Change at most N inputs.")
+@click.option(
+    "--summary", "all_rows", is_flag=True,
+    help="In place of one row, all of them: mean share of each input, which rules decided, what fell back.",
+)  # fmt: skip
+@click.option(
+    "--rows", "most", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
+    help="With --summary: of a longer file explain N rows, spread evenly over it.",
+)  # fmt: skip
 @words_option
 @json_option
 @config_option
 def explain(**options: Any) -> None:
     """Say why the model forecasts what it does for one row, and what would have to be otherwise.
 
-    Prints the rule in words, the degree to which each condition holds, each input's share (they add up to the
-    forecast), the runner-up rules, and the smallest change of the inputs found that gives another outcome.
+    Prints the rule in words, the degree to which each condition holds, each input's share and what the shares add up
+    to, the runner-up rules, and the smallest change of the inputs found that gives another outcome. With --summary:
+    what the model looks at over a whole file.
 
     \b
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
+      glassfleet model explain qoe --data drive.csv --summary
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.over_rows import explain_rows, refuse_mixed  # noqa: PLC0415
+
+    refuse_mixed(summary=options["all_rows"])
+    if options["all_rows"]:
+        learned = _spoken(_load(options)[1], options["words"])
+        explain_rows(learned, options["data"], options["most"], as_json=options["as_json"])
+        return
     from console.inputs import row_of  # noqa: PLC0415
-    from console.words import counterfactual_lines, explanation_lines  # noqa: PLC0415
+    from console.words import counterfactual_lines, explanation_lines, wrapped  # noqa: PLC0415
     from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
 
     both = [name for name in options["fixed"] if name in options["only"]]
@@ -256,9 +287,16 @@ def explain(**options: Any) -> None:
     if options["as_json"]:
         print_json({**told.to_dict(), "counterfactual": other.to_dict()})
         return
-    click.echo("\n".join(explanation_lines(learned.explain(row), learned.domain)))
-    for note in told.notes:
-        click.echo(f"note: {note}")
+    explanation = learned.explain(row)
+    lines = explanation_lines(explanation, learned.domain)
+    more = [line for note in told.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
+    # What kind of thing answers comes before what it says of its inputs.
+    lines[1:1] = more if told.nature == "network" else []
+    click.echo("\n".join(lines if told.nature == "network" else [*lines, *more]))
+    if told.nature == "structures":
+        # Whatever the row, the answer is the same: there is no way to another outcome.
+        click.echo("\n".join(wrapped(other.text, "")) if goal is not None else "", nl=goal is not None)
+        return
     click.echo("\n".join(counterfactual_lines(other, learned.domain, is_asked=goal is not None)))
 
 
@@ -274,6 +312,9 @@ def explain(**options: Any) -> None:
     "--picture",
     type=click.Choice(PICTURES),
     help="For svg and png. Default: the tree, or the rules where there is none.",
+)
+@click.option(
+    "--structure", type=click.IntRange(min=1), metavar="N", help="For the tree of a fedga population: 1 is the fittest."
 )
 @click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="For pictures of a row: csv or parquet.")
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")

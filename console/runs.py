@@ -123,7 +123,7 @@ def start(**options: Any) -> None:
 @json_option
 @config_option
 def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
-    """List all runs, oldest first.
+    """List all runs, oldest first: a table on a terminal, one plain line each in a pipe.
 
     \b
     Examples:
@@ -135,8 +135,13 @@ def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as
     if as_json:
         print_json(runs)
         return
+    from console.tables import is_terminal, show_runs  # noqa: PLC0415
+
     if not runs:
         click.echo("No runs yet. Start one: glassfleet run start --scheme frt")
+    elif is_terminal():
+        show_runs(runs)
+        return
     for item in runs:
         click.echo(line_of_run(item))
 
@@ -176,9 +181,14 @@ def show(
     if as_json:
         print_json(status)
         return
+    from console.tables import is_terminal, show_rounds  # noqa: PLC0415
+
     click.echo(line_of_run(status))
-    for item in status.get("rounds", []):
-        click.echo(line_of_round(item))
+    if is_terminal() and status.get("rounds"):
+        show_rounds(status["rounds"])
+    else:
+        for item in status.get("rounds", []):
+            click.echo(line_of_round(item))
     for line in (status.get("progress") or {}).get("lines", []):
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -12,36 +13,46 @@ from typing import Any
 from pydantic import ValidationError
 
 from glassfleet.domain import Domain, Variable
-from glassfleet.explain import Activation, Condition, Counterfactual, Explanation, Rule
+from glassfleet.explain import Activation, ActivationView, Condition, Counterfactual, Explanation, Rule, RuleView
 from glassfleet.fuzzy.consequent import bare_sum
 from schemas.errors import UsageError
 
 LONG = 6
 """An antecedent of more conditions is told in running text where words are to be few."""
 
+UNKNOWN = "-"
+"""Stands for a number that there is none of."""
+
+OTHERWISE = "OTHERWISE"
+
 RUNNERS_UP = 2
 """So many are told there."""
 
 
 def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
-    """Return the rules, the most used first (support; ties by index)."""
-    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index))
+    """Return the rules, the most used first (support; ties by index); structures, the fittest first."""
+    ranked = sorted(rules, key=lambda rule: (-(rule.support if rule.fitness is None else rule.fitness), rule.index))
     return ranked if top is None else ranked[:top]
 
 
 def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> list[str]:
-    """Return a rule as lines: condition by condition, then what follows.
+    """Return a rule as lines: condition by condition, then what follows; a structure as its text.
 
     With `domain` a consequent is told by its strongest terms, and a long antecedent without the numbers of its terms.
     """
-    head = f"{indent}rule {rule.index}  support {rule.support:.3f}  confidence {rule.confidence:.3f}"
+    if rule.fitness is not None:
+        return wrapped(rule.output, indent)
+    support, confidence = (f"{value:.3f}" if rule.measured else UNKNOWN for value in (rule.support, rule.confidence))
+    head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
+    output = rule.output if domain is None else strongest_terms(rule.output, domain)
+    if rule.otherwise:
+        return [head, *wrapped(f"OTHERWISE {output}", f"{indent}  ")]
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
     if domain is not None and len(words) > LONG:
         lines = wrapped(
             f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
         )
-    output = rule.output if domain is None else strongest_terms(rule.output, domain)
     return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
 
 
@@ -73,17 +84,43 @@ def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
 
 
 def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
-    """Return an explanation as lines: forecast, rule in words, memberships, shares by input, runners-up.
+    """Return an explanation as lines: forecast, rule in words, memberships, shares by input, notes, runners-up.
 
-    With `keep`, only so many shares are told one by one, and the rule's consequent by its strongest terms.
+    With `keep`, only so many shares are told one by one, and the rule's consequent by its strongest terms. Of a model
+    that is no rules, no rule is told; its notes say what it is.
     """
     target = domain.target
     unit = f" {target.unit}" if target is not None and target.unit else ""
     lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}"]
-    if explanation.fallback:
-        lines.append("no rule fires for this row; the rule with the highest weight answered:")
+    if explanation.fired.rule.measured:
+        lines += _because(explanation, domain, keep)
+    if explanation.shares:
+        lines += _share_lines(explanation, unit, keep)
+    # The line that begins with "because" has said the first half of such a note already.
+    notes = [note for note in explanation.notes if not note.startswith(("no rule fires for", "no other rule fires"))]
+    for note in notes:
+        lines += wrapped(f"note: {note}", "")
+    if explanation.runners_up:
+        lines.append("runners-up:")
+        for other in explanation.runners_up if keep is None else explanation.runners_up[:RUNNERS_UP]:
+            words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
+            words = OTHERWISE if other.rule.otherwise else f"IF {words}"
+            # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
+            then = "" if not isinstance(explanation.prediction, str) else " THEN " + other.rule.output
+            lines += wrapped(f"rule {other.rule.index} ({_strength(other)}): {words}{then}", "  ")
+    return lines
+
+
+def _because(explanation: Explanation, domain: Domain, keep: int | None) -> list[str]:
+    """Return the rule that answered, and why it did."""
     rule = explanation.fired.rule
-    lines.append(f"because of rule {rule.index} ({_strength(explanation.fired)}):")
+    output = rule.output if keep is None else strongest_terms(rule.output, domain)
+    if rule.otherwise:
+        return [f"because no other rule fires, by rule {rule.index}:", *wrapped(f"{OTHERWISE} {output}", "  ")]
+    if explanation.fallback:
+        lines = [f"because no rule fires for this row, by rule {rule.index}, which has the highest weight:"]
+    else:
+        lines = [f"because of rule {rule.index} ({_strength(explanation.fired)}):"]
     degrees = list(zip(rule.conditions, explanation.fired.memberships, strict=False))
     if keep is not None and len(degrees) > LONG:
         joined = " AND ".join(f"{part.feature} is {part.term} ({degree:.2f})" for part, degree in degrees)
@@ -93,26 +130,27 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
             lines.append(
                 f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})"
             )
-    lines += wrapped(f"THEN {rule.output if keep is None else strongest_terms(rule.output, domain)}", "  ")
-    if explanation.shares:
-        what = "they add up to the forecast"
-        if isinstance(explanation.prediction, str):
-            what = "for this class, against the strongest that another class has"
-        lines.append(f"shares of the inputs ({what}; base {explanation.base:+.4f}):")
-        ranked = sorted(explanation.shares.items(), key=lambda item: -abs(item[1]))
-        shown = [(name, share) for name, share in ranked if share][:keep]
-        lines.extend(f"  {share:+.4f}{unit}  {name}" for name, share in shown)
-        rest = sum(share for name, share in ranked if (name, share) not in shown)
-        if rest:
-            lines.append(f"  {rest:+.4f}{unit}  the others together")
-    if explanation.runners_up:
-        lines.append("runners-up:")
-        for other in explanation.runners_up if keep is None else explanation.runners_up[:RUNNERS_UP]:
-            words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
-            # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
-            then = f" THEN {other.rule.output}" if isinstance(explanation.prediction, str) else ""
-            lines += wrapped(f"rule {other.rule.index} ({_strength(other)}): IF {words}{then}", "  ")
-    return lines
+    return [*lines, *wrapped(f"THEN {output}", "  ")]
+
+
+def _share_lines(explanation: Explanation, unit: str, keep: int | None) -> list[str]:
+    """Return base, shares, and what they add up to."""
+    if explanation.measure:
+        # Not the forecast itself, so not in its unit: a number of its own for the class.
+        unit, total = "", math.fsum((explanation.base, *explanation.shares.values()))
+        what = f"the {explanation.measure}"
+    else:
+        total, what = float(explanation.prediction), "the forecast"
+    lines = wrapped(f"shares of the inputs (with the base they add up to {what}):", "")
+    ranked = sorted(explanation.shares.items(), key=lambda item: -abs(item[1]))
+    moved = [(name, share) for name, share in ranked if share]
+    # One input alone is named rather than called "the others".
+    shown = moved if keep is None or len(moved) <= keep + 1 else moved[:keep]
+    lines.append(f"  {explanation.base:+.4f}{unit}  base")
+    lines.extend(f"  {share:+.4f}{unit}  {name}" for name, share in shown)
+    if len(shown) < len(moved):
+        lines.append(f"  {sum(share for _, share in moved[len(shown) :]):+.4f}{unit}  the others together")
+    return [*lines, f"  {total:+.4f}{unit}  together"]
 
 
 def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
@@ -122,8 +160,9 @@ def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool
     """
     lines = [f"for another outcome ({told.goal}):"]
     if not is_asked:
+        other = next((name for name in domain.classes if name != told.prediction), "other")
         lines += wrapped(
-            f"(none was named, so any other class was looked for; --goal {shlex.quote(domain.classes[0])} asks for one)"
+            f"(none was named, so any other class was looked for; --goal {shlex.quote(other)} asks for one)"
             if domain.target is None
             else "(none was named, so a move by a tenth of the target's range was looked for, up or down; --goal +10%, "
             "-10%, '>VALUE' or '<VALUE' asks for one way)",
@@ -187,41 +226,22 @@ def _strength(item: Activation) -> str:
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
-    """Return a rule as JSON values."""
-    return {
-        "index": rule.index,
-        "text": str(rule),
-        "conditions": [
-            {"feature": part.feature, "term": part.term, "low": part.low, "peak": part.peak, "high": part.high}
-            | {"unit": part.unit}
-            for part in rule.conditions
-        ],
-        "output": rule.output,
-        "weight": float(rule.weight),
-        "support": float(rule.support),
-        "confidence": float(rule.confidence),
-    }
+    """Return a rule as JSON values (docs/reference/exports.md)."""
+    return RuleView.of(rule).to_dict()
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as JSON values."""
-
-    def activation(item: Activation) -> dict[str, Any]:
-        return {
-            "rule": rule_json(item.rule),
-            "strength": float(item.strength),
-            "normalised_strength": None if item.normalised_strength is None else float(item.normalised_strength),
-            "memberships": [float(degree) for degree in item.memberships],
-        }
-
     prediction = explanation.prediction
     return {
         "prediction": prediction if isinstance(prediction, str) else float(prediction),
         "fallback": bool(explanation.fallback),
-        "fired": activation(explanation.fired),
-        "runners_up": [activation(item) for item in explanation.runners_up],
+        "fired": ActivationView.of(explanation.fired).to_dict(),
+        "runners_up": [ActivationView.of(item).to_dict() for item in explanation.runners_up],
         "shares": {name: float(share) for name, share in explanation.shares.items()},
         "base": float(explanation.base),
+        "measure": explanation.measure,
+        "notes": list(explanation.notes),
     }
 
 

@@ -11,17 +11,18 @@ import secrets
 import socket
 import threading
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import uvicorn
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
-from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as HttpFault
 
 from coordinator.dashboard import Dashboard, Hub, scores
+from coordinator.faults import Fault, Heads, in_words, refuse_booleans
 from coordinator.metrics import CONTENT_TYPE_LATEST
 from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec, with_participation
@@ -71,7 +72,13 @@ def make_app(  # noqa: C901  one short function per address
     service: Service, token: str, hub: Hub | None = None
 ) -> FastAPI:
     """Return the application over a running service; `hub` holds the dashboard's live streams."""
-    app = FastAPI(title="Glassfleet coordinator", docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
+    app = FastAPI(
+        title="Glassfleet coordinator",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        responses={422: {"model": Fault, "description": "It cannot be meant as written; the text names the field."}},
+    )
     coordinator = service.coordinator
     registry = coordinator.registry
     dashboard = Dashboard(service, token, hub)
@@ -91,18 +98,23 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.exception_handler(GlassfleetError)
     async def _told(request: Request, fault: GlassfleetError) -> Response:
-        return told(request, _STATUS.get(type(fault), 500), str(fault))
+        return told(request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault))
 
     @app.exception_handler(HttpFault)
     async def _http(request: Request, fault: HttpFault) -> Response:
-        return told(request, fault.status_code, str(fault.detail))
+        detail = str(fault.detail)
+        allowed = (fault.headers or {}).get("Allow", "")
+        if fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            detail = f"{request.method} is not for {request.url.path}{f', which takes {allowed}' if allowed else ''}"
+        elif fault.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
+            detail = f"no such address: {request.url.path}; docs/reference/http-api.md lists them"
+        answer = told(request, fault.status_code, detail)
+        answer.headers.update(fault.headers or {})
+        return answer
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, fault: RequestValidationError) -> Response:
-        if request.url.path.startswith("/api/"):
-            return await request_validation_exception_handler(request, fault)
-        first = fault.errors()[0]
-        return told(request, 422, f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg']}")
+        return told(request, 422, in_words(request, fault))
 
     @app.exception_handler(TimeoutError)
     async def _busy(request: Request, _fault: TimeoutError) -> Response:
@@ -129,7 +141,7 @@ def make_app(  # noqa: C901  one short function per address
         for run in coordinator.runs.ids():
             with contextlib.suppress(NotFoundError):  # forgotten between the two looks
                 document = coordinator.runs.document(run)
-                rows.append({name: document[name] for name in shown})
+                rows.append({name: document[name] for name in shown} | {"rounds_closed": len(document["rounds"])})
         return rows
 
     @app.get("/api/runs/{run}")
@@ -138,6 +150,8 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.post("/api/runs", dependencies=[Depends(authorized)], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
+        for name in ("policy", "bounds", "seed", "rollout"):
+            refuse_booleans(spec.get(name), name)
         wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
         return {"run": service.call(lambda core: core.start_run(wanted))}
 
@@ -158,7 +172,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models/{name}/{version}")
     def _record(name: str, version: int) -> Response:
-        return Response(registry.record(registry.get(name, version)), media_type="application/json")
+        return Response(registry.get(name, version).record, media_type="application/json")
 
     @app.get("/api/models/{name}/{version}/evaluations")
     def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:
@@ -177,6 +191,7 @@ def make_app(  # noqa: C901  one short function per address
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
     dashboard.add_to(app)
+    app.add_middleware(Heads)
     return app
 
 

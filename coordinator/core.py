@@ -56,7 +56,7 @@ from schemas.parts import Retained
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
-    from schemas.signing import Signer
+    from schemas.signing import Signer, Verifier
 
 _log = structlog.get_logger("coordinator")
 
@@ -103,6 +103,8 @@ class Coordinator:
         Told of every performed effect and journal transaction: metrics, traces.
     signer : callable or None
         Returns who signs model records now; None: they are not signed.
+    verifier : Verifier or None
+        Knows whom to trust: what it trusts is signed again after a change of authority.
 
     Raises
     ------
@@ -133,6 +135,7 @@ class Coordinator:
         rollout_settle: float = 2.0,
         observer: Observer | None = None,
         signer: Callable[[], Signer] | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self.topics = Topics(fleet)
         self.incarnation = incarnation or secrets.token_hex(8)
@@ -152,7 +155,7 @@ class Coordinator:
         self._decoder = Decoder(self.topics, part_limits)
         self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
         self.fleet = self._reception.fleet
-        self.registry = Registry(journal, fleet, software, wall, now=self.now, signer=signer)
+        self.registry = Registry(journal, fleet, software, wall, now=self.now, signer=signer, verifier=verifier)
         self._publisher = Publisher(
             self.topics,
             transport,
@@ -268,6 +271,7 @@ class Coordinator:
         self._presence.announce_if_due()
         for event in self._reception.released(at):
             self._apply([(run, event) for run in self.runs.live])
+        self.models.sign_again()
         self.models.rollouts.tick(at)
         if self._reception.newcomers.is_due(self._clock()):
             self._performer.repeat(self._reception.newcomers.take())

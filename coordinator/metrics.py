@@ -79,7 +79,11 @@ TABLE: tuple[Described, ...] = (
     ),
     Described("glassfleet_messages_received_total", "counter", (), "Messages taken from the broker."),
     Described(
-        "glassfleet_messages_ignored_total", "counter", ("code",), "Messages nobody could be told about, by fault."
+        "glassfleet_messages_ignored_total",
+        "counter",
+        ("code",),
+        "Messages nobody could be told about, by fault: `malformed`, `oversize`, `unknown-kind`, `unknown-version`, "
+        "`unknown-topic`, `foreign-fleet`, `wrong-agent`, `wrong-run`; and `suspended`.",
     ),
     Described("glassfleet_messages_published_total", "counter", (), "Messages handed to the broker."),
     Described("glassfleet_received_bytes_total", "counter", (), "Payload bytes taken from the broker."),
@@ -90,7 +94,7 @@ TABLE: tuple[Described, ...] = (
     Described(
         "glassfleet_nullified_cells_total", "counter", (), "Statistics nulled at the vehicles, over the ended runs."
     ),
-    Described("glassfleet_nullified_cells", "gauge", (), "The same over the live runs, so far."),
+    Described("glassfleet_live_nullified_cells", "gauge", (), "The same over the live runs, so far."),
     Described("glassfleet_models_published_total", "counter", (), "Model versions published."),
     Described(
         "glassfleet_models_moved_total",
@@ -138,9 +142,26 @@ _LABELLED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("glassfleet_models_moved_total", "models.", ("promoted", "rolled-back")),
     ("glassfleet_rollouts_ended_total", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
     ("glassfleet_answers_total", "receipts.", ("accepted", "duplicate", "late", "rejected", "unknown-run")),
-    ("glassfleet_messages_ignored_total", "ignored.", ()),
+    (
+        "glassfleet_messages_ignored_total",
+        "ignored.",
+        (
+            "malformed",
+            "oversize",
+            "unknown-kind",
+            "unknown-version",
+            "unknown-topic",
+            "foreign-fleet",
+            "wrong-agent",
+            "wrong-run",
+            "suspended",
+        ),
+    ),
 )
 """Metrics that are several of them, by prefix; the label's known values are shown from the start, at zero."""
+
+_OTHERS_TOO = frozenset({"glassfleet_messages_ignored_total"})
+"""Those whose prefix is for them alone: a value that is not known yet is shown as well."""
 
 _ROUND_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
 _APPEND_BUCKETS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -298,7 +319,7 @@ class _Scraped(Collector):
             found = {
                 tally.removeprefix(prefix): count
                 for tally, count in tallies.items()
-                if tally.startswith(prefix) and (not known or tally.removeprefix(prefix) in known)
+                if tally.startswith(prefix) and (name in _OTHERS_TOO or tally.removeprefix(prefix) in known)
             }
             yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **found}.items()})
         yield _counter("glassfleet_rounds_total", dict(own._rounds))  # noqa: SLF001
@@ -306,7 +327,7 @@ class _Scraped(Collector):
         yield _gauge("glassfleet_queue_bytes", {(): size})
         yield _counter("glassfleet_queue_dropped_total", {(): dropped})
         yield _counter("glassfleet_nullified_cells_total", {(): own._nullified})  # noqa: SLF001
-        yield _gauge("glassfleet_nullified_cells", {(): core.runs.nullified()})
+        yield _gauge("glassfleet_live_nullified_cells", {(): core.runs.nullified()})
         try:
             room = self._journal_bytes()
         except StorageError:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from coordinator.engine import NoBroker
 
+_TOLD_FROM = 0.1
+"""Seconds: shorter losses wait until they come to so much together. A broker that flaps must not fill the journal."""
+
 
 class Outages:
     """Remembers connections that were lost until the runs have been told.
@@ -24,6 +27,7 @@ class Outages:
         self._lock = threading.Lock()
         self._over: list[NoBroker] = []
         self._told: float | None = None
+        self._short = 0.0
         self.since: float | None = None
         """Since when there is no broker; None: there is one."""
 
@@ -36,8 +40,7 @@ class Outages:
     def found(self) -> None:
         """Note that there is a broker again."""
         with self._lock:
-            if self._told is not None:
-                self._over.append(NoBroker(self._now(), self._told))
+            self._note(self._now())
             self.since = self._told = None
 
     @property
@@ -46,10 +49,23 @@ class Outages:
         return bool(self._over)
 
     def take(self, until: float) -> list[NoBroker]:
-        """Return what has not been given yet; of what goes on, the time up to `until`. No two overlap."""
+        """Return what has not been given yet; of what goes on, the time up to `until`. No two overlap.
+
+        Losses shorter than a tenth of a second are one with the next, as if they had come right before it.
+        """
         with self._lock:
-            taken, self._over = self._over, []
-            if self._told is not None and until > self._told:
-                taken.append(NoBroker(until, self._told))
+            if self._told is not None and until - self._told >= _TOLD_FROM:
+                self._note(until)
                 self._told = until
+            taken, self._over = self._over, []
             return taken
+
+    def _note(self, until: float) -> None:
+        """Let what began at `_told` end; under the lock."""
+        if self._told is None:
+            return
+        since = self._told - self._short
+        self._short = max(0.0, until - since)
+        if self._short >= _TOLD_FROM:
+            self._over.append(NoBroker(until, since))
+            self._short = 0.0

@@ -23,7 +23,7 @@ import structlog
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Transport
-from broker.signed import Patience, RefusalLog, signed
+from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import check_owner, tls_of
 from coordinator import logs
 from coordinator.config import CoordinatorConfig
@@ -71,6 +71,8 @@ class Service:
         Makes a transport with another client id, to look whether another coordinator is up; None: no look is taken.
     refusals : Refusals or None
         Another observer that was given to `coordinator`: for the dashboard.
+    look : callable or None
+        Looks whether the identity has changed; called often.
     """
 
     def __init__(
@@ -84,8 +86,10 @@ class Service:
         metrics: Metrics | None = None,
         make_probe: Callable[[], Transport] | None = None,
         refusals: Refusals | None = None,
+        look: Callable[[], None] | None = None,
     ) -> None:
         self._make_probe = make_probe
+        self._look = look or (lambda: None)
         self.refusals = refusals or Refusals(config.refusal_limits)
         self.config = config
         self.coordinator = coordinator
@@ -221,6 +225,8 @@ class Service:
 
     def work(self, timeout: float) -> None:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
+        # A fleet may be silent for long after the coordinator's certificate, or whom it trusts, has changed.
+        self._look()
         batch = self.inbox.take(self.config.batch_messages, timeout)
         if batch.connected:
             _log.info("connected")
@@ -310,6 +316,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             software=software(),
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
+            verifier=None if credentials is None else credentials.verifier,
             observer=Several(observers(config, metrics), refusals),
             fleet_limits=FleetLimits(
                 config.max_agents,
@@ -327,7 +334,10 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     except BaseException:
         journal.close()
         raise
-    return Service(config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals)
+    looking = transport.look if isinstance(transport, SignedTransport) else None
+    return Service(
+        config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
+    )
 
 
 def _tell_refused(topic: str, code: str, reason: str, since: int) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 
 import structlog
 
-from coordinator.engine import Engine, RunState, gives_up_at, waiting
+from coordinator.engine import Engine, RunState, Waiting, gives_up_at, waiting
 from coordinator.engine.books import Books
 from coordinator.journal.port import Entry, Journal
 from coordinator.observer import place
 from coordinator.outages import Outages
 from coordinator.records import entry_of, fold, spec_of
-from coordinator.view import run_document, suspended_document, time_of_day
+from coordinator.view import run_document, suspended_document, time_in_words
 from schemas.errors import GlassfleetError, NotFoundError, StorageError
 
 _log = structlog.get_logger("coordinator")
@@ -85,7 +85,8 @@ class Runs:
         self._metrics = metrics
         self._now = now
         self._outages = outages
-        self._moments: dict[str, tuple[float, str]] = {}
+        self._moments: dict[str, tuple[float, float]] = {}
+        self._found: dict[str, tuple[RunState, Waiting | None]] = {}
         self._keep_records = keep_records
         self._kept_runs = kept_runs
         self._kept_versions = kept_versions
@@ -147,7 +148,7 @@ class Runs:
             for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned()):
                 self.past.pop(forgotten, None)
         del self.live[run]
-        for memory in (self._started, self.models, self.books, self._moments):
+        for memory in (self._started, self.models, self.books, self._moments, self._found):
             memory.pop(run, None)
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
@@ -190,20 +191,32 @@ class Runs:
 
     def _lacks(self, state: RunState) -> str:
         """Say what a run waits for that may not come; empty when nothing is amiss. From any thread."""
-        until, since, found = gives_up_at(state), self._outages.since, waiting(state)
+        until, since = gives_up_at(state), self._outages.since
+        if until is None:
+            return ""
         told = []
-        if until is not None and since is not None:
+        if since is not None:
             told.append(f"the coordinator has had no broker since {self._moment('', since)}")
-        if until is not None and found is not None:
+        if (found := self._waiting(state)) is not None:
             told.append(found.words(self._moment(state.run, until)))
         return "; ".join(told)
+
+    def _waiting(self, state: RunState) -> Waiting | None:
+        """Return what a run lacks, found once for each state: it takes a look at every vehicle."""
+        known = self._found.get(state.run)
+        if known is None or known[0] is not state:
+            known = self._found[state.run] = (state, waiting(state))
+            if state.run not in self.live:  # closed meanwhile, by another thread
+                self._found.pop(state.run, None)
+        return known[1]
 
     def _moment(self, what: str, at: float) -> str:
         """Return a time of the coordinator's own in words: the same for the same time, whatever the wall clock does."""
         known = self._moments.get(what)
+        wall = self._wall()
         if known is None or known[0] != at:
-            known = self._moments[what] = (at, time_of_day(self._wall() + at - self._now()))
-        return known[1]
+            known = self._moments[what] = (at, wall + at - self._now())
+        return time_in_words(known[1], wall)
 
     def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
         """Leave a run in the journal that this software cannot go on with; the other runs must not wait for it."""

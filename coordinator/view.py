@@ -120,9 +120,21 @@ def plain(value: Any) -> Any:
     return value
 
 
-def time_of_day(time: float) -> str:
-    """Return hour, minute and second of a time in seconds since the epoch, for people."""
-    return f"{datetime.fromtimestamp(time, tz=UTC):%H:%M:%S} UTC"
+def time_in_words(time: float, now: float) -> str:
+    """Return a time for people, with its date when that is not today's.
+
+    Parameters
+    ----------
+    time, now : float
+        Seconds since the epoch.
+
+    Examples
+    --------
+    >>> time_in_words(1.7e9, 1.7e9), time_in_words(1.7e9 + 3 * 86400, 1.7e9)
+    ('22:13:20 UTC', '2023-11-17 22:13:20 UTC')
+    """
+    at, today = (datetime.fromtimestamp(each, tz=UTC) for each in (time, now))
+    return f"{at:%H:%M:%S} UTC" if at.date() == today.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _iso(time: float) -> str:

@@ -98,7 +98,7 @@ def why_not(reasons: Mapping[str, str]) -> str:
     groups: dict[str, list[str]] = {}
     for agent, reason in sorted(reasons.items()):
         said = "no answer by the deadline" if reason == "deadline" else reason
-        plain = "".join(each if each.isprintable() else " " for each in said)
+        plain = said if said.isprintable() else "".join(each if each.isprintable() else " " for each in said)
         groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
     parts = [
         f"{reason} ({named(agents)})"

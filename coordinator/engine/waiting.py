@@ -5,7 +5,6 @@ Only what cannot be met with the agents that are up now is said: a round that me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.engine import asking
@@ -21,14 +20,14 @@ class Waiting:
     lack : str
         What it needs, and what there is.
     awaited : str
-        Who could help.
-    unable : Mapping of str to str
-        Why those cannot that are up and do not count, by agent.
+        Who could help; empty: nobody.
+    why_not : str
+        Why those cannot that are up and do not count, see `asking.why_not`.
     """
 
     lack: str
     awaited: str
-    unable: Mapping[str, str]
+    why_not: str
 
     def words(self, until: str) -> str:
         """Return one sentence.
@@ -38,7 +37,12 @@ class Waiting:
         until : str
             When the run gives up, for people.
         """
-        return f"{self.lack}; waits until {until} for {self.awaited}{asking.why_not(self.unable)}"
+        hope = (
+            f"waits until {until} for {self.awaited}"
+            if self.awaited
+            else f"cannot be met: nobody else is asked; fails at {until}"
+        )
+        return f"{self.lack}; {hope}{self.why_not}"
 
 
 def waiting(state: RunState) -> Waiting | None:
@@ -59,23 +63,25 @@ def waiting(state: RunState) -> Waiting | None:
     left = [agent for agent in asking.able(state) if agent not in done]
     if len(state.accepted) + len(left) >= needed:
         return None
-    return Waiting(_lack(state, needed, left, "that can answer"), "others", {**asking.unable(state), **current.dropped})
+    unable = {**asking.unable(state), **current.dropped}
+    return Waiting(_lack(state, needed, left, "that can answer"), "others", asking.why_not(unable))
 
 
 def _gathering(state: RunState) -> Waiting:
     settled, up = asking.settled(state), len(state.agents)
-    able = len(asking.able(settled)) if settled.features else 0
+    unable = asking.unable(settled)
+    able = up - len(unable) if settled.features else 0
     wanted = state.spec.policy.gather_agents
     there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {able or 'none'} can" if able < up else "")
-    return Waiting(f"needs {_count(wanted, 'vehicle')} that can answer: {there}", "others", asking.unable(settled))
+    return Waiting(f"needs {_count(wanted, 'vehicle')} that can answer: {there}", "others", asking.why_not(unable))
 
 
 def _limited(state: RunState, current: Round, needed: int, left: list[str]) -> Waiting:
     away = [agent for agent in left if agent not in state.agents]
     return Waiting(
         _lack(state, needed, left, "of the cohort" if state.is_fixed else "of those asked"),
-        asking.named(away) if away else "nobody: no others are asked",
-        {**(state.lost if state.is_fixed else {}), **current.dropped},
+        asking.named(away),
+        asking.why_not({**(state.lost if state.is_fixed else {}), **current.dropped}),
     )
 
 

@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI
 from pydantic import BaseModel, ConfigDict
 
 from coordinator.central import read_reference
+from coordinator.faults import Whole, refuse_booleans
 from coordinator.rollout.plan import RolloutPlan
 from schemas.record import ModelRecord
 
@@ -21,7 +22,7 @@ class Promotion(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    version: int
+    version: Whole
     reason: str = ""
 
 
@@ -30,8 +31,17 @@ class Rollback(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    to: int | None = None
+    to: Whole | None = None
     reason: str
+
+
+class Vouched(BaseModel):
+    """What ``POST /api/models/{name}/{version}/sign`` takes: the digest of the document that was looked at, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    digest: str
+    reason: str = ""
 
 
 class Reference(BaseModel):
@@ -49,7 +59,7 @@ class Wanted(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
-    version: int
+    version: Whole
     plan: dict[str, Any] = {}
 
 
@@ -91,6 +101,10 @@ def add_rollouts(  # noqa: C901  one short function per address
     def _rollback(name: str, wanted: Rollback) -> dict[str, Any]:
         return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
 
+    @app.post("/api/models/{name}/{version}/sign", dependencies=guarded)
+    def _sign(name: str, version: int, wanted: Vouched) -> dict[str, Any]:
+        return service.call(lambda core: core.models.sign(name, version, wanted.digest, wanted.reason))
+
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
         compared = ModelRecord.load(registry.versions(name)[-1].record)
@@ -109,6 +123,7 @@ def add_rollouts(  # noqa: C901  one short function per address
 
     @app.post("/api/rollouts", dependencies=guarded, status_code=201)
     def _start(wanted: Wanted) -> dict[str, str]:
+        refuse_booleans(wanted.plan, "plan")
         plan = RolloutPlan.from_document(wanted.plan)
         return {"rollout": service.call(lambda core: core.models.rollouts.start(wanted.name, wanted.version, plan))}
 

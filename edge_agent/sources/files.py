@@ -40,12 +40,14 @@ def csv_rows(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[list[str]]]
 
 
 def csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row that is not blank, the header too, with the line at which it ends; faults become DataErrors."""
+    """Yield each row that is not blank, the header too, with the line at which it begins; faults become DataErrors."""
     with _opened(path) as text:
-        reader = csv.reader(text)
+        reader, begins = csv.reader(text), 1
         for cells in reader:
             if cells:
-                yield reader.line_num, cells
+                yield begins, cells
+            # A cell in quotes may go over several lines.
+            begins = reader.line_num + 1
 
 
 @contextmanager

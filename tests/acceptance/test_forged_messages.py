@@ -28,10 +28,9 @@ from console.main import run as command
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
-from schemas.signing import list_number
 from schemas.topics import Topics
 from tests.acceptance.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
-from tests.fleet import FleetCa
+from tests.fleet import FleetCa, number_in
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
@@ -178,11 +177,11 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
                 return refused("revoked-certificate") > 0
 
             eventually(is_shut_out, "the coordinator refuses its seal")
-            newest = list_number(ca.authority.crl_pem)
+            newest = number_in(ca.authority.crl_pem)
             for name in SOURCES:
                 folder = ca.folder / name
                 eventually(
-                    lambda folder=folder: list_number((folder / "crl.pem").read_bytes()) == newest,  # type: ignore[misc]
+                    lambda folder=folder: number_in((folder / "crl.pem").read_bytes()) == newest,  # type: ignore[misc]
                     f"{name} heard of the list and keeps it",
                 )
             # An operator sees it, too.

@@ -333,6 +333,16 @@ def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when
     assert told not in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=True)).split())
 
 
+def test_counterfactual_names_a_class_that_is_another_when_it_says_how_to_ask_for_one() -> None:
+    learned = zoo.model("frbc")
+    found = [counterfactual(learned, None, row) for row in zoo.rows(40)]
+    assert {told.prediction for told in found} == {*learned.domain.classes}
+    for told in found:
+        said = " ".join(" ".join(counterfactual_lines(told, learned.domain, is_asked=False)).split())
+        (named,) = re.findall(r"--goal (\S+) asks for one", said)
+        assert named in {*learned.domain.classes} - {told.prediction}
+
+
 def test_model_explain_is_refused_when_row_or_column_is_not_there(
     capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path, tmp_path: Path
 ) -> None:
@@ -445,11 +455,12 @@ def test_rules_without_conditions_hold_always() -> None:
     assert by_support([rule, Rule(1, (), "y", 1.0, 2.0, 1.0)], 1)[0].index == 1
 
 
-def test_explanation_tells_few_shares_one_by_one_when_asked(record: ModelRecord) -> None:
-    learned = catalogue.load("frt").from_document(record.document)
-    explanation = learned.explain(np.array([8.0, 7.5]))
-    few = explanation_lines(explanation, learned.domain, keep=1)
-    assert any("the others together" in line for line in few)
+def test_explanation_tells_few_shares_one_by_one_when_asked_and_names_the_last_one() -> None:
+    learned = zoo.model("fmt")
+    explanation = learned.explain(zoo.rows(2)[1])
+    few = explanation_lines(explanation, learned.domain, keep=2)
+    assert sum("the others together" in line for line in few) == 1
+    assert not any("the others together" in line for line in explanation_lines(explanation, learned.domain, keep=3))
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
@@ -521,3 +532,107 @@ def test_long_antecedents_are_told_in_running_text_when_words_are_to_be_few() ->
     assert all(len(line) <= 116 for line in short)
     crisp = Rule(0, (Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s"),), "class is red", 1.0, 1.0, 1.0)
     assert rule_lines(crisp)[1].strip() == "IF  a is at most 0.5 s"
+
+
+def test_otherwise_rule_is_told_as_such_and_not_as_one_that_always_holds() -> None:
+    learned = zoo.model("tsk")
+    other = next(rule for rule in learned.rules() if rule.otherwise)
+    assert rule_lines(other)[1].startswith("  OTHERWISE mos = ")
+    corner = np.array([variable.high for variable in learned.domain.features])
+    told = explanation_lines(learned.explain(corner), learned.domain)
+    assert told[1] == f"because no other rule fires, by rule {other.index}:"
+    assert told[2].startswith("  OTHERWISE mos = ")
+    assert not re.search("always|ALWAYS|highest weight", " ".join(told))
+
+
+@pytest.mark.parametrize("kind", ["dp_tree", "frbc", "tsk", "fmt", "fedavg_mlp-numbers"])
+def test_explanation_says_what_the_shares_add_up_to_and_they_do(kind: str) -> None:
+    learned = zoo.model(kind)
+    compared = 0
+    for row in zoo.rows(6):
+        explanation = learned.explain(row)
+        lines = explanation_lines(explanation, learned.domain)
+        if not explanation.shares:
+            assert not any("shares of the inputs (" in line for line in lines)
+            continue
+        first = next(number for number, line in enumerate(lines) if line.startswith("shares of the inputs ("))
+        last = next(number for number, line in enumerate(lines) if line.endswith("  together"))
+        assert (explanation.measure or "the forecast").split()[0] in lines[first]
+        numbers = [float(line.split()[0]) for line in lines[first + 1 : last + 1] if line.startswith(("  +", "  -"))]
+        assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=1e-3)
+        if isinstance(explanation.prediction, float):
+            assert numbers[-1] == pytest.approx(explanation.prediction, abs=1e-4)
+        compared += 1
+    assert compared
+
+
+def _document(tmp_path: Path, learned: Any) -> str:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(learned.to_document()))
+    return str(path)
+
+
+def test_network_is_told_without_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    learned = zoo.model("fedavg_mlp-numbers")
+    file = _document(tmp_path, learned)
+    rows = tmp_path / "rows.csv"
+    rows.write_text(",".join(learned.domain.names) + "\n" + ",".join(str(value) for value in zoo.rows(1)[0]) + "\n")
+    assert run(["model", "rules", "--file", file]) == 0
+    out, err = capsys.readouterr()
+    assert (out, "it has no rules" in err) == ("", True)
+    assert run(["model", "rules", "--file", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run(["model", "explain", "--file", file, "--data", str(rows)]) == 0
+    said = capsys.readouterr().out
+    assert "it has no rules" in said
+    assert not re.search(r"because of|always|\brule \d", said)
+
+
+def test_population_is_told_as_structures_the_fittest_first_and_says_where_the_trees_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    learned = zoo.population()
+    file = _document(tmp_path, learned)
+    rows = tmp_path / "rows.csv"
+    rows.write_text(",".join(learned.domain.names) + "\n" + ",".join(str(value) for value in zoo.rows(1)[0]) + "\n")
+    assert run(["model", "rules", "--file", file, "--json"]) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert len(told) == learned.complexity()["structures"]
+    fitness = [each["fitness"] for each in told]
+    assert fitness == sorted(fitness, reverse=True)
+    assert {each["support"] for each in told} == {None}
+    assert "glassfleet explain --at last" in err
+    assert run(["model", "rules", "--file", file, "--top", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "always" not in out
+    assert "fitness" in out.splitlines()[0]
+    assert run(["model", "explain", "--file", file, "--data", str(rows)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "glassfleet explain --at last --id VEHICLE" in said
+    assert not re.search(r"because of|always|\brule \d|shares of the inputs \(|another outcome", said)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["modl"], "Did you mean glassfleet model?"),
+        (["mdoel", "list"], "Did you mean glassfleet model?"),
+        (["repotr"], "Did you mean glassfleet report?"),
+        (["rn", "list"], "Did you mean glassfleet run?"),
+        (["Doctor"], "Did you mean glassfleet doctor?"),
+        (["run", "lst"], "Did you mean glassfleet run list?"),
+        (["model", "rule"], "Did you mean glassfleet model rules?"),
+        (["forecast", "verfy"], "Did you mean glassfleet forecast verify?"),
+        (["ca", "tokn"], "Did you mean glassfleet ca token"),
+        (["xyzzy"], "No such command 'xyzzy'. (see: glassfleet --help)"),
+        (["run", "list", "--jsn"], "--json"),
+    ],
+)
+def test_mistyped_command_is_told_with_the_nearest_at_every_level(
+    capsys: pytest.CaptureFixture[str], typed: list[str], said: str
+) -> None:
+    assert run(typed) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("Did you mean") <= 1

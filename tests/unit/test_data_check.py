@@ -436,3 +436,9 @@ def test_file_that_may_not_be_read_is_a_fault_of_the_data(write: Write, capsys: 
                 os.setresuid(0, 0, 0)
     assert code == 3
     assert "cannot be read (Permission denied)" in capsys.readouterr().out
+
+
+def test_check_names_the_line_where_a_record_begins_when_a_cell_goes_over_several(write: Write) -> None:
+    path = write('a,b,y\n1,2,3\n\n"4\n5",1,6,9\n1,x,3\n')
+    found = examine(path)
+    assert {line for _, _, lines in faults(found) for line in lines} == {4, 6}

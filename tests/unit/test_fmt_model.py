@@ -55,7 +55,7 @@ def test_rules_read_as_sentences_in_own_units():
     texts = [str(rule) for rule in learn(max_rules=2, other_sets=(), max_slopes=1).model.rules()]
     assert texts[0].startswith("IF speed is at most ")
     assert texts[1].startswith("IF speed is at least ")
-    assert texts[0].endswith(" signal (%)")
+    assert texts[0].endswith(" signal) %")
     assert " AND " not in texts[0]
 
 

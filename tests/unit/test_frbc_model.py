@@ -124,11 +124,12 @@ def test_shares_add_up_to_the_lead_over_the_strongest_rival(association: Any) ->
     assert compared > 20
 
 
-def test_shares_are_zero_when_no_other_class_fires() -> None:
+def test_explanation_has_no_shares_and_says_why_when_no_other_class_fires() -> None:
     explanation = _model([((0, 0), 0, 0.6), ((2, 2), 1, 0.6)]).explain(np.array([10.0, -115.0]))
 
-    assert explanation.shares == {"speed": 0.0, "signal": 0.0}
+    assert explanation.shares == {}
     assert explanation.base == 0.0
+    assert "no rule of another class fires" in explanation.notes[0]
 
 
 def test_explanation_agrees_with_prediction_for_any_row() -> None:
@@ -145,7 +146,11 @@ def test_explanation_in_words_names_the_classes_of_the_runners_up(monkeypatch: p
 
     assert lines[0] == "QoE = Good"
     assert "  THEN QoE is Good" in lines
-    assert any("against the strongest that another class has" in line for line in lines)
+    said = " ".join(" ".join(lines).split())
+    assert (
+        "they add up to the log2 of the deciding rule's association over that of the strongest rule of another" in said
+    )
+    assert "  +0.5850  together" in lines
     assert lines[-1] == "  rule 1 (strength 0.280): IF speed is Medium AND signal is Low THEN QoE is Poor"
 
 

@@ -59,6 +59,11 @@ def test_rule_text_gives_the_numbers_of_the_rule():
     assert total == pytest.approx(model.predict(np.array([[60.0, -80.0]]))[0], rel=1e-2)
 
 
+def test_bare_sum_gives_back_what_it_was_given_when_the_unit_is_another():
+    assert bare_sum("(90 - 0.5 speed) %", "%") == "90 - 0.5 speed"
+    assert bare_sum("(90 - 0.5 speed) %", "min") == "(90 - 0.5 speed) %"
+
+
 def test_explanation_names_the_rule_and_adds_up():
     model, X, _ = _model()
     why = model.explain(X[0])

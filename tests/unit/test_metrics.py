@@ -104,7 +104,7 @@ def test_metrics_count_rounds_answers_and_bytes_of_a_finished_run() -> None:
     assert watched.value("glassfleet_answers_total", outcome="duplicate") == 2
     assert watched.value("glassfleet_runs_ended_total", outcome="finished") == 1
     assert watched.value("glassfleet_nullified_cells_total") == 6
-    assert watched.value("glassfleet_nullified_cells") == 0
+    assert watched.value("glassfleet_live_nullified_cells") == 0
     assert watched.value("glassfleet_runs", state="learning") == 0
     assert watched.value("glassfleet_models_published_total") == 1
     transactions = watched.value("glassfleet_journal_append_seconds_count")
@@ -174,6 +174,41 @@ def test_metrics_count_what_was_ignored_by_fault() -> None:
     watched = Watched()
     watched.fleet.publish("gf/1/f/agent/a/state", b"\xc1 not msgpack")
     assert watched.value("glassfleet_messages_ignored_total", code="malformed") == 1
+
+
+def test_every_labelled_counter_has_a_series_for_each_listed_value_from_the_start() -> None:
+    watched = Watched()
+    for each in TABLE:
+        if each.kind == "counter" and len(each.labels) == 1:
+            for value in re.findall(r"`([a-z-]+)`", each.what):
+                assert watched.value(each.name, **{each.labels[0]: value}) == 0
+    watched.fleet.core.metrics["ignored.never-heard-of"] += 1
+    assert watched.value("glassfleet_messages_ignored_total", code="never-heard-of") == 1
+
+
+def test_metrics_list_every_fault_that_a_message_may_be_ignored_for() -> None:
+    """What the readers of messages raise, read from their source: a new code must be listed."""
+    files = ("schemas/envelope.py", "schemas/codec.py", "schemas/messages.py", "schemas/topics.py")
+    raised = {
+        code
+        for name in (*files, "coordinator/inbound.py")
+        for code in re.findall(
+            r'(?:WireError|Ignored)\(\s*(?:#[^\n]*)?\s*"([a-z-]+)"', (ROOT / name).read_text("utf-8")
+        )
+    }
+    watched = Watched()
+    assert len(raised) > 5
+    assert [watched.value("glassfleet_messages_ignored_total", code=code) for code in raised] == [0] * len(raised)
+
+
+def test_no_two_metrics_share_the_name_of_a_family_in_openmetrics() -> None:
+    families = [each.name.removesuffix("_total") for each in TABLE]
+    assert len(set(families)) == len(families)
+
+
+def test_dashboard_shows_every_metric_of_nullified_cells() -> None:
+    asked = " ".join(expression for _, expression in queries())
+    assert all(each.name in asked for each in TABLE if "nullified" in each.name)
 
 
 def test_metrics_count_moves_of_a_name_references_and_ended_rollouts() -> None:

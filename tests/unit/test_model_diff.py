@@ -142,6 +142,65 @@ def test_difference_tells_what_else_differs_of_a_domain_when_limits_are_the_same
     ]
 
 
+def told_of(was: Any, now: Any) -> list[str]:
+    """Return the lines about one setting of training that was, and is now."""
+    model = learned(1)
+    one = record_of(model, 1, []).model_copy(update={"parameters": {"set": was}})
+    other = one.model_copy(update={"version": 2, "parameters": {"set": now}})
+    lines = difference_lines(difference((one, model), (other, model)))
+    return [line for line in lines if line.startswith("training")]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "line"),
+    [
+        (0.1234571, 0.1234574, "training set: 0.1234571 -> 0.1234574"),
+        (0.5, 0.25, "training set: 0.5 -> 0.25"),
+        (1, 1.0000001, "training set: 1 -> 1.0000001"),
+        ([1.5, 0.1234571], [1.5, 0.1234574], "training set: [1.5, 0.1234571] -> [1.5, 0.1234574]"),
+        (None, "none", "training set: none -> 'none'"),
+    ],
+)
+def test_difference_tells_values_that_look_different_when_six_digits_are_equal(was: Any, now: Any, line: str) -> None:
+    assert told_of(was, now) == [line]
+
+
+def test_difference_tells_limits_and_changes_of_rules_to_the_last_digit_when_six_are_equal() -> None:
+    model = learned(1)
+    one, other = record_of(model, 1, []), record_of(model, 2, [])
+    domain = other.document["domain"]
+    first = domain["features"][0]
+    moved = {**first, "high": first["high"] + 1e-9}
+    domain = {**domain, "features": [moved, *domain["features"][1:]]}
+    told = difference(
+        (one, model), (other.model_copy(update={"document": {**other.document, "domain": domain}}), model)
+    )
+    told["rules"]["changed"] = [{"if": "always", "changes": {"weight": [12.345678, 12.345679]}}]
+    lines = difference_lines(told)
+    unit = f" {first['unit']}" if first.get("unit") else ""
+    ends = [
+        f"{float(low)!r} to {float(high)!r}{unit}"
+        for low, high in ((first["low"], first["high"]), (moved["low"], moved["high"]))
+    ]
+    assert f"domain {first['name']}: {' -> '.join(ends)}" in lines
+    assert "    weight: 12.345678 -> 12.345679" in lines
+
+
+def test_difference_tells_the_order_alone_when_named_maps_stand_in_another() -> None:
+    a, b, c = ({"name": name, "depth": depth} for name, depth in (("a", 1), ("b", 2), ("c", 3)))
+    assert told_of([a, b, c], [c, a, b]) == ["training set, order: a, b, c -> c, a, b"]
+    assert told_of([a, b], [b, {**a, "depth": 4}]) == [
+        "training set.a.depth: 1 -> 4",
+        "training set, order: a, b -> b, a",
+    ]
+    assert told_of([a, b], [c, a, b]) == ["training set.c.name: absent -> c", "training set.c.depth: absent -> 3"]
+
+
+def test_difference_tells_lists_whole_when_a_name_stands_in_them_twice() -> None:
+    lines = told_of([{"name": "a", "v": 1}, {"name": "a", "v": 2}], [{"name": "a", "v": 3}, {"name": "a", "v": 5}])
+    assert " ".join(lines).startswith("training set: [{'name': 'a', 'v': 1}, ")
+
+
 def test_difference_is_no_wider_than_the_terminal_when_values_and_rules_are_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from broker.memory import MemoryHub
 from broker.port import Link
 from console import follow
 from console.client import Coordinator as Client
+from coordinator import runs
 from coordinator.core import Coordinator
 from coordinator.engine import (
     AgentDown,
@@ -18,6 +20,8 @@ from coordinator.engine import (
     Offer,
     Refused,
     RunState,
+    Waiting,
+    asking,
     gives_up_at,
     waiting,
 )
@@ -140,7 +144,7 @@ def test_run_says_that_nobody_else_is_asked_when_a_sample_is_too_small() -> None
     play.up("e")
 
     assert said(play.state) == (
-        "needs 4 answers: 3 vehicles of those asked are up; waits until 12:00:00 for nobody: no others are asked"
+        "needs 4 answers: 3 vehicles of those asked are up; cannot be met: nobody else is asked; fails at 12:00:00"
     )
 
 
@@ -233,6 +237,103 @@ def test_outages_are_told_once_each_when_taken_at_any_moment() -> None:
     assert outages.take(9.0) == []
 
 
+def test_outages_are_joined_when_the_broker_flaps() -> None:
+    clock = [0.0]
+    outages = Outages(lambda: clock[0])
+    for _ in range(100):
+        outages.lost()
+        clock[0] += 0.01
+        outages.found()
+        clock[0] += 1.0
+    told = outages.take(clock[0])
+    assert len(told) <= 10
+    assert sum(event.at - event.since for event in told) == pytest.approx(1.0, abs=0.1)
+    assert all(one.at <= other.since for one, other in pairwise(told)), "no two overlap"
+
+
+def test_outage_that_goes_on_is_told_when_a_tenth_of_a_second_is_full() -> None:
+    clock = [5.0]
+    outages = Outages(lambda: clock[0])
+    outages.lost()
+    assert outages.take(5.05) == []
+    assert outages.take(5.25) == [NoBroker(5.25, 5.0)]
+    clock[0] = 5.3
+    outages.found()
+    assert (outages.since, outages.are_over, outages.take(9.0)) == (None, False, [])
+
+
+def test_journal_does_not_fill_when_the_broker_flaps() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b")
+    fleet.core.start_run(toy_spec(policy={"deadline": 60, "extensions": 0}))
+    fleet.hub.pump()
+    before = fleet.core.metrics["journal.records"]
+    for _ in range(20):
+        fleet.core.outages.lost()
+        fleet.hub.advance(0.03)
+        fleet.core.outages.found()
+        fleet.core.connected()
+    assert fleet.core.metrics["journal.records"] - before == 5
+    fleet.hub.advance(60)
+    fleet.core.tick()
+
+    assert "had no broker for 0.6 s of this round" in fleet.core.runs.document("r1")["reason"]
+
+
+@pytest.mark.parametrize("columns", [("x",), ("x", "snr"), None])
+def test_vehicles_can_answer_or_are_told_why_not_when_they_are_up(columns: tuple[str, ...] | None) -> None:
+    spec = toy_spec(policy={"gather_agents": 99})
+    spec = spec.model_copy(update={"domain": None, "features": columns, "target": "y" if columns else None})
+    play = Play(spec, agents=())
+    offers = [OFFER, BLIND, AIMLESS, OTHER, Offer(), Offer(frozenset({"toy"})), Offer(frozenset({"toy"}), ("x", "snr"))]
+    for number, offer in enumerate(offers):
+        play.send(AgentUp(play.at, f"v{number}", offer))
+    settled = asking.settled(play.state)
+
+    assert settled.features
+    assert {*asking.able(settled)} == {*settled.agents} - {*asking.unable(settled)}
+
+
+def test_coordinator_looks_at_its_vehicles_once_when_a_waiting_run_is_looked_at_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet()
+    looks: list[RunState] = []
+
+    def look(state: RunState) -> Waiting | None:
+        looks.append(state)
+        return waiting(state)
+
+    monkeypatch.setattr(runs, "waiting", look)
+    fleet.birth("a")
+    fleet.core.start_run(toy_spec(policy={"gather_agents": 3}))
+    fleet.core.start_run(toy_spec(policy={"gather_agents": 4}).model_copy(update={"run": "r2"}))
+    first = [fleet.core.runs.document(run)["reason"] for run in ("r1", "r2")]
+    assert first[0].startswith("needs 3 vehicles that can answer: 1 is up; ")
+    assert first[1].startswith("needs 4 vehicles that can answer: 1 is up; ")
+    assert [fleet.core.runs.document(run)["reason"] for run in ("r1", "r2")] == first
+    assert len(looks) == 2
+    fleet.birth("b")
+    assert ": 2 are up; " in fleet.core.runs.document("r1")["reason"], "another state is looked at anew"
+    assert len(looks) == 3
+
+
+def test_coordinator_forgets_what_a_run_lacked_when_it_is_closed_during_the_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet()
+    fleet.core.start_run(toy_spec(policy={"gather_agents": 3}))
+
+    def slow(state: RunState) -> Waiting | None:
+        fleet.core.cancel("r1")
+        return waiting(state)
+
+    monkeypatch.setattr(runs, "waiting", slow)
+    assert fleet.core.runs.document("r1")["reason"].startswith("needs 3 vehicles")
+    assert not fleet.core.runs._found
+    assert fleet.core.runs.document("r1")["reason"] == "cancelled by an operator"
+
+
 def test_coordinator_tells_what_a_run_lacks_while_it_waits() -> None:
     fleet = Fleet()
     fleet.birth("a")
@@ -256,6 +357,18 @@ def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set
 
     assert "waits until 22:14:20 UTC" in first
     assert core.runs.document("r1")["reason"] == first
+
+
+def test_coordinator_tells_the_date_when_a_run_waits_until_another_day() -> None:
+    clock = [0.0]
+    transport = MemoryHub().transport(Link("mqtt://m", "c"))
+    core = Coordinator(
+        "f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0]
+    )
+    core.start_run(toy_spec(policy={"gather_timeout": 3 * 86400}))
+    assert "waits until 2023-11-17 22:13:20 UTC" in core.runs.document("r1")["reason"]
+    clock[0] = 3 * 86400 - 60.0
+    assert "waits until 22:13:20 UTC" in core.runs.document("r1")["reason"], "today, by then"
 
 
 def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() -> None:
