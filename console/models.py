@@ -226,7 +226,7 @@ def predict(**options: Any) -> None:
 @click.option(
     "--goal", metavar="TEXT",
     help="The other outcome to look for: >3.5, <3.5, +0.5, -10% (of the range), +-0.5 (either way), or a class. "
-    "Default: +-10%, or any other class, whichever takes the smallest change.",
+    "Default: +-10% within its range, or any other class, whichever takes the smallest change.",
 )  # fmt: skip
 @click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
 @click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")

@@ -164,8 +164,8 @@ def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool
         lines += wrapped(
             f"(none was named, so any other class was looked for; --goal {shlex.quote(other)} asks for one)"
             if domain.target is None
-            else "(none was named, so a move by a tenth of the target's range was looked for, up or down; --goal +10%, "
-            "-10%, '>VALUE' or '<VALUE' asks for one way)",
+            else "(none was named, so a move by a tenth of the target's range was looked for, up or down within it; "
+            "--goal +10%, -10%, '>VALUE' or '<VALUE' asks for one way)",
             "  ",
         )
     if told.already:

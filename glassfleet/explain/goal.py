@@ -94,11 +94,16 @@ class Goal(View):
 
     @classmethod
     def default(cls, domain: Domain, prediction: float | str) -> Goal:
-        """Return the goal when none is named: any other class, or a tenth of the target's range away, up or down."""
+        """Return the goal when none is named: any other class, or a tenth of the target's range away, up or down.
+
+        A way that leads out of the range is left out: nobody asks for a share above 1.
+        """
         target = domain.target
         if target is None or isinstance(prediction, str):
             return cls()
-        return cls(either=0.1 * (target.high - target.low) or 1.0)
+        step = 0.1 * (target.high - target.low) or 1.0
+        up, down = prediction + step <= target.high, prediction - step >= target.low
+        return cls(either=step) if up == down else cls(change=step if up else -step)
 
     def distance(self, before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how far forecasts, shape (n,), are from the goal (numbers only); 0 where they reach it."""

@@ -89,6 +89,14 @@ def test_smallest_move_either_way_is_found_when_no_goal_is_named(kind: str) -> N
     assert ways == {True, False}, "up for some rows, down for others"
 
 
+@pytest.mark.parametrize(("at", "goal"), [(0.05, "+10%"), (0.5, "+-10%"), (0.95, "-10%"), (1.5, "-10%")])
+def test_default_goal_leaves_out_the_way_that_leads_out_of_the_range(at: float, goal: str) -> None:
+    domain = model("frt").domain
+    assert domain.target is not None
+    forecast = domain.target.low + at * (domain.target.high - domain.target.low)
+    assert Goal.default(domain, forecast) == Goal.parse(goal, domain)
+
+
 def test_goal_either_way_is_told_with_both_ends_when_put_in_words() -> None:
     domain = model("frt").domain
     goal = Goal.parse("± 0.5", domain)
