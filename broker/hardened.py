@@ -197,7 +197,7 @@ def _can_read(path: Path, user: int, group: int, groups: list[int]) -> bool:
     except (OSError, subprocess.SubprocessError):
         # A root that may not become another user (in a container) cannot know; the broker is told as ever.
         return True
-    return asked.returncode == 0
+    return asked.returncode != 1  # 127 and the like: nobody could be asked
 
 
 def _files(folder: Path) -> dict[str, Path]:

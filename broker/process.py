@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -17,11 +19,29 @@ _PR_SET_PDEATHSIG = 1
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Find a port that nobody listens on now. Somebody may take it before it is used: then starting fails, clearly."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+    """Find a port that nobody listens on now. Somebody may take it before it is used: then starting fails, clearly.
+
+    It lies below those that the system hands out to connections by itself, where there is room for it: a broker that
+    takes seconds to start would lose one of these to any client in between.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    first, last = 11_000, _first_of_the_systems_own()  # browsers refuse some lower ones
+    for port in [first + secrets.randbelow(last - first) for _ in range(50 if last > 2 * first else 0)]:
+        with socket.socket(family, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            return port
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        found: int = probe.getsockname()[1]
+        return found
+
+
+def _first_of_the_systems_own() -> int:
+    """Return the lowest port that connections get without asking for one; the default of Linux where it is not told."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768
 
 
 def prepare_state_dir(path: Path) -> Path:

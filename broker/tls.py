@@ -352,8 +352,8 @@ def replace_private(path: Path, content: bytes, mode: int = 0o600) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
+            os.fchmod(file.fileno(), mode)  # first: a root in a container may give a file away, and then not change it
             _give_to_the_former_owner(file.fileno(), path)
-            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
