@@ -238,13 +238,13 @@ class Forecast(Body):
     Attributes
     ----------
     rule : str
-        In words.
+        In words; of a tree that the vehicle made of its own rows only that it is one.
     strength : float
         Degree to which the rule fired.
     memberships : list of float
-        Degree of each of its conditions.
+        Degree of each of its conditions; none of such a tree.
     shares : dict of str to float
-        Each input's part of the forecast; with `base` they add up to it.
+        Each input's part of the forecast; with `base` they add up to it. None of such a tree.
     alert : bool
         The forecast is beyond the vehicle's threshold.
     at : float

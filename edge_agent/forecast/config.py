@@ -40,6 +40,8 @@ class ForecastConfig(BaseModel):
     data : str or None
         The vehicle's rows, as the agent has them: for models of which every vehicle makes its own, such as fedga's
         trees. That is made when the model is taken over, kept in the log alone, and what forecasts and is explained.
+    data_pause : float
+        Seconds until rows of `data` that could not be read or used are tried again.
     models : Path or None
         Folder of the models; None: the agent's.
     log : Path or None
@@ -57,7 +59,7 @@ class ForecastConfig(BaseModel):
         Field of a sample with the target's present value, for models that remember the target.
     publish : str
         ``none``, ``alerts`` or ``all`` of the forecasts on the fleet's broker, with their explanation. It tells about
-        the vehicle's rows, so nothing is published unless asked.
+        the vehicle's rows, so nothing is published unless asked. Of a tree of the vehicle's own only what it answers.
     broker : str or None
         Broker's URL, when forecasts are published.
     source_identity : Path or None
@@ -96,6 +98,7 @@ class ForecastConfig(BaseModel):
     window: Path | None = None
     model: Id | None = None
     data: str | None = None
+    data_pause: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
     models: Path | None = None
     log: Path | None = None
     log_max_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = DEFAULT_MAX_BYTES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
 
 PERSONAL = "personal"
-"""``parameters.source`` of a record whose model a vehicle made of a published one, its parent; it stays there."""
+"""``parameters.source`` of a record whose model a vehicle made of a published one, its parent; it stays there.
+
+Of its forecasts only what it answers may be published, never a rule or what one says of the inputs."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,13 @@ class Served:
     model: Any
     content: bytes
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether the vehicle made it with its rows: its rules stay at the vehicle."""
+        return self.record.parameters.get("source") == PERSONAL
 
-def load_model(content: bytes, rows: str | None = None) -> Served:
+
+def load_model(content: bytes, rows: str | None = None, former: Served | None = None) -> Served:
     """Read a record, verify its digest, and rebuild the model, or make the vehicle's own of it.
 
     Parameters
@@ -43,6 +52,8 @@ def load_model(content: bytes, rows: str | None = None) -> Served:
     rows : str or None
         Where the vehicle's rows are, as the agent has them: for schemes of which every vehicle makes its own model. The
         same rows give the same model. A record that :class:`ModelWatch` made of such a one needs none.
+    former : Served or None
+        What is in use: if the vehicle made it of the very same model, it is not made again.
 
     Raises
     ------
@@ -61,7 +72,8 @@ def load_model(content: bytes, rows: str | None = None) -> Served:
             f"of model {record.name!r} (scheme {record.scheme}) every vehicle makes its own with its rows: give them "
             "with --data, as `glassfleet agent` has them"
         )
-    own = _own_of(scheme, model, rows)
+    is_made = former is not None and former.is_personal and former.record.parents == [record.digest]
+    own = former.model if former is not None and is_made else _own_of(scheme, model, rows)
     document = own.to_document()
     made = record.model_copy(
         update={
@@ -105,13 +117,28 @@ class ModelWatch:
     log : structlog logger
     rows : str or None
         Where the vehicle's rows are, for models of which it makes its own.
+    pause : float
+        Seconds until rows that could not be used are tried again: a slow source must not be read at every sample.
+    clock : callable
+        Seconds that only go forward.
     """
 
-    def __init__(self, directory: Path, name: str | None, log: Any, rows: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str | None,
+        log: Any,
+        rows: str | None = None,
+        *,
+        pause: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._directory = directory
         self._name = name
         self._log = log
         self._rows = rows
+        self._pause, self._clock = pause, clock
+        self._again: float | None = None
         self._seen: Mark | None = None
         self._served: Served | None = None
         self._complaint = ""
@@ -129,13 +156,16 @@ class ModelWatch:
         return self._complaint
 
     def look(self) -> tuple[Served | None, bool]:
-        """Return the model to use, and whether it is another than before. A file that cannot be used is logged once."""
+        """Return the model to use, and whether it is another than before. A file that cannot be used is logged once.
+
+        It is not read again until it changes; where the vehicle's rows are what cannot be used, after a pause.
+        """
         path = self._path()
         if path is None:
             return self._served, False
         try:
             mark = _mark(path)
-            if mark == self._seen:
+            if mark == self._seen and (self._again is None or self._clock() < self._again):
                 return self._served, False
             content = path.read_bytes()
         except FileNotFoundError:
@@ -143,10 +173,12 @@ class ModelWatch:
         except OSError as fault:
             self._say_once(str(fault))
             return self._served, False
-        self._seen = mark
+        self._seen, self._again = mark, None
         try:
-            served = load_model(content, self._rows)
+            served = load_model(content, self._rows, self._served)
         except GlassfleetError as fault:
+            if isinstance(fault, DataError):
+                self._again = self._clock() + self._pause  # rows may come later than the model, a database too
             self._say_once(f"{path}: {fault}")
             return self._served, False
         if self._served is not None and served.record.digest == self._served.record.digest:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
 
+OWN_TREE = "(the vehicle's own tree)"
+"""What is published in place of the rule where the vehicle made the model of its rows: that stays at the vehicle."""
+
 
 class Forecaster:
     """Turns samples into explained, logged forecasts.
@@ -163,28 +166,24 @@ class Forecaster:
             version=record.version,
             digest=record.digest,
             prediction=prediction,
-            rule=str(fired.rule)[:4000],
             strength=min(1.0, max(0.0, float(fired.strength))),
-            memberships=[min(1.0, max(0.0, degree)) for degree in memberships],
-            shares={name: float(share) for name, share in explanation.shares.items()},
-            base=float(explanation.base),
             alert=alert,
             at=at,
             record=digest,
+            **(_unexplained() if served.is_personal else _explained(explanation, memberships)),
         )
         self.counts["forecasts"] += 1
         self._say.debug("forecast", prediction=prediction, rule=fired.rule.index, version=record.version)
-        self._tell_alert(forecast)
+        # The lines of this process are often collected elsewhere.
+        self._tell_alert(forecast, {} if served.is_personal else {"because": forecast.rule})
         self._publish(forecast)
         return forecast
 
-    def _tell_alert(self, forecast: Forecast) -> None:
+    def _tell_alert(self, forecast: Forecast, why: dict[str, str]) -> None:
         """Log where alerts begin and end; each alert's forecast is in the chain anyway."""
         if forecast.alert and not self._alerting:
             self.counts["alerts"] += 1
-            self._say.warning(
-                "forecast-alert", prediction=forecast.prediction, threshold=self._alert, because=forecast.rule
-            )
+            self._say.warning("forecast-alert", prediction=forecast.prediction, threshold=self._alert, **why)
         elif self._alerting and not forecast.alert:
             self._say.info("forecast-alert-over", prediction=forecast.prediction)
         self._alerting = forecast.alert
@@ -193,6 +192,21 @@ class Forecaster:
         self.counts[code] += 1
         if (self.counts[code] - 1) % self._told_every == 0:
             self._say.warning("sample-ignored", reason=text, kind=code, so_far=self.counts[code])
+
+
+def _explained(explanation: Explanation, memberships: list[float]) -> dict[str, Any]:
+    """Return the fields of a `Forecast` that say why it was made."""
+    return {
+        "rule": str(explanation.fired.rule)[:4000],
+        "memberships": [min(1.0, max(0.0, degree)) for degree in memberships],
+        "shares": {name: float(share) for name, share in explanation.shares.items()},
+        "base": float(explanation.base),
+    }
+
+
+def _unexplained() -> dict[str, Any]:
+    """Return the same fields where thresholds and leaves are the vehicle's alone; its log has the explanation."""
+    return {"rule": OWN_TREE}
 
 
 def is_alert(prediction: float | str, threshold: str | None) -> bool:
@@ -243,7 +257,7 @@ def run(
         limits = SampleLimits(config.queue_samples, config.max_sample_bytes)
         samples = Samples(config.source, speed=config.speed, limits=limits, access=_access(config))
         stack.callback(samples.close)
-        watch = ModelWatch(config.models_directory, config.model, say, config.data)
+        watch = ModelWatch(config.models_directory, config.model, say, config.data, pause=config.data_pause)
         forecaster = Forecaster(
             features,
             watch,

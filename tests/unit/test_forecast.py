@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from edge_agent.forecast.serve import Forecaster, is_alert
 from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.source import SampleLimits, Samples, parse
 from edge_agent.forecast.verify import at_time, model_of, verify
+from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.discovery import DiscoveryParameters, discover
@@ -34,7 +36,7 @@ from glassfleet.windows import SlidingWindow, WindowPlan
 from schemas.documents import document_digest
 from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.messages import Forecast
-from schemas.record import ModelRecord
+from schemas.record import ModelRecord, Signature
 
 MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
 SAY = logs.get_logger("test")
@@ -74,10 +76,30 @@ def samples(data: Dataset) -> list[dict[str, float]]:
     return [dict(zip(data.features, row, strict=True)) for row in data.X.tolist()]
 
 
+class Said:
+    """Takes the lines of a log as they are."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def _take(self, event: str, **fields: Any) -> None:
+        self.lines.append({"event": event, **fields})
+
+    debug = info = warning = error = _take
+
+
 class Bench:
     """A forecaster with a model folder, a log and a clock that is moved by hand."""
 
-    def __init__(self, folder: Path, *, alert: str | None = None, every: float = 1.0, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        alert: str | None = None,
+        every: float = 1.0,
+        data: Path | None = None,
+        say: Any = SAY,
+    ) -> None:
         self.models = folder / "models"
         self.models.mkdir(exist_ok=True)
         self.folder = folder / "forecasts"
@@ -86,12 +108,12 @@ class Bench:
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
             LiveFeatures(),
-            ModelWatch(self.models, None, SAY, None if data is None else str(data)),
+            ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
             self.log,
             every=every,
             alert=alert,
             publish=self.published.append,
-            say=SAY,
+            say=say,
             clock=lambda: self.now,
             wall=lambda: self.now,
         )
@@ -105,10 +127,28 @@ class Bench:
         self.now += seconds
         return self.forecaster.take(sample)
 
+    def made(self, sample: Any) -> Forecast:
+        forecast = self.take(sample)
+        assert forecast is not None
+        return forecast
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each time that the vehicle's rows are read for a tree of its own, by the source's own reader."""
+    seen: list[str] = []
+
+    def read(location: str, **options: Any) -> Any:
+        seen.append(location)
+        return read_source(location, **options)
+
+    monkeypatch.setattr("edge_agent.sources.read_source", read)
+    return seen
 
 
 def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(bench):
@@ -235,14 +275,99 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     served = [forecast for sample in samples(own)[:40] if (forecast := bench.take(sample)) is not None]
     assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
     assert len({forecast.prediction for forecast in served}) > 1
-    assert all(forecast.rule.startswith("IF ") and any(forecast.shares.values()) for forecast in served)
     assert {forecast.digest for forecast in served} == {document_digest(tree.to_document())}
     # The log explains it without the rows, and says whose child the tree is.
     kept = model_of(bench.folder, served[0].digest)
+    told = kept.model.explain(own.X[0])
+    assert str(told.fired.rule).startswith("IF ")
+    assert any(told.shares.values())
     assert kept.model.to_document() == tree.to_document()
     assert kept.record.parents == [shared.digest]
     assert not kept.record.signatures
     assert verify(bench.folder).last == 40
+
+
+def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_to_publish(tmp_path):
+    own, said = _own_rows(tmp_path / "own.csv"), Said()
+    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=said)
+    bench.keep(_population())
+    made = [bench.take(sample) for sample in samples(own)]
+    assert bench.published == made
+    assert {(each.rule, str(each.memberships), str(each.shares), each.base) for each in bench.published} == {
+        ("(the vehicle's own tree)", "[]", "{}", 0.0)
+    }
+    # Whatever is published or logged later: no number of the tree's is in it but what a forecast answers.
+    tree = model_of(bench.folder, bench.published[0].digest).model
+    rules = {str(tree.explain(row).fired.rule) for row in own.X}
+    assert len(rules) > 1
+    thresholds = {number for rule in rules for number in re.findall(r"-?\d+\.\d+", rule.partition(" THEN ")[0])}
+    assert thresholds
+    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(said.lines)
+    assert [text for text in [*rules, *thresholds, "IF "] if text in heard] == []
+    alerts = [line for line in said.lines if line["event"] == "forecast-alert"]
+    assert [sorted(line) for line in alerts] == [["event", "prediction", "threshold"]]
+
+
+def test_forecaster_publishes_and_logs_the_rule_when_the_model_is_the_fleets(tmp_path):
+    said = Said()
+    bench = Bench(tmp_path, alert="1e9", say=said)
+    bench.keep(PLAIN)
+    bench.take({"a": 0.1, "b": 0.2})
+    (forecast,) = bench.published
+    assert forecast.rule.startswith("IF ")
+    assert any(forecast.shares.values())
+    assert [line["because"] for line in said.lines if line["event"] == "forecast-alert"] == [forecast.rule]
+
+
+def test_forecaster_makes_its_tree_when_the_rows_come_later_than_the_model(tmp_path, reads):
+    path, said = tmp_path / "own.csv", Said()
+    bench = Bench(tmp_path, data=path, say=said)
+    bench.keep(_population())
+    sample = {"a": 0.5, "b": 0.5}
+    assert [bench.take(sample) for _ in range(50)] == [None] * 50
+    assert len(reads) == 1, "a slow source must not be read at every sample"
+    _own_rows(path)
+    assert bench.take(sample, 10.0) is None, "the pause is not over"
+    assert bench.take(sample) is not None
+    assert [bench.take(sample) is None for _ in range(70)] == [False] * 70
+    assert len(reads) == 2, "what could be read is not read again"
+    assert [line["event"] for line in said.lines].count("forecast-model-unusable") == 1
+
+
+def test_forecaster_stays_with_the_former_tree_when_the_rows_for_the_next_cannot_be_read(tmp_path, reads):
+    path = tmp_path / "own.csv"
+    _own_rows(path)
+    bench, shared = Bench(tmp_path, data=path), _population()
+    bench.keep(shared)
+    sample = {"a": 0.5, "b": 0.5}
+    assert bench.made(sample).version == 1
+    path.unlink()
+    document = {**shared.document, "model": {**shared.document["model"], "seed": "77"}}
+    other = shared.model_copy(update={"version": 2, "document": document, "digest": document_digest(document)})
+    bench.keep(other)
+    assert {bench.made(sample).version for _ in range(60)} == {1}
+    _own_rows(path)
+    assert bench.made(sample).version == 2
+    assert len(reads) == 3
+
+
+def test_forecaster_keeps_its_tree_when_the_same_model_is_only_signed_again(tmp_path, reads):
+    _own_rows(tmp_path / "own.csv")
+    bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
+    bench.keep(shared)
+    sample = {"a": 0.5, "b": 0.5}
+    first = bench.made(sample)
+    signature = Signature(key="coordinator c", algorithm="ed25519", value="AAAA")
+    for version in (1, 1, 2):
+        bench.keep(shared.model_copy(update={"version": version, "signatures": [signature]}))
+        again = bench.made(sample)
+        assert (again.version, again.digest, again.prediction) == (version, first.digest, first.prediction)
+    assert len(reads) == 1
+    bench.keep(FIRST)
+    assert bench.made({"trip": 1.0, "at": 0.0, **sample}).digest == FIRST.digest
+    bench.keep(shared)
+    assert bench.made(sample).digest == first.digest
+    assert len(reads) == 2, "another model was in use meanwhile: the tree is made anew"
 
 
 def test_forecaster_names_data_when_the_model_is_a_population_and_there_are_no_rows(bench):
