@@ -320,7 +320,7 @@ def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_anot
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("frt", "a move by a tenth of the target's range was looked for, up or down within it; --goal +10%, -10%, '>VALUE'"),
+        ("frt", "a move by a tenth of the target's range was looked for, up or down within it; --goal +10%"),
         ("frbc", "any other class was looked for; --goal bad asks for one"),
     ],
 )
