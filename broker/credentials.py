@@ -142,7 +142,8 @@ class FolderCredentials:
         try:
             identity = load_identity(self._folder)
             signer = Signer(identity.key, identity.certificate)
-            self.verifier.trust(identity.ca)
+            # With its lists: nobody it has revoked shall be believed in between, on another thread.
+            self.verifier.trust(identity.ca, of_file(identity.crl))
         except UsageError as fault:
             if stamps != self._complained:
                 self._complained = stamps
@@ -172,7 +173,8 @@ class FolderCredentials:
 
     def _keep(self) -> None:
         """Put the known lists into the folder, beside newer ones that somebody has put there since the last look."""
-        with alone_in(self._folder):
+        # Not for ever: whoever publishes waits for us.
+        with alone_in(self._folder, wait=2.0):
             self._merge()
 
     def _merge(self) -> None:

@@ -136,6 +136,7 @@ NOT_LIMITS: dict[str, str] = {
     "coordinator.dashboard.model_pages.*": "layout",
     "coordinator.dashboard.standing.*": "layout",
     "coordinator.dashboard.trees.*": "layout",
+    "coordinator.models._SLICE": "how long other work waits at most; the next tick goes on",
     "coordinator.registry.LONGEST": "the highest version of the wire format",
     "coordinator.dashboard.pages.ROUNDS_PER_PAGE": "layout",
     "coordinator.dashboard.show.*": "layout",

@@ -59,10 +59,10 @@ def sign(
         print_json(told)
         return
     what = f"{name} v{told['version']}  {told['digest'][:12]}"
-    if not told["former"]:
+    if not told["signed"]:
         click.echo(f"{what}: its signature is good, nothing was done")
         return
-    click.echo(f"{what}: signed by {told['signer']} (before: {told['former']})")
+    click.echo(f"{what}: signed by {told['signer']} (before: {told['former'] or 'good, under another authority'})")
 
 
 def _about(record: dict[str, Any], digest: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,9 @@ from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
 
 _log = structlog.get_logger("coordinator")
+
+_SLICE = 0.2
+"""Seconds for which records are signed again before messages and deadlines have their turn."""
 
 
 class Models:
@@ -56,6 +59,9 @@ class Models:
         self._registry = registry
         self._publisher = publisher
         self._metrics = metrics
+        self._now = now
+        self._signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = None
+        """What is left to look at after a change of authority; None: nothing, or all."""
         self.rollouts = Rollouts(registry, self._show, agents, metrics, now, settle=rollout_settle)
 
     def resume(self, decisions: list[Decision]) -> None:
@@ -66,14 +72,25 @@ class Models:
     def sign_again(self) -> None:
         """Sign what others need after a change of authority; looks at the models only when something changed.
 
+        Of many models, some: the next call goes on with the others. What is retained comes first.
+
         Raises
         ------
         StorageError
-            The journal cannot be written.
+            The journal cannot be read or written; the next call begins anew.
         """
-        for former, model in self._registry.to_sign_again():
-            self._put_signature(former, model)
-            _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
+        until = self._now() + _SLICE
+        signing, self._signing = self._signing, None
+        if signing is None:
+            signing = self._registry.to_sign_again(self._publisher.retained_versions)
+        for found in signing:
+            if found is not None:
+                former, model = found
+                self._put_signature(former, model)
+                _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
+            if self._now() >= until:
+                self._signing = signing
+                return
 
     def sign(self, name: str, version: int, digest: str, reason: str = "") -> dict[str, Any]:
         """Sign a version whose signature cannot be verified, because an operator vouches for it.
@@ -90,8 +107,8 @@ class Models:
         Returns
         -------
         dict
-            ``name``, ``version``, ``digest``, ``signer``, and ``former``: what was wrong with the former signature;
-            empty when it was good, and nothing was done.
+            ``name``, ``version``, ``digest``, ``signer``; ``former``: what was wrong with the former signature, empty
+            when it was good; ``signed``: whether it was replaced. A good one is when it is from another authority.
 
         Raises
         ------
@@ -104,7 +121,7 @@ class Models:
         if model != former:
             self._put_signature(former, model, {**about, "reason": reason[:500]})
             _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)
-        return {"name": name, "version": version, "digest": model.digest, **about}
+        return {"name": name, "version": version, "digest": model.digest, **about, "signed": model != former}
 
     def _put_signature(self, former: StoredModel, model: StoredModel, about: dict[str, str] | None = None) -> None:
         # Published first: were it stored first, and this process killed in between, nobody would know what to clear.

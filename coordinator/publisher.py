@@ -78,6 +78,11 @@ class Publisher:
         """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
         return min(self._max_bytes, self._transport.max_message_bytes)
 
+    @property
+    def retained_versions(self) -> int:
+        """So many versions of each model are kept on retained topics."""
+        return self._retained_versions
+
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one message to the transport."""
         self._metrics["published"] += 1

@@ -15,7 +15,7 @@ from coordinator.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, SIGNED, Aliase
 from coordinator.central import SOURCE, CentralModel
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
-from coordinator.vouching import Vouching
+from coordinator.vouching import Vouching, one_by_one
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
@@ -163,10 +163,13 @@ class Registry:
             )
         return stored
 
-    def to_sign_again(self) -> Iterator[tuple[StoredModel, StoredModel]]:
-        """Yield each model that must be signed again, as it is and as it shall be, see `coordinator.vouching`."""
+    def to_sign_again(self, keep: int) -> Iterator[tuple[StoredModel, StoredModel] | None]:
+        """Yield each model that must be signed again, as it is and as it shall be, see `coordinator.vouching`.
+
+        The newest `keep` versions of each name come first, and those that it stands for.
+        """
         if self._vouching is not None:
-            yield from self._vouching.due(self._journal.models)
+            yield from self._vouching.due(lambda: one_by_one(self._journal, self.aliases.pinned(), keep))
 
     def vouch(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
         """Return a version as it is and as an operator's word makes it, and what to write down about that.
@@ -202,7 +205,9 @@ class Registry:
         BrokerError, UsageError
             It cannot be sent with messages of `limit` bytes.
         """
-        if all(each.version != model.version for each in self._kept(self.versions(model.name), keep)):
+        # Without the other records: when the authority changes, this is asked for each version.
+        is_newest = model.version in self._journal.newest(model.name, keep)
+        if not is_newest and (model.name, model.version) not in self.aliases.pinned():
             return []
         frames = self._frames(model, topics, limit)
         said = {frame.topic for frame in frames}

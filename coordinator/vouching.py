@@ -14,12 +14,12 @@ from __future__ import annotations
 import base64
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
 
-from coordinator.journal.port import StoredModel
+from coordinator.journal.port import Journal, StoredModel
 from schemas.errors import DocumentError, UsageError, VerificationError, WireError
 from schemas.record import ModelRecord
 
@@ -50,21 +50,33 @@ class Vouching:
         self._seen: tuple[bytes, Trust] | None = None
         self._told: set[tuple[str, int, str]] = set()
 
-    def due(self, models: Callable[[], Iterable[StoredModel]]) -> Iterator[tuple[StoredModel, StoredModel]]:
+    def due(self, models: Callable[[], Iterable[StoredModel]]) -> Iterator[tuple[StoredModel, StoredModel] | None]:
         """Yield each model that must be signed again, as it is and as it shall be; looks only after something changed.
+
+        Who iterates may pause for as long as it likes, also after a model that need not be signed, for which None
+        comes. When the certificate or the authorities change meanwhile, it ends, and the next call begins anew.
 
         Parameters
         ----------
         models : callable
-            Returns all that are registered.
+            Returns all that are registered, each as it stands when it is asked for.
         """
-        now = (self._signer().certificate, self._verifier.trusted)
-        if self._seen is not None and self._seen[0] == now[0] and self._seen[1] is now[1]:
+        signer, trusted = self._signer(), self._verifier.trusted
+        if self._seen is not None and self._is_still(*self._seen):
+            return
+        try:
+            # One that came before its authority waits for it; what it would sign nobody could verify.
+            self._verifier.owner(signer.certificate)
+        except WireError as fault:
+            self._seen = (signer.certificate, trusted)
+            _tell_own(fault)
             return
         faults: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
         for model in models():
+            if not self._is_still(signer.certificate, trusted):
+                return
             try:
-                record = self._again(model)
+                record = self._again(model, signer)
             except WireError as fault:
                 faults[model.name, fault.code].append((model.version, fault.detail))
             except Exception as fault:  # noqa: BLE001  whatever stands in the journal, the fleet goes on
@@ -72,14 +84,18 @@ class Vouching:
             else:
                 if record is not None:
                     yield model, StoredModel(model.name, model.version, model.digest, model.run, record)
-        self._seen = now
+                    continue
+            yield None
+        self._seen = (signer.certificate, trusted)
         self._tell(faults)
 
-    def _again(self, model: StoredModel) -> bytes | None:
+    def _is_still(self, certificate: bytes, trusted: Trust) -> bool:
+        return self._signer().certificate == certificate and self._verifier.trusted is trusted
+
+    def _again(self, model: StoredModel, signer: Signer) -> bytes | None:
         """Return the record signed again; None: there is no need. Raises what stands against its signature."""
         from schemas.signing import issuer_of  # noqa: PLC0415 - loaded by fleets that sign
 
-        signer = self._signer()
         # The last: a document may hold what looks like a signature, and stands before it.
         found = _CERTIFICATE.match(model.record, model.record.rfind(_SIGNATURES))
         if found is not None and model.record.endswith(b'"version":%d}' % model.version):  # else it is cut off
@@ -92,8 +108,6 @@ class Vouching:
                 return None
         record = read(model)
         record.verified_by(self._verifier)
-        # By one that is trusted here, too: a certificate that came before its authority waits for it.
-        self._verifier.owner(signer.certificate)
         return record.signed_by(signer).to_bytes()
 
     def by_hand(self, model: StoredModel, digest: str) -> tuple[StoredModel, str, str]:
@@ -112,7 +126,7 @@ class Vouching:
         str
             Who signs.
         str
-            Why the former signature was not good: a code and a sentence; empty when it was.
+            Why the former signature was not good: a code and a sentence; empty when it was, from whichever authority.
 
         Raises
         ------
@@ -152,13 +166,42 @@ class Vouching:
     def _tell(self, faults: dict[tuple[str, str], list[tuple[int, str]]]) -> None:
         """Tell of each version once, and of all versions of a name together."""
         for (name, code), found in faults.items():
-            new = [(version, detail) for version, detail in found if (name, version, code) not in self._told]
+            new = sorted((version, detail) for version, detail in found if (name, version, code) not in self._told)
             self._told.update((name, version, code) for version, _ in new)
             if new:
                 _log.warning(
                     "model-not-verified", name=name, versions=[version for version, _ in new], code=code,
                     reason=new[0][1][:300], hint="vehicles refuse it; if good: glassfleet model sign NAME@VERSION",
                 )  # fmt: skip
+
+
+def _tell_own(fault: WireError) -> None:
+    """Tell that the coordinator's own certificate is refused: no model is to blame."""
+    is_foreign = fault.code == "foreign-certificate"
+    hint = "trust its authority first (`ca trust`)" if is_foreign else "renew it, or issue another one (`ca`)"
+    _log.warning("coordinator-certificate-not-trusted", code=fault.code, reason=fault.detail[:300], hint=hint)
+
+
+def one_by_one(journal: Journal, pinned: Collection[tuple[str, int]], keep: int) -> Iterator[StoredModel]:
+    """Yield all models, what is retained first, each as it stands when it is asked for.
+
+    One that is forgotten meanwhile is left out.
+
+    Parameters
+    ----------
+    journal : Journal
+    pinned : collection of (str, int)
+        What names stand for.
+    keep : int
+        So many of the newest versions of each name are retained as well.
+    """
+    known, retained = journal.numbers(), set(pinned)
+    for name in {name for name, _ in known}:
+        retained.update((name, version) for version in journal.newest(name, keep))
+    for name, version in sorted(known, key=lambda each: each not in retained):
+        model = journal.model(name, version)
+        if model is not None:
+            yield model
 
 
 def read(model: StoredModel) -> ModelRecord:

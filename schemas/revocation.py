@@ -6,7 +6,7 @@ begin anew (RFC 5280, 5.2.3). So a process keeps one list for each, in the order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -47,6 +47,24 @@ def is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> 
         return crl.issuer == ca.subject and crl.is_signature_valid(key)  # type: ignore[arg-type]  # any public key
     except (*UNREADABLE, TypeError):
         return False
+
+
+Made = list[tuple[x509.CertificateRevocationList, x509.Certificate]]
+"""Lists, each with the CA that signed it."""
+
+
+def by_maker(lists: Sequence[x509.CertificateRevocationList], cas: Sequence[x509.Certificate]) -> Made:
+    """Return each list with the CA that signed it, without those that none of them did."""
+    return [(crl, ca) for crl in lists for ca in cas if is_crl_signed(crl, ca)]
+
+
+def with_lists(listed: dict[bytes, frozenset[int]], made: Made) -> dict[bytes, frozenset[int]]:
+    """Return the serial numbers that each CA (DER) has revoked, with those of more lists."""
+    after = dict(listed)
+    for crl, ca in made:
+        maker = ca.public_bytes(Encoding.DER)
+        after[maker] = after.get(maker, frozenset()) | {entry.serial_number for entry in crl}
+    return after
 
 
 def number_of(crl: x509.CertificateRevocationList) -> int:

@@ -42,7 +42,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from schemas import limits
 from schemas.certificates import ROLES, UNREADABLE, URN, Owner, Role, is_issued, issuer_of, owner_of
 from schemas.errors import UsageError, WireError
-from schemas.revocation import is_crl_signed, lists_in
+from schemas.revocation import by_maker, lists_in, with_lists
 from schemas.topics import PROTOCOL
 
 __all__ = ["ROLES", "UNREADABLE", "URN", "Owner", "Role", "Signer", "Verifier", "issuer_of", "owner_of", "split"]
@@ -185,11 +185,19 @@ class Verifier:
         self._trust = Trust((), {}, frozenset())
         self.trust(ca_pem)
 
-    def trust(self, ca_pem: bytes) -> None:
+    def trust(self, ca_pem: bytes, crl_pem: bytes = b"") -> None:
         """Trust these CAs in place of those named before; what they have revoked stays revoked.
 
         The lists of a CA that is not trusted any more count no longer: who stole its key could else revoke what the
         next one issues. They count again if it is trusted again.
+
+        Parameters
+        ----------
+        ca_pem : bytes
+            One or more CA certificates, PEM.
+        crl_pem : bytes
+            Revocation lists that count from the same moment on; what cannot be read, or is of no such CA, is passed
+            over.
 
         Raises
         ------
@@ -200,8 +208,9 @@ class Verifier:
             cas = tuple(x509.load_pem_x509_certificates(ca_pem))
         except UNREADABLE as fault:
             raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
+        made = by_maker(lists_in(crl_pem), cas)
         with self._changing:
-            listed = self._trust.listed
+            listed = with_lists(self._trust.listed, made)
             # With nothing remembered: a certificate of a CA that goes must not be taken over by who checks it now.
             self._trust = Trust(cas, listed, _revoked(cas, listed))
 
@@ -231,13 +240,10 @@ class Verifier:
             raise WireError("bad-crl", "the revocation list cannot be read")
         with self._changing:
             now = self._trust
-            ours = [(crl, ca) for crl in lists for ca in now.cas if is_crl_signed(crl, ca)]
+            ours = by_maker(lists, now.cas)
             if not ours:
                 raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
-            listed = dict(now.listed)
-            for crl, ca in ours:
-                maker = ca.public_bytes(Encoding.DER)
-                listed[maker] = listed.get(maker, frozenset()) | {entry.serial_number for entry in crl}
+            listed = with_lists(now.listed, ours)
             if listed != now.listed:
                 self._trust = replace(now, listed=listed, revoked=_revoked(now.cas, listed))
             return len(self._trust.revoked)

@@ -140,6 +140,19 @@ class MemoryJournal:
         chosen = [model for model in self.content.models if name in (None, model.name)]
         return sorted(chosen, key=lambda model: (model.name, model.version))
 
+    def model(self, name: str, version: int) -> StoredModel | None:
+        """Return one registered model."""
+        key = (name, version)
+        return next((model for model in self.content.models if (model.name, model.version) == key), None)
+
+    def numbers(self) -> list[tuple[str, int]]:
+        """Return names and versions of all registered models, by name and version."""
+        return sorted((model.name, model.version) for model in self.content.models)
+
+    def newest(self, name: str, count: int) -> list[int]:
+        """Return the newest `count` versions of a model, newest first."""
+        return sorted((model.version for model in self.content.models if model.name == name), reverse=True)[:count]
+
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models."""
         self._check()

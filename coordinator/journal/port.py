@@ -151,6 +151,18 @@ class Journal(Protocol):
         """Return the registered models, of one name or all, by name and version."""
         ...
 
+    def model(self, name: str, version: int) -> StoredModel | None:
+        """Return one registered model; None: there is none."""
+        ...
+
+    def numbers(self) -> list[tuple[str, int]]:
+        """Return names and versions of all registered models, without their records, by name and version."""
+        ...
+
+    def newest(self, name: str, count: int) -> list[int]:
+        """Return the newest `count` versions of a model, without their records, newest first."""
+        ...
+
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models in one transaction; as `append`."""
         ...

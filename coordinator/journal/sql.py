@@ -192,6 +192,25 @@ class SqlJournal:
         with self._begin() as connection:
             return [_model(row) for row in connection.execute(query)]
 
+    def model(self, name: str, version: int) -> StoredModel | None:
+        """Return one registered model."""
+        query = sa.select(MODELS).where(MODELS.c.name == name, MODELS.c.version == version)
+        with self._begin() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _model(row)
+
+    def numbers(self) -> list[tuple[str, int]]:
+        """Return names and versions of all registered models, by name and version."""
+        query = sa.select(MODELS.c.name, MODELS.c.version).order_by(MODELS.c.name, MODELS.c.version)
+        with self._begin() as connection:
+            return [(row.name, row.version) for row in connection.execute(query)]
+
+    def newest(self, name: str, count: int) -> list[int]:
+        """Return the newest `count` versions of a model, newest first."""
+        query = sa.select(MODELS.c.version).where(MODELS.c.name == name).order_by(MODELS.c.version.desc()).limit(count)
+        with self._begin() as connection:
+            return list(connection.execute(query).scalars())
+
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models in one transaction."""
         if not decisions:

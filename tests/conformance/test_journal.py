@@ -137,6 +137,8 @@ def test_journal_puts_another_record_in_place_with_a_decision_or_changes_nothing
     journal.close()
     journal = opener()
     assert [model.record for model in journal.models()] == [b"record 1", b"signed again"]
+    assert [journal.model(name, 1) for name in ("m", "n")] == journal.models()
+    assert journal.model("m", 2) is journal.model("o", 1) is None
     assert journal.decisions("n") == [decision]
     journal.put_record(journal.models("m")[0])
     assert len(journal.decisions()) == 1
@@ -159,12 +161,17 @@ def test_journal_forgets_the_oldest_runs_when_it_is_compacted_but_not_the_newest
     assert journal.ended() == ["r4", "r5"]
     assert (journal.document("r3"), journal.document("r4")) == (None, {"number": 4})
     assert (list(journal.records("r3")), list(journal.records("r4"))) == ([], [entry("r4", 4)])
-    assert [(model.name, model.version) for model in journal.models()] == [
-        ("often", 3),
-        ("often", 4),
-        ("often", 5),
-        ("once", 1),
-    ]
+    assert (journal.newest("often", 2), journal.newest("once", 9), journal.newest("never", 9)) == ([5, 4], [1], [])
+    assert (
+        journal.numbers()
+        == [(model.name, model.version) for model in journal.models()]
+        == [
+            ("often", 3),
+            ("often", 4),
+            ("often", 5),
+            ("once", 1),
+        ]
+    )
     assert journal.add_model("often", "r9", lambda version: ("d" * 64, b"%d" % version)).version == 6
     assert journal.unfinished() == ["open"]
     assert journal.last_time() == 9.0

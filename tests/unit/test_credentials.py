@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import os
 import threading
 from collections import Counter
@@ -25,7 +26,7 @@ from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, CoordinatorState
-from schemas.signing import Owner
+from schemas.signing import Owner, Verifier
 from schemas.topics import Topics
 from tests.fleet import FleetCa, number_in
 from tests.keys import NOW, TestCa
@@ -568,6 +569,53 @@ def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca
     assert (folder / "crl.pem").read_bytes() == heard + after.crl_pem
     assert look(credentials, clock)
     assert credentials.crl == heard + after.crl_pem
+
+
+def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_folder(ca, clock, monkeypatch):
+    folder, waited = ca.identity("agent", "v1"), Clock()
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.identity("agent", "v2")
+    ca.authority.revoke("v2", "stolen")
+
+    def pause(seconds: float) -> None:
+        waited.now += seconds
+
+    monkeypatch.setattr("broker.folders.monotonic", waited)
+    monkeypatch.setattr("broker.folders.sleep", pause)
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        heard = threading.Thread(target=credentials.take_crl, args=(ca.authority.crl_pem,), daemon=True)
+        heard.start()
+        heard.join(60)
+        assert not heard.is_alive(), "it waits for ever, and with it whoever publishes"
+    finally:
+        os.close(held)
+    assert 1000 + 1 < waited.now < 1000 + 3
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == ca.authority.crl_pem
+    renew(ca, folder, "v1")
+    assert look(credentials, clock)
+
+
+def test_certificate_that_a_new_ca_has_revoked_is_not_believed_for_a_moment_when_both_are_put_into_the_folder(
+    ca, clock, tmp_path, monkeypatch
+):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    stolen = sealed_birth(other.identity("coordinator", "cloud"), "cloud")
+    other.authority.revoke("cloud", "stolen")
+    credentials, codes = FolderCredentials(folder, clock=clock), []
+    take_over = Verifier.trust
+
+    def meanwhile(verifier: Verifier, *args: bytes) -> None:
+        take_over(verifier, *args)
+        with pytest.raises(WireError) as refused:
+            verifier.open(*stolen, CLOUD)  # another thread's message
+        codes.append(refused.value.code)
+
+    monkeypatch.setattr(Verifier, "trust", meanwhile)
+    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    assert look(credentials, clock)
+    assert codes == ["revoked-certificate"]
 
 
 def test_quiet_process_says_again_what_is_retained_as_soon_as_its_certificate_has_changed(ca, clock):

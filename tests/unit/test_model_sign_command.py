@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from broker.tls import save_identity
 from console.main import run
 from coordinator.api import ApiServer
 from tests.fleet import FleetCa
@@ -85,8 +86,27 @@ def test_operator_who_cannot_be_asked_says_yes_or_nothing_is_signed(call: Call, 
     assert code == 0
     assert json.loads(out) == {
         "name": "m", "version": 1, "digest": record_of().digest, "signer": "coordinator cloud", "former": UNSIGNED,
+        "signed": True,
     }  # fmt: skip
     assert is_believed(cloud.stored(), ca)
+    assert call("m@1", "--yes")[1].endswith("its signature is good, nothing was done\n")
+
+
+def test_operator_is_told_that_a_good_record_of_another_authority_was_signed(
+    call: Call, cloud: Cloud, ca: FleetCa, tmp_path: Path
+) -> None:
+    assert call("m@1", "--yes")[0] == 0
+    (after,) = authorities(tmp_path, "two")
+    fresh = after.identity("coordinator", "cloud")
+    files = {"key": (fresh / "key.pem").read_bytes(), "certificate": (fresh / "cert.pem").read_bytes()}
+    save_identity(cloud.folder, **files, ca=ca.authority.ca_pem + after.authority.ca_pem)
+    cloud.credentials.refresh()
+    code, out, _ = call("m@1", "--yes")
+    assert (code, out.partition(": ")[2]) == (
+        0,
+        "signed by coordinator cloud (before: good, under another authority)\n",
+    )
+    assert is_believed(cloud.stored(), after)
     assert call("m@1", "--yes")[1].endswith("its signature is good, nothing was done\n")
 
 

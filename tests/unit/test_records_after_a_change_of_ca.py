@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from broker.tls import save_identity
 from console.model_registry import _line_of_decision
 from coordinator.api import make_app
 from coordinator.config import load_config
+from coordinator.journal.port import StoredModel
 from coordinator.runner import build
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
@@ -73,9 +75,93 @@ def test_coordinator_waits_with_its_signature_for_the_authority_of_its_own_certi
     cloud.register(record_of().signed_by(signer_of(cloud.folder)))
     cloud.start()
     cloud.change(after.identity("coordinator", "cloud"))
+    cloud.tick()
     assert is_believed(cloud.stored(), former)
+    assert cloud.told() == [], "no model is to blame"
+    told = [line for line in cloud.lines if line["event"] == "coordinator-certificate-not-trusted"]
+    assert [(line["code"], line["hint"]) for line in told] == [
+        ("foreign-certificate", "trust its authority first (`ca trust`)")
+    ]
     cloud.change(None, former, after)
     assert is_believed(cloud.stored(), after)
+
+
+def _changed(tmp_path: Path, versions: int) -> tuple[Cloud, FleetCa, FleetCa]:
+    """A coordinator that looks at one model a tick, has another authority's certificate, and has looked at one."""
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"), kept=2)
+    cloud.register(*(record_of(number).signed_by(signer_of(cloud.folder)) for number in range(1, versions + 1)))
+    cloud.start()
+    cloud.change(None, former, after)
+    cloud.core.models.promote("m", versions - 1)
+    cloud.core.models.rollback("m", 2, "stays pinned")
+    cloud.core.models._now = count(0.0, 1.0).__next__
+    cloud.change(after.identity("coordinator", "cloud"))
+    return cloud, former, after
+
+
+def _signed(cloud: Cloud) -> list[int]:
+    return [line["version"] for line in cloud.lines if line["event"] == "model-signed-again"]
+
+
+def test_coordinator_signs_many_models_again_some_a_tick_what_is_retained_first_and_reads_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cloud, _, after = _changed(tmp_path, 6)
+    read: list[int] = []
+    one = cloud.journal.model
+
+    def reading(name: str, version: int) -> StoredModel | None:
+        read.append(version)
+        return one(name, version)
+
+    monkeypatch.setattr(cloud.journal, "model", reading)
+    monkeypatch.setattr(cloud.journal, "models", lambda *_: pytest.fail("all records are read"))
+    assert _signed(cloud) == [2], "one tick is over"
+    for _ in range(7):
+        cloud.tick()
+    assert _signed(cloud) == [2, 5, 6, 1, 3, 4]
+    assert read == [5, 6, 1, 3, 4]
+    monkeypatch.undo()
+    assert all(is_believed(cloud.stored(version), after) for version in range(1, 7))
+    assert cloud.published() == {
+        TOPICS.model_version("m", version): cloud.stored(version).record for version in (2, 5, 6)
+    }
+
+
+def test_connection_is_not_kept_waiting_until_all_models_are_signed_again(tmp_path: Path):
+    cloud, former, after = _changed(tmp_path, 4)
+    cloud.core.connected()
+    assert _signed(cloud) == [2]
+    assert is_believed(cloud.stored(3), after), "the one whose turn it was"
+    assert is_believed(cloud.stored(1), former)
+    assert cloud.core.metrics["connected"] == 2
+
+
+def test_rest_is_not_signed_again_when_the_former_authority_is_dropped_meanwhile_and_a_forgotten_one_is_left_out(
+    tmp_path: Path,
+):
+    cloud, former, after = _changed(tmp_path, 5)
+    cloud.journal.content.models[:] = [each for each in cloud.journal.content.models if each.version != 4]
+    cloud.tick()
+    assert _signed(cloud) == [2, 5]
+    cloud.change(None, after)
+    for _ in range(6):
+        cloud.tick()
+    assert _signed(cloud) == [2, 5]
+    assert cloud.told() == [("foreign-certificate", [1, 3])]
+    assert is_believed(cloud.stored(1), former)
+
+
+def test_models_are_judged_anew_and_not_blamed_when_their_authority_is_trusted_again_meanwhile(tmp_path: Path):
+    cloud, former, after = _changed(tmp_path, 4)
+    cloud.change(None, after)
+    cloud.tick()  # the first one of the former authority is looked at
+    cloud.change(None, former, after)
+    for _ in range(6):
+        cloud.tick()
+    assert cloud.told() == []
+    assert sorted(_signed(cloud)) == [1, 2, 3, 4]
 
 
 Forge = Callable[[ModelRecord, FleetCa, FleetCa], ModelRecord | bytes]
@@ -284,6 +370,20 @@ def test_operator_needs_the_token_to_vouch_over_http_and_a_damaged_record_is_giv
     assert (damaged.status_code, damaged.content) == (200, cloud.stored(2).record)
     assert ask("POST", "/api/models/m/2/sign", json={"digest": record_of(2).digest}).status_code == 409
     assert json.loads(ask("GET", "/api/models/m/1").content)["signatures"]
+
+
+def test_operator_is_told_that_a_good_record_was_signed_when_it_was_from_another_authority(tmp_path: Path):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    cloud.start()
+    fresh = after.identity("coordinator", "cloud")
+    files = {"key": (fresh / "key.pem").read_bytes(), "certificate": (fresh / "cert.pem").read_bytes()}
+    save_identity(cloud.folder, **files, ca=former.authority.ca_pem + after.authority.ca_pem)
+    cloud.credentials.refresh()
+    told = [cloud.core.models.sign("m", 1, record_of().digest) for _ in range(2)]
+    assert [(each["former"], each["signed"]) for each in told] == [("", True), ("", False)]
+    assert [each.kind for each in cloud.core.registry.history("m")] == ["current", "signed"]
 
 
 def test_stored_record_is_replaced_only_for_a_version_with_its_digest(tmp_path: Path):

@@ -255,6 +255,17 @@ def test_certificate_of_a_dropped_ca_is_refused_afterwards_though_somebody_was_c
         verifier.owner(SIGNER.certificate)
 
 
+def test_lists_that_come_with_their_ca_count_with_it_and_others_are_passed_over():
+    after, verifier = TestCa("next CA"), CA.verifier()
+    gone, foreign = after.agent("v1"), TestCa("other CA")
+    verifier.trust(CA.pem + after.pem, b"nonsense" + foreign.crl(AGENT) + after.crl(gone))
+    assert verifier.revoked == {gone.certificate.serial_number}
+    verifier.trust(CA.pem)
+    assert verifier.revoked == frozenset()
+    verifier.trust(after.pem)
+    assert verifier.revoked == {gone.certificate.serial_number}
+
+
 def test_certificates_are_verified_by_many_threads_while_few_are_remembered_and_lists_arrive():
     verifier = Verifier(CA.pem, lambda: NOW, remembered=2)
     known = [CA.agent(f"v{number}").certificate.public_bytes(Encoding.DER) for number in range(6)]
