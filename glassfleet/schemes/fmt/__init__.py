@@ -31,7 +31,7 @@ class FederatedModelTree:
         self.server = FmtServer()
 
     def exact(self, parameters: FmtParameters) -> FmtParameters:
-        """Return `parameters` with no row kept with others."""
+        """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"min_rows": 1})
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyModelTree:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import condensed
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
-from glassfleet.grids import join_small
 from glassfleet.scheme import Contribution, Task, TaskError
 from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
-from glassfleet.schemes.fmt.tree import Tree, crisp, degrees
+from glassfleet.schemes.fmt.tree import crisp, degrees
 from glassfleet.statistics import blocks, to_grid
 from glassfleet.untrusted import select_numbers
 
@@ -39,8 +39,7 @@ class FmtClient:
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
         answers = {"scan": _scan, "grow": _grow, "sizes": _sizes, "leaves": _leaves}
-        sums, nullified = answers[question.kind](question, rows)
-        return Contribution(question.kind, rows.count, sums, nullified=nullified)
+        return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
 @dataclass
@@ -48,17 +47,13 @@ class _Rows:
     """A vehicle's rows for one domain, scaled, those held out last; and their positions in the latest partitions."""
 
     domain: Domain
-    holdout: float
+    chosen: tuple[int, float]  # rows of a group, share held out
     count: int
     training: int
     inputs: Array  # (F, n)
     target: Array  # (n,)
     knots: Knots | None = None
     position: Array | None = None
-
-    def trained(self, least: int) -> int:
-        """How many rows train: all, where those held out are too few to hide in their sums."""
-        return self.training if self.count - self.training >= least else self.count
 
     def positions(self, knots: Knots) -> Array:
         if self.position is None or self.knots != knots:
@@ -67,17 +62,17 @@ class _Rows:
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Scale and sort the rows once per domain; kept in the dataset's memo."""
-    domain, holdout = question.domain, question.parameters.holdout
-    known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and known.holdout == holdout and known.domain == domain:
+    """Condense, scale and sort the rows once per domain; kept in the dataset's memo."""
+    domain, parameters = question.domain, question.parameters
+    known, chosen = data.memo.get(NAME), (parameters.min_rows, parameters.holdout)
+    if isinstance(known, _Rows) and known.chosen == chosen and known.domain == domain:
         return known
-    chosen = select_numbers(data, domain)
-    scaled = np.ascontiguousarray(domain.scale_inputs(chosen.X).T)
-    target = domain.scale_target(chosen.y)
-    held = is_held_out(scaled, target, holdout)
+    own = condensed(select_numbers(data, domain), domain, parameters.min_rows)
+    scaled = np.ascontiguousarray(domain.scale_inputs(own.X).T)
+    target = domain.scale_target(own.y)
+    held = is_held_out(scaled, target, parameters.holdout)
     order = np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)])
-    rows = _Rows(domain, holdout, data.rows, int((~held).sum()), scaled[:, order], target[order])
+    rows = _Rows(domain, chosen, own.rows, int((~held).sum()), scaled[:, order], target[order])
     data.memo[NAME] = rows
     return rows
 
@@ -133,120 +128,44 @@ def _weighted(rows: _Rows, columns: Sequence[int], weight: Array, cuts: Sequence
     return total
 
 
-# --- rows stay together ---------------------------------------------------------------------------------------------
-
-
-def _together(least: int) -> Callable[[Array, Array], bool | None]:
-    """Return the rule by which a vehicle's rows follow a split only when neither side would hold too few of them."""
-
-    def keep(lower: Array, upper: Array) -> bool | None:
-        below, above = int(np.count_nonzero(lower)), int(np.count_nonzero(upper))
-        if 0 < below < least or 0 < above < least:
-            return above > below
-        return None
-
-    return keep
-
-
-def _reach(question: Question, tree: Tree, position: Array, nodes: Sequence[int]) -> dict[int, Array]:
-    """Return the degrees of `nodes`, rows of small groups staying with the others."""
-    least = question.parameters.min_rows
-    return degrees(tree, position, nodes, _together(least)) if least > 1 else degrees(tree, position, nodes)
-
-
-def _hide_small_steps(lower: Ints, whole: Ints, cuts: Sequence[Cut], position: Array, least: int) -> int:
-    """Replace sums from which, by differences, those of fewer than `least` rows could be had; return how many.
-
-    Rows between two cuts of one input are what their sums differ by. Going up, a cut that adds too few rows to the
-    last that was kept gets the same sums; and the highest cuts that leave too few rows above get the node's.
-    """
-    hidden = 0
-    by_input: dict[int, list[int]] = {}
-    for place, (feature, _) in enumerate(cuts):
-        by_input.setdefault(feature, []).append(place)
-    for feature, places in by_input.items():
-        line = np.sort(position[feature])
-        n = len(line)
-        kept_sums, kept = np.zeros_like(whole), -1
-        for place in places:
-            cut = cuts[place][1]
-            reach = int(np.searchsorted(line, cut + 1.0, side="left"))  # rows below the end of the cut's blend
-            passed = 0 if kept < 0 else int(np.searchsorted(line, float(kept), side="right"))
-            above = n - int(np.searchsorted(line, float(cut), side="right"))
-            if 0 < above < least:
-                hidden += int(not np.array_equal(lower[place], whole))
-                lower[place] = whole
-            elif 0 < reach - passed < least:
-                hidden += int(not np.array_equal(lower[place], kept_sums))
-                lower[place] = kept_sums
-            else:
-                kept_sums, kept = lower[place], cut
-    return hidden
-
-
 # --- the four answers -----------------------------------------------------------------------------------------------
 
 
-def _scan(question: Question, rows: _Rows) -> tuple[dict[str, Ints], int]:
+def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
-    least = question.parameters.min_rows
-    counts = histogram(rows.inputs)
-    hidden = sum(join_small(line, least) for line in counts) if least > 1 else 0
-    training = rows.trained(least)
-    weight = np.ones(training)
-    if training < least:
-        hidden += int(training > 0)
-        weight[:] = 0.0
-    gram = _weighted(rows, question.columns, weight, [], rows.inputs)[0]
-    return {"histogram": counts, "gram": gram, "training": np.array([training], dtype=np.int64)}, hidden
+    gram = _weighted(rows, question.columns, np.ones(rows.training), [], rows.inputs)[0]
+    training = np.array([rows.training], dtype=np.int64)
+    return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
 
 
-def _grow(question: Question, rows: _Rows) -> tuple[dict[str, Ints], int]:
+def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum over the training rows: the nodes asked about and the lower side of each of their cuts."""
-    least, hidden = question.parameters.min_rows, 0
-    position = rows.positions(question.knots)[:, : rows.trained(least)]
-    reached = _reach(question, question.tree, position, question.nodes)
+    position = rows.positions(question.knots)[:, : rows.training]
+    reached = degrees(question.tree, position, question.nodes)
     whole, lower = [], []
     for node in question.nodes:
-        weight, cuts = reached[node], [question.cuts[place] for place in question.cuts_of[node]]
-        there = weight > 0.0
-        if 0 < np.count_nonzero(there) < least:  # only at a root with so few rows: elsewhere they stay together
-            weight, hidden = np.zeros_like(weight), hidden + 1
-        sums = _weighted(rows, question.columns, weight, cuts, position)
-        if least > 1 and weight.any():
-            hidden += _hide_small_steps(sums[1:], sums[0], cuts, position[:, there], least)
+        cuts = [question.cuts[place] for place in question.cuts_of[node]]
+        sums = _weighted(rows, question.columns, reached[node], cuts, position)
         whole.append(sums[0])
         lower.append(sums[1:])
-    return {"whole": np.stack(whole), "lower": np.concatenate(lower)}, hidden
+    return {"whole": np.stack(whole), "lower": np.concatenate(lower)}
 
 
-def _leaves(question: Question, rows: _Rows) -> tuple[dict[str, Ints], int]:
-    """Sum all rows of the final leaves; the training rows alone where too few others came to a leaf."""
-    least, hidden = question.parameters.min_rows, 0
-    position = rows.positions(question.knots)
-    leaves = question.tree.leaves
-    reached = _reach(question, question.tree, position, leaves)
-    training = rows.trained(least)
-    gram = []
-    for leaf in leaves:
-        weight = reached[leaf]
-        if 0 < np.count_nonzero(weight[training:]) < least:
-            weight, hidden = weight.copy(), hidden + 1
-            weight[training:] = 0.0
-        if 0 < np.count_nonzero(weight) < least:
-            weight, hidden = np.zeros_like(weight), hidden + 1
-        gram.append(_weighted(rows, question.columns, weight, [], position)[0])
-    return {"gram": np.stack(gram)}, hidden
+def _leaves(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Sum all rows of the final leaves."""
+    position, leaves = rows.positions(question.knots), question.tree.leaves
+    reached = degrees(question.tree, position, leaves)
+    return {"gram": np.stack([_weighted(rows, question.columns, reached[leaf], [], position)[0] for leaf in leaves])}
 
 
-def _sizes(question: Question, rows: _Rows) -> tuple[dict[str, Ints], int]:
+def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum squared errors over the held-out rows: for each variant, way of inference and number of rules."""
     assert question.coefficients is not None
     variants, tree = question.coefficients.shape[0], question.tree
     errors = np.zeros((variants, 2, len(tree.splits) + 1), dtype=np.int64)
-    held = rows.count - rows.trained(question.parameters.min_rows)
+    held = rows.count - rows.training
     for block in blocks(held, BLOCK_ROWS):
-        part = slice(rows.count - held + block.start, rows.count - held + block.stop)
+        part = slice(rows.training + block.start, rows.training + block.stop)
         position = rows.positions(question.knots)[:, part]
         target = rows.target[part]
         reached = degrees(tree, position, range(tree.size))
@@ -266,7 +185,7 @@ def _sizes(question: Question, rows: _Rows) -> tuple[dict[str, Ints], int]:
                 for way, answer in enumerate(answers):
                     error = np.minimum(np.maximum(answer, 0.0), 1.0) - target
                     errors[variant, way, size] += int(to_grid(error * error, ERROR_BITS).sum())
-    return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}, 0
+    return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}
 
 
 def outputs_of(coefficients: Array, inputs: Array) -> Array:

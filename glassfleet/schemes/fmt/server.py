@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import NO_ROWS
 from glassfleet.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
@@ -73,7 +74,7 @@ class FmtServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
-            raise RunFailedError("no agent that answered has any rows")
+            raise RunFailedError(NO_ROWS)
         if rows > MAX_ROWS:
             raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
         sums = _add(contributions)
@@ -114,7 +115,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for the root's cuts."""
     training = int(sums["training"][0])
     if training == 0 or int(sums["gram"][0]) == 0:
-        raise RunFailedError("no agent has enough rows to train on; lower min_rows or holdout, or wait for more rows")
+        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
     kept = {
         "sums_digest": memory["sums_digest"],
         "training": training,

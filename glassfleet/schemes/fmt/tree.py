@@ -9,7 +9,7 @@ so the product of the degrees along the path is the membership in one run of adj
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -155,12 +155,7 @@ class Tree:
         return cls(tuple(Split(*row) for row in rows))
 
 
-def degrees(
-    tree: Tree,
-    position: NDArray[np.float64],
-    nodes: Sequence[int],
-    keep: Callable[[NDArray[np.float64], NDArray[np.float64]], bool | None] = lambda lower, upper: None,  # noqa: ARG005
-) -> dict[int, NDArray[np.float64]]:
+def degrees(tree: Tree, position: NDArray[np.float64], nodes: Sequence[int]) -> dict[int, NDArray[np.float64]]:
     """Return the degree to which rows reach each of `nodes`: the product along the path, root first.
 
     Parameters
@@ -171,9 +166,6 @@ def degrees(
         From :func:`~glassfleet.schemes.fmt.partition.positions`.
     nodes : sequence of int
         Nodes wanted.
-    keep : callable
-        Asked at every split with the degrees of both sides. None: rows follow the split. Otherwise all rows of the
-        node stay together: on the upper side when it says True, else on the lower one.
 
     Returns
     -------
@@ -193,11 +185,7 @@ def degrees(
             continue
         whole = found[split.node]
         low = up_to(float(split.cut), position[split.feature])
-        sides = whole * low, whole * (1.0 - low)
-        together = keep(*sides)
-        if together is not None:
-            sides = (np.zeros_like(whole), whole) if together else (whole, np.zeros_like(whole))
-        found[lower], found[upper] = sides
+        found[lower], found[upper] = whole * low, whole * (1.0 - low)
     return {node: found[node] for node in nodes}
 
 

@@ -31,7 +31,7 @@ class FederatedRuleClassifier:
         self.server = FrbcServer()
 
     def exact(self, parameters: FrbcParameters) -> FrbcParameters:
-        """Return `parameters` with all nullification off."""
+        """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
     def equals_central_with(self, parameters: FrbcParameters) -> bool:

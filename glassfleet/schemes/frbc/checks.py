@@ -32,10 +32,10 @@ def check_rules(question: Question, contribution: Contribution) -> Candidates:
         rules = Candidates.from_value(values, question.n_features, parameters.n_sets, question.n_classes)
     except ValueError as fault:
         raise ContributionError(str(fault)) from fault
-    if rules.size * parameters.threshold > rows:
-        raise ContributionError(f"{rules.size} rules of {parameters.threshold} rows each, from {rows} rows")
-    _check_counts("class_rows", contribution.sums["class_rows"], (question.n_classes,), rows, parameters.threshold)
-    _check_counts("unknown_rows", contribution.sums["unknown_rows"], (1,), rows, parameters.threshold)
+    if rules.size > rows:
+        raise ContributionError(f"{rules.size} rules from {rows} rows")
+    _check_counts("class_rows", contribution.sums["class_rows"], (question.n_classes,), rows)
+    _check_counts("unknown_rows", contribution.sums["unknown_rows"], (1,), rows)
     counted = int(contribution.sums["class_rows"].sum()) + int(contribution.sums["unknown_rows"].sum())
     if counted > rows:
         raise ContributionError(f"the rows per class add up to {counted}, of {rows} rows")
@@ -53,13 +53,11 @@ def check_strengths(question: Question, contribution: Contribution) -> None:
     _check_sums(question, question.rules, contribution.sums, contribution.rows)
 
 
-def _check_counts(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], rows: int, threshold: int) -> None:
+def _check_counts(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], rows: int) -> None:
     if counts.shape != shape:
         raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
     if ((counts < 0) | (counts > rows)).any():
         raise ContributionError(f"{name} must be in [0, {rows}], the rows of the agent")
-    if ((counts > 0) & (counts < threshold)).any():
-        raise ContributionError(f"{name} holds a count below min_rows, {threshold}")
 
 
 def _check_sums(question: Question, rules: Candidates, sums: Mapping[str, Any], rows: int) -> None:
@@ -71,7 +69,7 @@ def _check_sums(question: Question, rules: Candidates, sums: Mapping[str, Any], 
                 raise ContributionError(f"{name} must be an int64 array of shape ({size},)")
             if name != "rows" and ((array < 0) | (array > rows << bits)).any():
                 raise ContributionError(f"{name} is negative or above what {rows} rows can add up to")
-    _check_counts("rows", sums["rows"], (rules.size,), rows, question.parameters.threshold)
+    _check_counts("rows", sums["rows"], (rules.size,), rows)
     if int(sums["rows"].sum()) > rows:
         raise ContributionError(f"the rows of the rules add up to more than the {rows} rows of the agent")
     if not rules.size:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import condensed
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.fuzzy.partition import Memberships, fuzzify
@@ -29,10 +30,10 @@ class FrbcClient:
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
         question = Question.from_task(task)
-        if data.rows > question.parameters.max_rows:
-            raise TaskError(f"{data.rows} rows, the run's grid is good for {question.parameters.max_rows}")
         rows = _prepare(question, data)
-        return _rules(question, rows, data.rows) if question.rules is None else _strengths(question, rows, data.rows)
+        if rows.count > question.parameters.max_rows:
+            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
+        return _rules(question, rows) if question.rules is None else _strengths(question, rows)
 
 
 @dataclass(frozen=True)
@@ -40,33 +41,39 @@ class _Rows:
     """The rows whose label is one of the run's classes, for one domain and partition."""
 
     domain: Domain
-    n_sets: int
+    chosen: tuple[int, int]  # sets, rows of a group
     members: Memberships
     classes: NDArray[np.intp]
     unknown: int
 
+    @property
+    def count(self) -> int:
+        """Rows, those of unknown classes included."""
+        return len(self.classes) + self.unknown
+
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Scale, fuzzify and number the classes once per domain; kept in the dataset's memo."""
-    domain, n_sets = question.domain, question.parameters.n_sets
+    """Condense, scale, fuzzify and number the classes once per domain; kept in the dataset's memo."""
+    domain, n_sets, group_rows = question.domain, question.parameters.n_sets, question.parameters.group_rows
     known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and (known.n_sets, known.domain) == (n_sets, domain):
+    if isinstance(known, _Rows) and (known.chosen, known.domain) == ((n_sets, group_rows), domain):
         return known
     if data.target != domain.label:
         raise TaskError(f"the class here is {data.target!r}, the run asks for {domain.label!r}")
     if data.y.dtype.kind not in "UO":
         raise TaskError(f"the target {data.target!r} is numeric here; this run needs class labels (text)")
-    chosen = select_columns(data, domain)
-    labels = data.y.astype(np.str_)
+    own = select_columns(data, domain)
     classes = np.array(domain.classes, dtype=np.str_)
-    number = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    here = classes[number] == labels
-    unknown = int(here.size - np.count_nonzero(here))
-    if unknown == data.rows > 0:
+    if data.rows and not np.isin(own.y.astype(np.str_), classes).any():
         known_classes = ", ".join(domain.classes[:10])
         raise TaskError(f"no row's {data.target!r} is one of the run's {len(classes)} classes: {known_classes}")
-    members = fuzzify(domain.scale_inputs(chosen.X[here] if unknown else chosen.X), n_sets)
-    rows = _Rows(domain, n_sets, members, number[here].astype(np.intp), unknown)
+    own = condensed(own, domain, group_rows)
+    labels = own.y.astype(np.str_)
+    number = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    here = classes[number] == labels
+    members = fuzzify(domain.scale_inputs(own.X[here]), n_sets)
+    unknown = int(here.size - np.count_nonzero(here))
+    rows = _Rows(domain, (n_sets, group_rows), members, number[here].astype(np.intp), unknown)
     data.memo[NAME] = rows
     return rows
 
@@ -74,78 +81,55 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
 # --- the first answer: rules ----------------------------------------------------------------------------------------
 
 
-def _rules(question: Question, rows: _Rows, total: int) -> Contribution:
+def _rules(question: Question, rows: _Rows) -> Contribution:
     """Found one rule per row (Chi), without duplicates; conflicts stay."""
     parameters, c = question.parameters, question.n_classes
     antecedents = strongest_sets(rows.members)
     words, classes = pack(antecedents, parameters.n_sets), rows.classes.astype(np.int16)
     order, new = sort_rules(words, classes)
-    first = np.flatnonzero(new)
-    count = np.diff(first, append=order.size)
-    told = count >= parameters.threshold
-    chosen = order[first[told]]
+    chosen = order[new]
     if chosen.size > MAX_RULES:
-        raise TaskError(f"{chosen.size} rules here, at most {MAX_RULES} travel; use fewer sets or a larger min_rows")
+        raise TaskError(f"{chosen.size} rules here, at most {MAX_RULES} travel; use fewer sets")
     rules = Candidates(words[chosen], classes[chosen], antecedents[chosen])
     per_class = np.bincount(rows.classes, minlength=c).astype(np.int64)
     unknown = np.array([rows.unknown], dtype=np.int64)
-    nullified = int(np.count_nonzero(~told))
-    for counts in (per_class, unknown):
-        few = (counts > 0) & (counts < parameters.threshold)
-        counts[few] = 0
-        nullified += int(few.sum())
     values = rules.to_value()
     if parameters.weights == "owners":
-        sums, withheld = _weigh(question, rules, rows)
-        nullified += withheld
-        values |= sums
-    return Contribution("rules", total, {"class_rows": per_class, "unknown_rows": unknown}, values, nullified)
+        values |= _weigh(question, rules, rows)
+    return Contribution("rules", rows.count, {"class_rows": per_class, "unknown_rows": unknown}, values)
 
 
 # --- the second answer: sums over given rules -----------------------------------------------------------------------
 
 
-def _strengths(question: Question, rows: _Rows, total: int) -> Contribution:
+def _strengths(question: Question, rows: _Rows) -> Contribution:
     assert question.rules is not None
-    sums, nullified = _weigh(question, question.rules, rows)
-    return Contribution("strengths", total, sums, nullified=nullified)
+    return Contribution("strengths", rows.count, _weigh(question, question.rules, rows))
 
 
-def _weigh(question: Question, rules: Candidates, rows: _Rows) -> tuple[Sums, int]:
-    """Return the sums of RULE_SUMS and ANTECEDENT_SUMS, and how many were nullified.
-
-    Cells are (antecedent, class): Den is the sum of an antecedent's cells, so a cell that rests on few rows must be
-    missing from it too, or the difference of Den and Num would tell it.
-    """
+def _weigh(question: Question, rules: Candidates, rows: _Rows) -> Sums:
+    """Return the sums of RULE_SUMS and ANTECEDENT_SUMS. Cells are (antecedent, class)."""
     c, first = question.n_classes, rules.first
     if first.size * c > MAX_CELLS:
         raise TaskError(f"{first.size} antecedents of {c} classes are more than {MAX_CELLS} sums; use fewer sets")
     high, low, found = _cell_sums(question, rules, rows)
-    count = found[0]
-    few = (count > 0) & (count < question.parameters.threshold)
-    for cells in (high, low, found[1]):
-        cells[few] = 0
     own = rules.antecedent_of * c + rules.classes
-    sums = {
-        "rows": found[1][own],
+    return {
+        "rows": found[own],
         "num_high": high[own],
         "num_low": low[own],
         "den_high": high.reshape(first.size, c).sum(axis=1),
         "den_low": low.reshape(first.size, c).sum(axis=1),
     }
-    few_rows = (sums["rows"] > 0) & (sums["rows"] < question.parameters.threshold)
-    sums["rows"][few_rows] = 0
-    return sums, int(few.sum()) + int(few_rows.sum())
 
 
 def _cell_sums(
     question: Question, rules: Candidates, rows: _Rows
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return both limbs of the summed strength, shape (a C,), and the rows that match and that found it, (2, a C)."""
+    """Return both limbs of the summed strength, and how many rows found the cell, each of shape (a C,)."""
     bits, c = question.parameters.limb_bits, question.n_classes
     size = rules.first.size * c
     high, low = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    found = np.zeros((2, size), dtype=np.int64)
     members = rows.members
     tree = AntecedentTree(rules.antecedents[rules.first], question.parameters.n_sets)
     # A row is in a cell once at most, so the rows of a block bound the terms of each cell.
@@ -154,8 +138,7 @@ def _cell_sums(
         upper, lower = split(part.strength, bits)
         high += np.bincount(cell, weights=upper, minlength=size).astype(np.int64)
         low += np.bincount(cell, weights=lower, minlength=size).astype(np.int64)
-        found[0] += np.bincount(cell, minlength=size)
     at = tree.find(strongest_sets(members))
     known = np.flatnonzero(at >= 0)
-    found[1] += np.bincount(at[known] * c + rows.classes[known], minlength=size)
+    found = np.bincount(at[known] * c + rows.classes[known], minlength=size).astype(np.int64)
     return high, low, found

@@ -26,17 +26,17 @@ class Parameters(BaseModel):
     Attributes
     ----------
     n_sets : int
-        Fuzzy sets per input, T. The paper has 5 on MAGIC and 3 on QoE; the finer, the fewer rows found a rule, and the
-        more rules `min_rows` takes away.
+        Fuzzy sets per input, T. The paper has 5 on MAGIC and 3 on QoE; the finer, the fewer rows found a rule.
     weights : {"pooled", "owners"}
         Whose rows weigh a rule. ``"pooled"``: those of all agents, asked in a second round over the union of rules; the
         fleet's model then equals the central one. ``"owners"`` (the paper): those of the agents that found the rule.
     association : {"strength", "strength*weight"}
         What the rules compete by when a row is classified. The published tables are those of ``"strength"``.
     nullify : bool
-        Agents keep back what rests on fewer than `min_rows` rows.
+        Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        An agent does not tell a rule that it found in fewer rows, nor a sum over fewer rows. 1: tells all.
+        Agents answer from condensed rows (:mod:`glassfleet.condense`), condensed class by class, of groups of at least
+        this many, and of more rows than there are inputs. 1: from their own.
     max_rules : int or None
         Rule reduction: the coordinator keeps at most this many rules, those with the largest support.
     min_support : float
@@ -67,6 +67,6 @@ class Parameters(BaseModel):
         return limb_capacity(self.limb_bits)
 
     @property
-    def threshold(self) -> int:
-        """Fewest rows that may leave an agent as a rule or as a sum."""
+    def group_rows(self) -> int:
+        """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
         return self.min_rows if self.nullify else 1

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import NO_ROWS
 from glassfleet.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
 from glassfleet.schemes.frbc.checks import check_rules, check_strengths
@@ -46,8 +47,8 @@ class FrbcServer:
             raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
         if contribution.rows > question.parameters.max_rows:
             raise ContributionError(f"{contribution.rows} rows, the grid is good for {question.parameters.max_rows}")
-        if contribution.nullified and question.parameters.threshold == 1:
-            raise ContributionError("nullified statistics, but the run nullifies none")
+        if contribution.nullified:
+            raise ContributionError("nullified statistics, but this scheme nullifies none")
         if question.kind == "rules":
             check_rules(question, contribution)
         else:
@@ -59,26 +60,23 @@ class FrbcServer:
         parameters = question.parameters
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
-            raise RunFailedError("no agent that answered has any rows")
+            raise RunFailedError(NO_ROWS)
         if rows > parameters.max_rows:
             raise RunFailedError(
                 f"{rows} rows in all, the grid of {parameters.fraction_bits} bits is good for {parameters.max_rows}; "
                 "use fewer fraction_bits"
             )
-        nullified = sum(contribution.nullified for contribution in contributions)
         if question.rules is not None:
             total = _add([contribution.sums for contribution in contributions])
             per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}
             memory = {**state["memory"], "sums_digest": _chain(state["memory"]["sums_digest"], rows, total)}
-            return _finish(question, question.rules, per_rule, rows, {**memory, "sums_nullified": nullified})
+            return _finish(question, question.rules, per_rule, rows, memory)
         counts = _add([contribution.sums for contribution in contributions])
         rules, per_rule = _merge(question, contributions)
         merged = {**counts, **per_rule, **rules.to_value()}
         memory = {
             "class_rows": counts["class_rows"],
             "unknown_rows": int(counts["unknown_rows"][0]),
-            "rules_nullified": nullified,
-            "sums_nullified": 0,
             "sums_digest": _chain("", rows, merged),
         }
         if parameters.weights == "owners" or rules.size == 0:
@@ -86,7 +84,7 @@ class FrbcServer:
         if rules.first.size * question.n_classes > MAX_CELLS:
             raise RunFailedError(
                 f"{rules.first.size} antecedents of {question.n_classes} classes are more than {MAX_CELLS} sums; use "
-                "fewer sets (n_sets), fewer inputs, or a larger min_rows"
+                "fewer sets (n_sets) or fewer inputs"
             )
         task = Question("strengths", parameters, question.domain, rules).to_task()
         return Next({"kind": task.kind, "body": dict(task.body), "memory": memory}, task)
@@ -124,8 +122,8 @@ def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[C
     first = np.flatnonzero(new)
     if first.size > MAX_RULES:
         raise RunFailedError(
-            f"the agents found {first.size} rules, at most {MAX_RULES} are possible; use fewer sets (n_sets), fewer "
-            "inputs, or a larger min_rows"
+            f"the agents found {first.size} rules, at most {MAX_RULES} are possible; use fewer sets (n_sets) or "
+            "fewer inputs"
         )
     words, classes = words[order[first]], classes[order[first]]
     rules = Candidates(words, classes, unpack(words, question.n_features, parameters.n_sets))
@@ -159,8 +157,6 @@ def _finish(
         "candidates": rules.size,
         "conflicts": conflicts,
         "reduced": (learned.size - kept.size) if learned is not None and kept is not None else 0,
-        "rules_nullified": memory["rules_nullified"],
-        "sums_nullified": memory["sums_nullified"],
         **model.complexity(),
     }
     return Done(model, summary)

@@ -30,7 +30,7 @@ class FederatedRegressionTree:
         self.server = FrtServer()
 
     def exact(self, parameters: FrtParameters) -> FrtParameters:
-        """Return `parameters` with all nullification off."""
+        """Return `parameters` with which nothing is condensed or nullified."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRegressionTree:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import condensed
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.scheme import Contribution, Task, TaskError
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
+from glassfleet.schemes.frt.params import CELL_ROWS
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
 from glassfleet.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
 from glassfleet.untrusted import select_numbers
@@ -62,24 +64,24 @@ class _Rows:
     """A vehicle's rows in blocks, for one domain and partition."""
 
     domain: Domain
-    n_sets: int
+    chosen: tuple[int, int]  # sets, rows of a group
     count: int
     blocks: list[_Block] = field(default_factory=list)
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Scale and fuzzify the rows once per domain; kept in the dataset's memo."""
-    domain, n_sets = question.domain, question.parameters.n_sets
+    """Condense, scale and fuzzify the rows once per domain; kept in the dataset's memo."""
+    domain, n_sets, group_rows = question.domain, question.parameters.n_sets, question.parameters.group_rows
     known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and known.n_sets == n_sets and known.domain == domain:
+    if isinstance(known, _Rows) and known.chosen == (n_sets, group_rows) and known.domain == domain:
         return known
-    chosen = select_numbers(data, domain)
-    rows = _Rows(domain, n_sets, data.rows)
-    for block in blocks(data.rows, ROW_BLOCK):
-        scaled = domain.scale_inputs(chosen.X[block])
+    own = condensed(select_numbers(data, domain), domain, group_rows)
+    rows = _Rows(domain, (n_sets, group_rows), own.rows)
+    for block in blocks(own.rows, ROW_BLOCK):
+        scaled = domain.scale_inputs(own.X[block])
         columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
         columns[:-2] = scaled.T
-        columns[-1] = domain.scale_target(chosen.y[block])
+        columns[-1] = domain.scale_target(own.y[block])
         rows.blocks.append(_Block(fuzzify(scaled, n_sets), columns))
     data.memo[NAME] = rows
     return rows
@@ -147,8 +149,8 @@ def _level(question: Question, rows: _Rows) -> Contribution:
     parts = np.ascontiguousarray(cells.reshape(len(CELL_SUMS), f, m, t).transpose(0, 2, 1, 3))
     parts *= question.free[:, :, None]
     nullified = 0
-    if question.parameters.nullify:
-        few = (nodes[0] >= 1) & (nodes[0] < question.parameters.min_cell_rows)
+    if question.parameters.nullify and question.parameters.group_rows == 1:
+        few = (nodes[0] >= 1) & (nodes[0] < CELL_ROWS)
         nodes *= ~few
         nullified = int(few.sum()) + _check_and_nullify(question, parts)
     sums = {f"cell_{name}": part for name, part in zip(CELL_SUMS, parts, strict=True)}
@@ -214,7 +216,7 @@ def _check_and_nullify(question: Question, parts: NDArray[np.int64]) -> int:
     nothing = np.zeros(count.shape[:2], dtype=bool)
     nullified = 0
     for j in range(t):
-        few = (count[..., j] >= 1) & (count[..., j] < question.parameters.min_cell_rows)
+        few = (count[..., j] >= 1) & (count[..., j] < CELL_ROWS)
         crisp = root & (count[..., j] > 0) & (ws[..., j] == count[..., j] << bits)
         left = ws[..., j - 1] > 0 if j > 0 else nothing
         right = ws[..., j + 1] > 0 if j + 1 < t else nothing
@@ -247,36 +249,26 @@ def _leaves(question: Question, rows: _Rows) -> Contribution:
             low[leaf] += limbs[1]
     # Carry, so that the low limb is as small as one agent's can be, however the rows were blocked.
     high, low = carry(high, low, bits=bits)
-    few = _few(question, count)
     sums = {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
-    for array in sums.values():
-        array[few] = 0
-    return Contribution("leaves", rows.count, sums, nullified=int(few.sum()))
+    return Contribution("leaves", rows.count, sums)
 
 
 def _weights(question: Question, rows: _Rows) -> Contribution:
     m, bits = len(question.nodes), question.parameters.fraction_bits
     assert question.coefficients is not None
-    ws, wq, count = (np.zeros(m, dtype=np.int64) for _ in range(3))
+    ws, wq = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     for block in rows.blocks:
         reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
         position = question.position[reached.node]
-        count += np.bincount(position, minlength=m)
         ws += _strengths(question, reached, position)
         output = question.coefficients[position, -1]
         for feature in range(question.n_features):
             output = output + question.coefficients[position, feature] * block.columns[feature, reached.row]
         quality = 1.0 - np.minimum(np.abs(output - block.target[reached.row]), 1.0)
         wq += sum_by_cell(position, to_grid(reached.strength * quality, bits), m, bits=bits)
-    few = _few(question, count)
-    ws[few] = wq[few] = 0
-    return Contribution("weights", rows.count, {"ws": ws, "wq": wq}, nullified=int(few.sum()))
+    return Contribution("weights", rows.count, {"ws": ws, "wq": wq})
 
 
 def _strengths(question: Question, reached: Reached, position: NDArray[np.intp]) -> NDArray[np.int64]:
     bits = question.parameters.fraction_bits
     return sum_by_cell(position, to_grid(reached.strength, bits), len(question.nodes), bits=bits)
-
-
-def _few(question: Question, count: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return (count >= 1) & (count < question.parameters.min_rows)

@@ -10,7 +10,7 @@ from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.statistics import capacity, gram_capacity
 
 CELL_ROWS = 3
-"""A cell of the level statistics that rests on 1 or 2 rows of an agent is nullified (Check & nullify)."""
+"""A cell of the level statistics that rests on fewer rows of an agent is nullified (Check & nullify)."""
 
 
 MAX_LINEAR_FEATURES = 256
@@ -35,9 +35,11 @@ class Parameters(BaseModel):
     inference : {"maximum_matching", "weighted_average"}
         One rule answers, or all that fire are averaged by strength.
     nullify : bool
-        Agents apply Check & nullify to the statistics of splits.
+        Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Agents nullify the sums of a leaf in which they have fewer rows than this (but at least one). 1: never.
+        Agents answer from condensed rows (:mod:`glassfleet.condense`), of groups of at least this many, and of more
+        rows than there are columns. 1 (the paper): from their own, and apply Check & nullify to the statistics of
+        splits, from which rows can still be computed.
     fraction_bits : int
         Grid of the terms of sums: multiples of 2^-bits.
     gram_bits : int
@@ -80,6 +82,6 @@ class Parameters(BaseModel):
         return min(capacity(self.fraction_bits), gram_capacity(self.gram_bits))
 
     @property
-    def min_cell_rows(self) -> int:
-        """Rows below which a cell of the level statistics is nullified, when `nullify` is on."""
-        return max(CELL_ROWS, self.min_rows)
+    def group_rows(self) -> int:
+        """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
+        return self.min_rows if self.nullify else 1

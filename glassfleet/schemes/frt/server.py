@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import NO_ROWS
 from glassfleet.domain import Domain
 from glassfleet.linear import minimum_norm
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
@@ -61,7 +62,7 @@ class FrtServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
-            raise RunFailedError("no-rows: no agent that answered has any rows")
+            raise RunFailedError(f"no-rows: {NO_ROWS}")
         if rows > question.parameters.max_rows:
             raise RunFailedError(
                 f"too-many-rows: {rows} rows in all, the grid of {question.parameters.fraction_bits} and "

@@ -31,7 +31,7 @@ class FederatedTskSystem:
         self.server = TskServer()
 
     def exact(self, parameters: TskParameters) -> TskParameters:
-        """Return `parameters` with all nullification off."""
+        """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
     def equals_central_with(self, parameters: TskParameters) -> bool:

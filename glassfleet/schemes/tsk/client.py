@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import condensed
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.fuzzy.partition import Memberships, fuzzify
@@ -37,9 +38,9 @@ class TskClient:
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness of the agent's own is used."""
         question = read_task(task)
-        if data.rows > question.parameters.max_rows:
-            raise TaskError(f"{data.rows} rows, the run's grid is good for {question.parameters.max_rows}")
         rows = _prepare(question, data)
+        if rows.count > question.parameters.max_rows:
+            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
         if question.kind == "rules":
             return _rules(question, rows)
         if question.kind == "clusters":
@@ -54,6 +55,7 @@ class _Rows:
     """A vehicle's rows, scaled and fuzzified, for one domain and partition; and what is remembered about them."""
 
     domain: Domain
+    group_rows: int
     members: Memberships
     columns: Floats  # (F + 2, n): scaled inputs, ones, scaled target
     found: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
@@ -85,17 +87,17 @@ class _Rows:
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Scale and fuzzify the rows once per domain; kept in the dataset's memo."""
-    domain, n_sets = question.domain, question.parameters.n_sets
+    """Condense, scale and fuzzify the rows once per domain; kept in the dataset's memo."""
+    domain, chosen = question.domain, (question.parameters.n_sets, question.parameters.group_rows)
     known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and known.members.n_sets == n_sets and known.domain == domain:
+    if isinstance(known, _Rows) and (known.members.n_sets, known.group_rows) == chosen and known.domain == domain:
         return known
-    chosen = select_numbers(data, domain)
-    scaled = domain.scale_inputs(chosen.X)
+    own = condensed(select_numbers(data, domain), domain, question.parameters.group_rows)
+    scaled = domain.scale_inputs(own.X)
     columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
     columns[:-2] = scaled.T
-    columns[-1] = domain.scale_target(chosen.y)
-    rows = _Rows(domain, fuzzify(scaled, n_sets), columns)
+    columns[-1] = domain.scale_target(own.y)
+    rows = _Rows(domain, chosen[1], fuzzify(scaled, chosen[0]), columns)
     data.memo[NAME] = rows
     return rows
 
@@ -129,14 +131,10 @@ def _rules(question: Question, rows: _Rows) -> Contribution:
     """Find rules; with averaged consequents, also fit and weigh them."""
     parameters = question.parameters
     antecedents = _own_antecedents(parameters, rows)
-    count = np.zeros(len(antecedents), dtype=np.int64)
-    for _, strength in rows.strengths(antecedents):
-        count += np.count_nonzero(strength, axis=1)
-    few = (count > 0) & (count < parameters.threshold)
     if parameters.consequents == "pooled":
-        values: dict[str, Value] = {"antecedents": antecedents[~few]}
+        values: dict[str, Value] = {"antecedents": antecedents}
     else:
-        base = _fit_and_weigh(question, rows, antecedents).take(~few)
+        base = _fit_and_weigh(question, rows, antecedents)
         values = {
             "antecedents": base.antecedents,
             "coefficients": base.coefficients,
@@ -144,7 +142,7 @@ def _rules(question: Question, rows: _Rows) -> Contribution:
             "support": base.support,
             "confidence": base.confidence,
         }
-    return Contribution("rules", rows.count, values=values, nullified=int(few.sum()))
+    return Contribution("rules", rows.count, values=values)
 
 
 def _own_consequents(rows: _Rows, antecedents: NDArray[np.int8]) -> Floats:
@@ -214,16 +212,10 @@ def _clusters(question: Question, rows: _Rows) -> Contribution:
     before = memberships(0) if last else []
     u = memberships(last)
     rows.latest = (centres[last].tobytes(), u)
-    sums, dominated = moments(table, u, clusters)
+    sums = moments(table, u, clusters)
     moved = change(before, u) if last else 0
-    few = np.zeros(clusters, dtype=bool)
-    if parameters.threshold > 1:
-        few = dominated if rows.count >= parameters.threshold else np.full(clusters, rows.count > 0)
-        moved = moved if rows.count >= parameters.threshold else 0
-    sums.high[few] = 0
-    sums.low[few] = 0
     answer = {"moment_high": sums.high, "moment_low": sums.low, "change": np.array([moved], dtype=np.int64)}
-    return Contribution("clusters", rows.count, answer, nullified=int(few.sum()))
+    return Contribution("clusters", rows.count, answer)
 
 
 def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8]) -> dict[str, Ints]:
@@ -249,11 +241,7 @@ def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8])
 
 def _sums(question: Question, rows: _Rows) -> Contribution:
     assert question.antecedents is not None
-    sums = _regressions(question, rows, question.antecedents)
-    few = (sums["count"] > 0) & (sums["count"] < question.parameters.threshold)
-    for array in sums.values():
-        array[few] = 0
-    return Contribution("sums", rows.count, sums, nullified=int(few.sum()))
+    return Contribution("sums", rows.count, _regressions(question, rows, question.antecedents))
 
 
 def _weights(question: Question, rows: _Rows) -> Contribution:
@@ -261,13 +249,10 @@ def _weights(question: Question, rows: _Rows) -> Contribution:
     assert question.antecedents is not None
     assert question.coefficients is not None
     r, bits = len(question.antecedents), question.parameters.fraction_bits
-    ws, wq, count = (np.zeros(r, dtype=np.int64) for _ in range(3))
+    ws, wq = np.zeros(r, dtype=np.int64), np.zeros(r, dtype=np.int64)
     for block, strength in rows.strengths(question.antecedents):
         error = np.abs(outputs(question.coefficients, rows.inputs[:, block]) - rows.target[block])
         quality = 1.0 - np.minimum(error, 1.0)
         ws += to_grid(strength, bits).sum(axis=1).astype(np.int64)
         wq += to_grid(strength * quality, bits).sum(axis=1).astype(np.int64)
-        count += np.count_nonzero(strength, axis=1)
-    few = (count > 0) & (count < question.parameters.threshold)
-    ws[few] = wq[few] = 0
-    return Contribution("weights", rows.count, {"ws": ws, "wq": wq}, nullified=int(few.sum()))
+    return Contribution("weights", rows.count, {"ws": ws, "wq": wq})

@@ -149,8 +149,8 @@ class Moments:
         return np.where(some, np.minimum(to_grid(ratio, bits), float(1 << bits)) * 0.5**bits, kept)
 
 
-def moments(table: Table, memberships: Iterable[Floats], clusters: int) -> tuple[Moments, NDArray[np.bool_]]:
-    """Return the exact sums of one iteration, and the clusters in which one row outweighs all others together.
+def moments(table: Table, memberships: Iterable[Floats], clusters: int) -> Moments:
+    """Return the exact sums of one iteration.
 
     Parameters
     ----------
@@ -163,19 +163,16 @@ def moments(table: Table, memberships: Iterable[Floats], clusters: int) -> tuple
     """
     d = table.width
     high, low = (np.zeros((clusters, d + 1), dtype=np.int64) for _ in range(2))
-    heaviest = np.zeros(clusters)
     for block, u in zip(table.blocks, memberships, strict=True):
         square = u * u
         square *= float(1 << SQUARE_BITS)
         np.rint(square, out=square)
-        np.maximum(heaviest, square.max(axis=1), out=heaviest)
         upper = np.floor(square * 0.5**HALF_BITS)
         high += (upper @ block[: d + 1].T).astype(np.int64)
         upper *= float(1 << HALF_BITS)
         square -= upper
         low += (square @ block[: d + 1].T).astype(np.int64)
-    mass = high[:, -1] * float(1 << HALF_BITS) + low[:, -1]
-    return Moments(high, low), heaviest > 0.5 * mass
+    return Moments(high, low)
 
 
 def change(before: Iterable[Floats], after: Iterable[Floats]) -> int:
@@ -224,7 +221,7 @@ def fuzzy_c_means(
     table = Table.of(columns)
     u, centres = list(table.seeded(clusters, seed)), None
     for _ in range(max_iterations):
-        sums, _ = moments(table, u, clusters)
+        sums = moments(table, u, clusters)
         centres = sums.centres(table.bits, centres)
         moved = 0
         for place, new in enumerate(table.memberships(centres)):  # the old ones give way block by block: less memory

@@ -56,9 +56,10 @@ class Parameters(BaseModel):
     inference : {"maximum_matching", "weighted_average"}
         One rule answers, or all that fire are averaged by strength (Eq. 3).
     nullify : bool
-        Agents keep back what rests on fewer than `min_rows` rows.
+        Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Fewest rows, with a strength above zero, behind a rule or sum that an agent tells. 1: tells all.
+        Agents answer from condensed rows (:mod:`glassfleet.condense`), of groups of at least this many, and of more
+        rows than there are columns. 1: from their own.
     fraction_bits : int
         Grid of strengths in sums: multiples of 2^-bits. The default is finer than the smallest strength that counts.
     gram_bits : int
@@ -123,6 +124,6 @@ class Parameters(BaseModel):
         return min(capacity(self.fraction_bits), gram_capacity(self.gram_bits), cluster_capacity())
 
     @property
-    def threshold(self) -> int:
-        """Fewest rows that may leave an agent as a rule or as a sum."""
+    def group_rows(self) -> int:
+        """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
         return self.min_rows if self.nullify else 1

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.condense import NO_ROWS
 from glassfleet.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.scheme import Contribution, Done, Next, State, Task
@@ -58,7 +59,7 @@ class TskServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
-            raise RunFailedError("no agent that answered has any rows")
+            raise RunFailedError(NO_ROWS)
         if rows > question.parameters.max_rows:
             raise RunFailedError(
                 f"{rows} rows in all, the grids are good for {question.parameters.max_rows}; use fewer fraction_bits"
@@ -159,10 +160,7 @@ def _antecedents(question: Question, centres: NDArray[np.float64]) -> NDArray[np
     return antecedents_of(centres[:, :-1], question.parameters.n_sets)
 
 
-_NOTHING_LEFT = (
-    "no rule is left: every agent has fewer than min_rows rows behind each of its rules. Lower min_rows, n_clusters or "
-    "n_sets, or bring more rows"
-)
+_NOTHING_LEFT = "no rule is left: no agent found one. Lower n_clusters or n_sets, or bring more rows"
 
 
 def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping[str, Any]) -> Next:
