@@ -89,7 +89,7 @@ ENOUGH_ROUNDS = 9
 )  # fmt: skip
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
-    "--nullify", is_flag=True, help="Vehicles nullify statistics that would give rows away, in the run itself."
+    "--exact", is_flag=True, help="Vehicles use their rows as they are, not condensed: their messages give rows away."
 )
 @click.option(
     "--broker-kind",
@@ -134,8 +134,8 @@ def demo(**options: Any) -> int:
     a central server would have learned from the rows of the vehicles that finished: the digests are equal, bit for bit.
     The first lines tell the address of the dashboard, which is there while the demo runs; with --stay until Ctrl-C.
 
-    Exit codes: 0 the model exists (and, where the scheme promises it, with cohort participation and without --nullify,
-    the digests are equal); 8 the digests differ; 6 the run failed.
+    Exit codes: 0 the model exists (and, where the scheme promises it, with cohort participation, the digests are
+    equal); 8 the digests differ; 6 the run failed.
 
     \b
     Examples:
@@ -171,8 +171,8 @@ def _show(options: dict[str, Any], work: Path, watcher: Lines | Live) -> int:
 
     settings = _settings(options, work, watcher)
     watcher.say(f"{settings.scheme}, {counted(len(settings.files), 'vehicles')}: {plan_words(settings.plan)}")
-    nullification = "on" if options["nullify"] else "off, so that equality shows"
-    watcher.say(f"nullification {nullification}; a round waits {settings.deadline:g} s for those who do not answer")
+    rows = "their own rows, as they are" if options["exact"] else "condensed rows"
+    watcher.say(f"vehicles answer from {rows}; a round waits {settings.deadline:g} s for those who do not answer")
 
     def stay(outcome: Result | RunFailedError, troupe: Troupe) -> None:
         watcher.stop()
@@ -190,7 +190,7 @@ def _show(options: dict[str, Any], work: Path, watcher: Lines | Live) -> int:
         _report(result, options, work)
         watcher.say("")
         watcher.say(f"to look at all this in the dashboard, with everything up until Ctrl-C: {staying_command()}")
-    keep_promise(result.verdict, participation=result.status["participation"], nullify=options["nullify"])
+    keep_promise(result.verdict, participation=result.status["participation"])
     return 0
 
 
@@ -201,7 +201,7 @@ def _report(result: Result, options: dict[str, Any], work: Path) -> None:
     if options["keep"] is not None:
         (work / "model.json").write_bytes(result.record.to_bytes())
     few = len(result.verdict.model.rules()) <= ALL_RULES
-    report = report_lines(result, nullify=options["nullify"], top=ALL_RULES if few else TOP_RULES)
+    report = report_lines(result, exact=options["exact"], top=ALL_RULES if few else TOP_RULES)
     click.echo("\n".join(for_terminal(report, err=options["as_json"])), err=options["as_json"])
     if options["as_json"]:
         print_json(summary(result, options))
@@ -245,9 +245,9 @@ def model_name(options: dict[str, Any]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", options["data"].resolve().name).lstrip("._-")[:64] or "model"
 
 
-def keep_promise(verdict: Verdict, *, participation: str, nullify: bool) -> None:
+def keep_promise(verdict: Verdict, *, participation: str) -> None:
     """Raise VerificationError where fleet and central model differ in a setting that promises that they are equal."""
-    if participation == "cohort" and not nullify and verdict.promised and not verdict.equal:
+    if participation == "cohort" and verdict.promised and not verdict.equal:
         setting = f" (with {', '.join(verdict.setting)})" if verdict.setting else ""
         raise VerificationError(
             f"the fleet's model {verdict.federated} is not the central one of its cohort, {verdict.central}, which "
@@ -331,7 +331,7 @@ def _scheme(options: dict[str, Any]) -> tuple[Any, Any, str, bool]:
         parameters = scheme.Parameters.model_validate({**SHOWN.get(scheme.name, {}), **given})
     except ValidationError as fault:
         raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
-    if not options["nullify"]:
+    if options["exact"]:
         parameters = scheme.exact(parameters)
     return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose
 

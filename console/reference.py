@@ -29,9 +29,9 @@ DEMO = """
 | `rounds` | list: `number`, `phase`, `kind`, `attempt`, the counts `asked`, `accepted`, `late`, `duplicate`, `rejected`, `dropped`, `seconds`, `bytes`, `dropped_agents` (id: reason), `late_agents` (ids: their answers came after the round had closed) |
 | `cohort` | ids of the vehicles that the model rests on |
 | `model` | `name`, `version`, `digest`, `complexity` |
-| `verify` | `equal`, `promised` (whether the scheme promises it in this setting), `federated`, `central` (digests; central: one machine, the cohort's pooled rows, the run's domain, nothing nullified), `reason` when they differ |
+| `verify` | `equal`, `promised` (whether the scheme promises it in this setting), `federated`, `central` (digests; central: one machine, the cohort's pooled rows, the run's domain; rows condensed vehicle by vehicle unless `exact`), `reason` when they differ |
 | `rmse`, or `f1` for a classifier | on test rows, in the target's own unit (F1: mean over the classes): `local`, `federated`, `central` (means; central here: the rows of *all* vehicles), `per_vehicle` (id: `local`, `federated`, `central`, `in_cohort`) |
-| `nullification` | `in_run`, `cells_in_run` (statistics set to zero), `joined_bins` (small counts joined to a neighbour while the domain was found), `would_be`: what Check & nullify costs this cohort (`cells`, `rmse` or `f1`, `digest`, `same_model`), null for elastic runs |
+| `exact`, `joined_bins` | whether the vehicles used their rows as they are; small counts joined to a neighbour while the domain was found |
 | `dropped`, `slow`, `rejoined` | ids: killed with SIGKILL, answering over a link slower than every deadline, started again |
 | `scheme`, `participation`, `restarts`, `seconds`, `broker`, `seed` | how it ran |
 """

@@ -19,7 +19,7 @@ SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
 """What the scores are called."""
 
 
-def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
+def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
     """Return the report in lines: scores, cohort, digests, the most used rules, one forecast explained."""
     verdict = result.verdict
     record = result.record
@@ -37,9 +37,8 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
         f"  answers: {_answers(result)}",
         f"  learned by the fleet  {verdict.federated}",
         *([f"  learned centrally     {verdict.central}"] * bool(verdict.central)),
-        f"  {_comparison(result, nullify=nullify)}",
+        f"  {_comparison(result, exact=exact)}",
         *_pooled(verdict),
-        *_cost(result, nullify=nullify),
     ]
     lines += ["", *_what_it_says(verdict.model, top)]
     chosen = _a_row(result)
@@ -58,7 +57,6 @@ def report_lines(result: Result, *, nullify: bool, top: int) -> list[str]:
 def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
     """Return the summary as JSON values (docs/reference/cli.md describes it)."""
     verdict, record = result.verdict, result.record
-    null = verdict.nullification
     return {
         "rounds": [
             {
@@ -80,7 +78,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
             "federated": verdict.federated,
             "central": verdict.central or None,
             "promised": verdict.promised,
-            "reason": "" if verdict.equal else _comparison(result, nullify=options["nullify"]),
+            "reason": "" if verdict.equal else _comparison(result, exact=options["exact"]),
         },
         verdict.metric: {
             "local": verdict.mean("local"),
@@ -96,19 +94,8 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
                 for vehicle, score in verdict.scores.items()
             },
         },
-        "nullification": {
-            "in_run": bool(options["nullify"]),
-            "cells_in_run": int(result.status["nullified"]),
-            "joined_bins": int(result.status["joined_bins"]),
-            "would_be": None
-            if null is None
-            else {
-                "cells": null.cells,
-                verdict.metric: null.score,
-                "digest": null.digest,
-                "same_model": null.same_model,
-            },
-        },
+        "exact": bool(options["exact"]),
+        "joined_bins": int(result.status["joined_bins"]),
         "dropped": list(result.killed),
         "slow": list(result.slow),
         "rejoined": list(result.returned),
@@ -161,7 +148,7 @@ def score_lines(verdict: Verdict, cohort: Sequence[str]) -> list[str]:
     means = "  ".join(_cell(verdict.mean(setting)) for setting in ("local", "federated", "central"))
     middle = "  ".join(_cell(verdict.median(setting)) for setting in ("local", "federated", "central"))
     lines += [f"  {'mean':<{width}}  {means}", f"  {'median':<{width}}  {middle}"]
-    if verdict.equal and len(cohort) < len(verdict.scores):
+    if verdict.equal and verdict.pooled is None and len(cohort) < len(verdict.scores):
         lines.append("  central over the cohort's rows alone, which the dashboard calls CL: the same as FL")
     return lines
 
@@ -186,16 +173,11 @@ def _parts(model: Model) -> str:
     return ", ".join(counted(value, name.replace("_", " ")) for name, value in model.complexity().items())
 
 
-def _comparison(result: Result, *, nullify: bool) -> str:
+def _comparison(result: Result, *, exact: bool) -> str:
     verdict = result.verdict
     if verdict.equal:
-        return "equal: the fleet learned exactly the central model of its cohort"
-    null = verdict.nullification
-    if nullify:
-        return (
-            "different, as nullification was on: the cohort withheld "
-            f"{null.cells if null is not None else 'some'} statistics that would have given rows away"
-        )
+        rows = "" if exact else ", of condensed rows"
+        return f"equal: the fleet learned exactly the central model of its cohort{rows}"
     if result.status["participation"] == "elastic":
         return (
             "different, as participation was elastic: each round counted whoever answered it, so no single set of rows "
@@ -221,28 +203,13 @@ def _answers(result: Result) -> str:
 
 
 def _pooled(verdict: Verdict) -> list[str]:
-    """Return, where the two models differ, how good the central one is."""
+    """Return how good the central model of the rows as they are is, where it is another model."""
     if verdict.pooled is None:
         return []
-    fleet = _cell(verdict.mean("federated"))
+    fleet, score = _cell(verdict.mean("federated")), SCORES[verdict.metric]
     return [
-        f"  mean test {SCORES[verdict.metric]}: the cohort's central model {verdict.pooled:.4f}, the fleet's {fleet}"
+        f"  mean test {score}: central model of the cohort's rows as they are {verdict.pooled:.4f}, fleet's {fleet}"
     ]
-
-
-def _cost(result: Result, *, nullify: bool) -> list[str]:
-    null = result.verdict.nullification
-    if null is None or nullify:
-        return []
-    score = (
-        ""
-        if null.score is None
-        else f", mean test {SCORES[result.verdict.metric]} {null.score:.4f} "
-        f"(off: {_cell(result.verdict.mean('federated'))})"
-    )
-    same = "the same tree and rules" if null.same_model else "another model"
-    switches = ", ".join(null.switches)
-    return [f"  with --nullify ({switches}) the cohort would withhold {null.cells} statistics: {same}{score}"]
 
 
 def _a_row(result: Result) -> tuple[str, int, Dataset] | None:

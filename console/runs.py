@@ -10,7 +10,7 @@ import click
 
 from console.common import config_option, json_option, print_json, state_dir_option
 from console.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
-from console.runspec import BOUNDS_HELP, MEMORY_HELP, spec_of
+from console.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
 from schemas.errors import RunFailedError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +45,10 @@ def run() -> None:
 @click.option("--scheme", default="frt", show_default=True, help="What to learn: a scheme of the catalogue.")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
-    "--exact", is_flag=True, help="All nullification off: the model then equals the central one, bit for bit."
+    "--exact",
+    is_flag=True,
+    help="Vehicles use their rows as they are: the model equals the central one of these rows, and messages give rows "
+    "away. Without it rows are condensed first.",
 )
 @click.option(
     "--model", "model_name", default="model", show_default=True, metavar="NAME", help="Name to publish under."
@@ -105,6 +108,8 @@ def start(**options: Any) -> None:
     from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
 
     spec = spec_of(options)
+    if opens_rows(spec):
+        click.echo(OPENS_ROWS, err=True)
     api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
     patience = options["coordinator_wait"] if options["wait"] else 0.0
     started = posted(api, "/api/runs", spec, patience)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.data import Dataset
+from glassfleet.condense import condensed
+from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain
 from glassfleet.memory import remember
 from glassfleet.scheme import Done, Model, Next, Scheme
@@ -32,7 +33,7 @@ class Outcome:
     summary : Mapping[str, Value]
         What the scheme reports beside the model.
     nullified : int
-        Statistics that agents set to zero to protect single rows, over all rounds.
+        Statistics that agents set to zero, over all rounds (frt as in its paper, fedga).
     bytes_down, bytes_up : int
         Size of the encoded tasks (once each, not per agent) and of all encoded contributions.
     """
@@ -111,14 +112,33 @@ def federated(
 
 
 def central(scheme: Scheme, parameters: Any, domain: Domain, dataset: Dataset, seed: int = 0) -> Outcome:
-    """Learn from pooled rows on one machine, nothing nullified (CL)."""
+    """Learn from pooled rows on one machine, as they are (CL)."""
     return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed)
+
+
+def central_of(
+    scheme: Scheme, parameters: Any, domain: Domain, cohort: Mapping[str, Dataset], seed: int = 0
+) -> dict[str, Any]:
+    """Return the document that a fleet's model must equal: learned on one machine, from the rows its vehicles use.
+
+    Parameters
+    ----------
+    scheme, parameters, domain, seed
+        Of the run.
+    cohort : Mapping of str to Dataset
+        By agent id. Their rows are condensed, each vehicle's by themselves, where `parameters` say so, then pooled.
+    """
+    group_rows = getattr(parameters, "group_rows", 1)
+    names = domain.names
+    used = [condensed(cohort[agent].select(names), domain, group_rows) for agent in sorted(cohort)]
+    document: dict[str, Any] = central(scheme, parameters, domain, pool(used), seed).model.to_document()
+    return {**document, "parameters": parameters.model_dump(mode="json")}
 
 
 def learn_local(
     scheme: Scheme, parameters: Any, domain: Domain, datasets: Mapping[str, Dataset], seed: int = 0
 ) -> dict[str, Outcome]:
-    """Learn one model per agent from its own rows, nothing nullified (LL); by agent id."""
+    """Learn one model per agent from its own rows, as they are (LL); by agent id."""
     exact = scheme.exact(parameters)
     return {agent: federated(scheme, exact, domain, {agent: datasets[agent]}, seed) for agent in sorted(datasets)}
 
@@ -129,4 +149,4 @@ def _noise(seed: int, agent: str, digest: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))
 
 
-__all__ = ["Model", "Outcome", "Present", "central", "drawn", "federated", "learn_local"]
+__all__ = ["Model", "Outcome", "Present", "central", "central_of", "drawn", "federated", "learn_local"]

@@ -90,7 +90,7 @@ class Contribution:
     values : Mapping[str, Value]
         The part that is not a sum (rules, structures, votes). Empty for purely additive schemes.
     nullified : int
-        How many statistics the agent set to zero to protect single rows.
+        How many statistics the agent set to zero.
     agent : str
         Who sent it. Does not travel here: the envelope says it, and who collects answers notes it before it reduces
         them. Empty where nobody did; a scheme must then do without.
@@ -250,6 +250,7 @@ class Scheme(Protocol):
       a run with one vehicle.
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
+    - ``parameters.group_rows``: fewest rows of a group where the clients condense rows (:mod:`glassfleet.condense`).
     - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
       with all; see :func:`promises_central`.
     """
@@ -259,7 +260,7 @@ class Scheme(Protocol):
     purpose: frozenset[Purpose]
     participation: frozenset[Participation]
     equals_central: bool
-    """Whether promise 1 (FL = CL, bit for bit, with nullification off) holds for some setting of the parameters; for
+    """Whether promise 1 (FL = CL of the rows used, bit for bit) holds for some setting of the parameters; for
     all of them, unless ``equals_central_with`` says for which."""
     Parameters: type[BaseModel]
 
@@ -274,7 +275,7 @@ class Scheme(Protocol):
         ...
 
     def exact(self, parameters: Any) -> Any:
-        """Return `parameters` with all nullification off, the setting in which promise 1 holds."""
+        """Return `parameters` with which agents use their rows as they are."""
         ...
 
     def from_document(self, document: Mapping[str, Any]) -> Model:
@@ -285,12 +286,15 @@ class Scheme(Protocol):
 def promises_central(scheme: Scheme, parameters: Any) -> bool:
     """Return whether `scheme` promises that fleet and central model are equal with `parameters` (promise 1).
 
-    The promise is of cohort participation with nullification off, whatever `parameters` say of nullification.
+    The promise is of cohort participation; the central model is that of the rows that vehicles use: their own, or
+    condensed ones. Nothing is promised where `parameters` protect rows otherwise (frt's own nullification, as in its
+    paper).
     """
-    if not scheme.equals_central:
+    exact = scheme.exact(parameters)
+    if not scheme.equals_central or (parameters != exact and getattr(parameters, "group_rows", 1) == 1):
         return False
     hook = getattr(scheme, "equals_central_with", None)
-    return hook is None or bool(hook(scheme.exact(parameters)))
+    return hook is None or bool(hook(exact))
 
 
 def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:

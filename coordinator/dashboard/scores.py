@@ -188,7 +188,7 @@ def why_not_equal(shelved: Shelved) -> str:
     if shelved.record.parameters.get("participation") != "cohort":
         return "the run was elastic, so its rounds may rest on different vehicles"
     if scheme.exact(parameters) != parameters:
-        return "statistics of few rows are nullified at the vehicles"
+        return "the vehicles protect their rows, so it is the central model of condensed rows, not of their own"
     return ""
 
 

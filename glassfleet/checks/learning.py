@@ -20,6 +20,7 @@ from glassfleet.checks.bench import (
 )
 from glassfleet.checks.predictions import check_predictions
 from glassfleet.data import Dataset, pool
+from glassfleet.local import central_of
 from glassfleet.scheme import (
     ContributionError,
     promises_central,
@@ -47,7 +48,7 @@ def check_reduce_is_pure(bench: Bench) -> None:
 
 
 def check_equality(bench: Bench) -> None:
-    """Check promise 1: with nullification off the fleet's model is the central one, for any spread and order.
+    """Check promise 1: the fleet's model is the central one of the rows used, for any spread and order.
 
     Where the scheme promises it: with the parameters given, and with each other text or truth that one of them may be.
     """
@@ -57,6 +58,10 @@ def check_equality(bench: Bench) -> None:
     )
     for number, parameters in enumerate(promised):
         _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (1, 2, 5))
+    if promised and promised[0] != bench.scheme.exact(promised[0]):
+        used = central_of(bench.scheme, promised[0], bench.domain, bench.fleet)
+        fleet = outcome_of(bench.scheme, promised[0], bench.domain, bench.fleet).model.to_document()
+        require(fleet == used, "the model of condensed rows is the central one of the vehicles' condensed rows")
 
 
 def _settings(bench: Bench) -> list[Any]:

@@ -30,30 +30,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Nullification:
-    """What Check & nullify does to this cohort's model, beside the model that nothing was nullified for.
-
-    Attributes
-    ----------
-    cells : int
-        Statistics set to zero at the vehicles, in all rounds.
-    score : float or None
-        Mean test score of the model so learned.
-    digest : str
-    switches : tuple of str
-        The parameters that turn it on, as ``name=value``.
-    same_model : bool
-        Whether tree and rules are the same as with nullification off (the documents differ in the parameters anyway).
-    """
-
-    cells: int
-    score: float | None
-    digest: str
-    switches: tuple[str, ...]
-    same_model: bool
-
-
-@dataclass(frozen=True)
 class Verdict:
     """The references beside the published model.
 
@@ -64,25 +40,23 @@ class Verdict:
     title : str
         The scheme's.
     federated, central : str
-        Digest of the published model, and of the model that one machine learns from the pooled rows of the cohort with
-        the run's domain and nullification off. `central` is empty for schemes that are elastic only.
+        Digest of the published model, and of the model that one machine learns with the run's domain from the pooled
+        rows that the cohort used, condensed or not. `central` is empty for schemes that are elastic only.
     promised : bool
-        Whether the scheme, in this setting, promises that the two are equal (cohort participation, nothing nullified).
+        Whether the scheme, in this setting, promises that the two are equal (cohort participation).
     setting : tuple of str
         In which choices the run's parameters differ from the scheme's own, as ``name=value``.
     replayed : str or None
         Where a cohort's `federated` and `central` differ: digest of the model that this process learns from its rows,
         kept apart by vehicle, with the run's own parameters.
     pooled : float or None
-        Where `federated` and `central` differ: mean test score of the central model.
+        Where the two differ, or rows were condensed: mean test score of the central model of the rows as they are.
     metric : "rmse" or "f1"
     personal : mapping of str to Model
         The published model as each vehicle forecasts with it: its own tree where the scheme makes one of the vehicle's
         rows, else the published model itself.
     scores : mapping of str to Score
         By vehicle. LL learns from the vehicle's rows, CL from those of *all* vehicles, both with the run's domain.
-    nullification : Nullification or None
-        None where the scheme's parameters know none, and for elastic participation.
     """
 
     model: Model
@@ -96,7 +70,6 @@ class Verdict:
     metric: Metric = "rmse"
     personal: Mapping[str, Model] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
-    nullification: Nullification | None = None
 
     @property
     def equal(self) -> bool:
@@ -137,7 +110,7 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
     everyone: Any
     if "cohort" in scheme.participation:
         reference = local.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
-        central = document_digest(reference.to_document())
+        central = document_digest(local.central_of(scheme, parameters, domain, cohort, seed))
         # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
         everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
     else:
@@ -170,23 +143,11 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
         setting=setting,
         replayed=replayed,
         pooled=None
-        if reference is None or central == record.digest
+        if reference is None or document_digest(reference.to_document()) == record.digest
         else mean([score(personal_model(scheme, reference, train[vehicle]), part) for vehicle, part in test.items()]),
         metric="f1" if domain.target is None else "rmse",
         personal=personal,
         scores=scores,
-        nullification=None
-        if not is_cohort
-        else _nullified(
-            scheme,
-            parameters,
-            domain,
-            cohort,
-            # What nothing was nullified for: the fleet's own model, unless the run itself nullified.
-            model if parameters == scheme.exact(parameters) else reference,
-            list(test.values()),
-            seed,
-        ),
     )
 
 
@@ -202,7 +163,7 @@ def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:
     """Return in which choices `parameters` differ from the scheme's own, as ``name=value``; numbers are no choices.
 
     For telling which setting a model was learned in: another choice than the scheme's own (averaged instead of pooled,
-    say) can be another algorithm; another number (of sets, of rows in a leaf) is not. What nullification sets does not
+    say) can be another algorithm; another number (of sets, of rows in a leaf) is not. What protects rows does not
     count.
     """
     usual, given = scheme.exact(scheme.Parameters()), scheme.exact(parameters)
@@ -236,36 +197,3 @@ def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Da
         return local.learn_local(scheme, parameters, domain, {vehicle: train}, seed)[vehicle].model
     except GlassfleetError:
         return None
-
-
-def _nullified(  # noqa: PLR0917 - one call, above
-    scheme: Any,
-    parameters: Any,
-    domain: Domain,
-    cohort: Mapping[str, Dataset],
-    exact_model: Any,
-    test: Sequence[Dataset],
-    seed: int,
-) -> Nullification | None:
-    """Learn the cohort's model once more with nullification as the scheme's defaults have it."""
-    defaults = scheme.Parameters()
-    switched = [
-        name
-        for name in type(parameters).model_fields
-        if getattr(scheme.exact(defaults), name) != getattr(defaults, name)
-    ]
-    if not switched:
-        return None
-    on = parameters.model_copy(update={name: getattr(defaults, name) for name in switched})
-    try:
-        outcome = local.federated(scheme, on, domain, cohort, seed)
-    except GlassfleetError:
-        return None  # so much is withheld that no model is left
-    document = outcome.model.to_document()
-    return Nullification(
-        cells=outcome.nullified,
-        score=mean([score(outcome.model, part) for part in test]),
-        digest=document_digest(document),
-        switches=tuple(f"{name}={getattr(defaults, name)}" for name in switched),
-        same_model=document["model"] == exact_model.to_document()["model"],
-    )

@@ -195,7 +195,7 @@ def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tm
     [
         ("frt", {"nullify": False, "min_rows": 1}, "cohort", ""),
         ("frt", {"nullify": False, "min_rows": 1}, "elastic", "the run was elastic"),
-        ("frt", {"nullify": True, "min_rows": 5}, "cohort", "are nullified"),
+        ("frt", {"nullify": True, "min_rows": 5}, "cohort", "central model of condensed rows"),
         ("tsk", {"nullify": False, "min_rows": 1, "antecedents": "local"}, "cohort", "tsk does not promise it"),
         ("dp_tree", {}, "elastic", "dp_tree does not promise it"),
     ],

@@ -83,40 +83,6 @@ def test_degrees_of_leaves_add_up_to_one_and_reused_inputs_make_runs_of_sets():
     assert np.allclose(reached[6], run, atol=1e-15)
 
 
-def test_vehicle_keeps_a_small_group_with_its_other_rows_when_a_split_would_show_it():
-    X = np.full((40, 3), 0.2)
-    X[:2, 0] = 0.9  # two rows alone on the upper side
-    data = Dataset(NAMES, "y", X, np.linspace(0, 1, 40))
-    tree = Tree((Split(0, 0, 2),))
-    hidden = answer(question("grow", Parameters(min_rows=3, holdout=0.0), tree, (1, 2)), data)
-    shown = answer(question("grow", Parameters(min_rows=1, holdout=0.0), tree, (1, 2)), data)
-    full = 1 << (2 * GRID_BITS)
-    assert (shown["whole"][:, 0] == [38 * full, 2 * full]).all()
-    assert (hidden["whole"][:, 0] == [40 * full, 0]).all()
-    assert not hidden["whole"][1].any()
-
-
-def test_vehicle_shows_no_difference_of_fewer_rows_when_it_sums_cuts():
-    X = np.full((60, 3), 0.05)
-    X[20:22, 0] = 0.5  # two rows between the others
-    X[22:, 0] = 0.95
-    data = Dataset(NAMES, "y", X, np.linspace(0, 1, 60))
-    asked = question("grow", Parameters(min_rows=3, holdout=0.0))
-    contribution = SCHEME.client.contribute(asked.to_task(), data, RNG)
-    weights = contribution.sums["lower"][:6, 0] / (1 << (2 * GRID_BITS))
-    assert contribution.nullified > 0
-    # 0.05 is at position 0.3 of the seven sets, 0.95 at 5.7. The two rows at 3 join the lower side with the last ones.
-    assert weights == pytest.approx([20 * 0.7, 20, 20, 20, 20, 22 + 38 * 0.3], abs=1e-4)
-    SCHEME.server.check(asked.to_task(), contribution)
-
-
-def test_vehicle_with_fewer_rows_than_it_may_show_sends_nothing():
-    data = rows(2)
-    contribution = SCHEME.client.contribute(question("grow", Parameters(min_rows=3)).to_task(), data, RNG)
-    assert not any(part.any() for part in contribution.sums.values())
-    assert contribution.nullified == 1
-
-
 def test_row_is_held_out_wherever_it_is_and_about_one_in_five():
     rng = np.random.default_rng(2)
     inputs, target = rng.random((3, 20_000)), rng.random(20_000)

@@ -140,7 +140,7 @@ def test_experiment_measures_a_classifier_by_f1(tmp_path: Path) -> None:
         assert setting["test_f1"]["mean"] > 0.6
 
 
-def test_experiment_finds_classes_federatedly_and_nullifies_by_default(tmp_path: Path) -> None:
+def test_experiment_finds_classes_federatedly_and_condenses_by_default(tmp_path: Path) -> None:
     path = _write(tmp_path / "qoe.csv", _table(), labels=[int(y == "Good") for y in _table().y])
 
     result = _run("--scheme", "frbc", "--csv", str(path), "--protocol", "federated")
@@ -148,7 +148,6 @@ def test_experiment_finds_classes_federatedly_and_nullifies_by_default(tmp_path:
     assert result.exception is None, result.output
     assert "federated (FL): test F1 of class 1:" in result.stdout
     summary = json.loads(_run("--scheme", "frbc", "--csv", str(path), "--protocol", "federated", "--json").stdout)
-    assert summary["settings"]["federated"]["nullified"] > 0
     assert summary["settings"]["federated"]["rounds"] == 2
 
 

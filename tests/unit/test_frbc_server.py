@@ -104,62 +104,17 @@ def test_owners_count_their_own_rows_only_and_pooled_all_rows() -> None:
 # --- nullification --------------------------------------------------------------------------------------------------
 
 
-def test_agent_keeps_back_what_rests_on_few_rows() -> None:
-    rows = [[0.0, 0.0]] * 3 + [[1.0, 1.0]] * 2 + [[0.5, 0.5]] * 4
-    data = _data(rows, "ggghhkkkk")
-    parameters = Parameters(n_sets=3, min_rows=3)
+def test_agent_leaves_out_classes_that_are_too_few_to_condense() -> None:
+    rows = [[0.1 * i, 0.07 * i * i % 1] for i in range(9)]
+    data = _data(rows, "gggghhkkk")  # two inputs: a class needs three different rows
+    step: Any = SCHEME.server.start(Parameters(n_sets=3), DOMAIN, 0)
 
-    step: Any = SCHEME.server.start(parameters, DOMAIN, 0)
     answer = SCHEME.client.contribute(step.task, data, RNG)
 
-    assert answer.values["classes"].tolist() == [0, 2]
-    assert answer.sums["class_rows"].tolist() == [3, 0, 4]
-    assert answer.nullified == 2
-
-
-def test_agent_leaves_small_cells_out_of_den_too() -> None:
-    fleet = {
-        "v1": _data([[0.5, 0.5]] * 3, "ggg"),
-        "v2": _data([[0.5, 0.5]] * 4 + [[0.5, 0.5]] * 2, "gggghh"),
-    }
-    step: Any = SCHEME.server.start(Parameters(n_sets=3, min_rows=3), DOMAIN, 0)
-    answers = [SCHEME.client.contribute(step.task, fleet[agent], RNG) for agent in sorted(fleet)]
-    step = SCHEME.server.reduce(step.state, answers)
-
-    answer = SCHEME.client.contribute(step.task, fleet["v2"], RNG)
-
     SCHEME.server.check(step.task, answer)
-    assert answer.sums["num_high"].tolist() == answer.sums["den_high"].tolist() == [4 << 40]
-    assert answer.nullified == 1
-
-
-@pytest.mark.parametrize("weights", ["owners", "pooled"])
-def test_no_sum_that_leaves_an_agent_rests_on_fewer_rows_than_agreed(weights: Any) -> None:
-    parameters = Parameters(n_sets=3, min_rows=5, weights=weights)
-    fleet = {f"v{i}": _random(60, i) for i in range(3)}
-    step: Any = SCHEME.server.start(parameters, DOMAIN, 0)
-    answers = [SCHEME.client.contribute(step.task, fleet[agent], RNG) for agent in sorted(fleet)]
-    for data, answer in zip(fleet.values(), answers, strict=True):
-        alone = SCHEME.exact(parameters)
-        exact = SCHEME.client.contribute(SCHEME.server.start(alone, DOMAIN, 0).task, data, RNG)
-        assert answer.values["classes"].size < exact.values["classes"].size
-        if weights == "owners":
-            assert int(answer.values["rows"].min()) >= 5
-    outcome = federated(SCHEME, parameters, DOMAIN, fleet)
-
-    assert outcome.nullified == outcome.summary["rules_nullified"] + outcome.summary["sums_nullified"] > 0
-
-
-def test_run_of_agents_with_few_rows_answers_the_most_frequent_class() -> None:
-    fleet = {f"v{i}": _data([[0.1 * i, 0.9]] * 2 + [[0.9, 0.1 * i]], "ghh") for i in range(4)}
-    parameters = Parameters(n_sets=5, min_rows=3)
-
-    outcome = federated(SCHEME, parameters, DOMAIN, fleet)
-
-    assert outcome.summary["candidates"] == 0
-    assert outcome.model.predict(np.array([[0.1, 0.9], [0.5, 0.5]])).tolist() == ["g", "g"]  # no count left: the first
-    assert str(outcome.model.rules()[0]) == "IF always THEN kind is g"
-    assert outcome.model.base.weight.tolist() == [0.0]
+    assert set(answer.values["classes"].tolist()) == {0, 2}
+    assert answer.sums["class_rows"].tolist() == [4, 0, 3]
+    assert answer.rows == 7
 
 
 # --- reduction ------------------------------------------------------------------------------------------------------
@@ -304,16 +259,10 @@ def _scaled(name: Any, factor: Any) -> Any:
 
 
 LIES = {
-    "more rules than rows allow": (_first_answer, "rows", 20, "rules of 3 rows"),
+    "more rules than rows allow": (_first_answer, "rows", 2, "rules from 2 rows"),
     "a class that is none": (_first_answer, "values", lambda v: {**v, "classes": v["classes"] + 3}, "class is not in"),
     "rules out of order": (_first_answer, "values", lambda v: {**v, "classes": v["classes"][::-1].copy()}, "order"),
     "classes of another type": (_first_answer, "values", lambda v: {**v, "classes": v["classes"].tolist()}, "int16"),
-    "rows below min_rows": (
-        _first_answer,
-        "values",
-        lambda v: {**v, "rows": np.full_like(v["rows"], 2)},
-        "below min_rows",
-    ),
     "too many rows per class": (
         _first_answer,
         "sums",

@@ -148,17 +148,8 @@ def test_server_grows_no_deeper_than_told():
         assert outcome.model.complexity()["depth"] == depth
 
 
-def test_client_nullifies_what_one_or_two_rows_would_give_away():
-    step = SCHEME.server.start(Parameters(), DOMAIN, 0)
+def test_client_nullifies_cells_of_one_or_two_rows_as_the_paper_does():
+    step = SCHEME.server.start(Parameters(min_rows=1), DOMAIN, 0)
     two = SCHEME.client.contribute(step.task, _data(2), RNG)
     assert two.nullified > 0
     assert not any(array.any() for array in two.sums.values())
-    three = SCHEME.client.contribute(_question("leaves").task, _data(2), RNG)
-    assert three.nullified > 0
-    assert not any(array.any() for array in three.sums.values())
-
-
-def test_run_ends_in_one_rule_when_everything_is_nullified():
-    outcome = federated(SCHEME, Parameters(), DOMAIN, {"a": _data(2), "b": _data(1, seed=3)})
-    assert outcome.model.complexity()["leaves"] == 1
-    assert outcome.model.predict(np.array([[0.2, 0.4]])).tolist() == [0.5]

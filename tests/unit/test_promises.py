@@ -78,7 +78,7 @@ def test_promise_holds_when_a_choice_is_not_the_default(name: str, parameters: d
     verdict = _verdict(name, **parameters)
     assert verdict.promised
     assert verdict.equal
-    keep_promise(verdict, participation="cohort", nullify=False)
+    keep_promise(verdict, participation="cohort")
 
 
 @pytest.mark.parametrize(("name", "parameters"), PROMISING)
@@ -87,12 +87,11 @@ def test_demo_ends_with_a_fault_when_a_promise_is_broken(name: str, parameters: 
     assert verdict.promised
     assert not verdict.equal
     with pytest.raises(VerificationError, match="is not the central one of its cohort") as caught:
-        keep_promise(verdict, participation="cohort", nullify=False)
+        keep_promise(verdict, participation="cohort")
     assert caught.value.exit_code == 8
     for choice in verdict.setting:
         assert choice in str(caught.value)
-    keep_promise(verdict, participation="elastic", nullify=False)
-    keep_promise(verdict, participation="cohort", nullify=True)
+    keep_promise(verdict, participation="elastic")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_nothing_is_promised_when_the_setting_is_another_algorithm(name: str, pa
     verdict = _verdict(name, rows_lost=30, **parameters)
     assert not verdict.promised
     assert not verdict.equal
-    keep_promise(verdict, participation="cohort", nullify=False)
+    keep_promise(verdict, participation="cohort")
 
 
 @pytest.mark.parametrize("name", ["dp_tree", "fedga", "fedavg_mlp"])
@@ -115,11 +114,12 @@ def test_schemes_that_cannot_promise_it_do_not(name: str) -> None:
     assert not promises_central(scheme, scheme.Parameters())
 
 
-def test_promise_does_not_depend_on_what_is_nullified() -> None:
-    scheme = catalogue.load("frbc")
+def test_promise_holds_of_condensed_rows_and_not_of_the_papers_nullification() -> None:
+    scheme = catalogue.load("frt")
     assert promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 7}))
+    assert not promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 1}))
 
 
 def test_broken_promise_is_none_when_digests_are_equal() -> None:
     verdict = _verdict("frbc")
-    keep_promise(replace(verdict, promised=False), participation="cohort", nullify=False)
+    keep_promise(replace(verdict, promised=False), participation="cohort")

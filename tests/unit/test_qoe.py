@@ -383,7 +383,7 @@ def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_ever
     assert note not in "".join(lines)
     assert whole.mean("central") == whole.mean("federated")
     other = judge(record_of(some, scheme.Parameters(min_rows=20)), fleet, 0)
-    assert not other.equal
+    assert other.equal, "of condensed rows, so CL of the rows as they are is another score"
     assert note not in "".join(score_lines(other, ("v0", "v1")))
 
 
@@ -425,7 +425,6 @@ def test_verdict_takes_nothing_for_a_cohort_whose_record_does_not_say_so() -> No
     assert participation_of(silent, scheme) is None
     verdict = judge(silent, fleet, 0)
     assert verdict.replayed is None
-    assert verdict.nullification is None
     assert verdict.pooled is not None, "how good the central model is can be known all the same"
     # A scheme that knows one way only needs no word about it.
     assert participation_of(silent, catalogue.load("fedga")) == "elastic"

@@ -64,10 +64,10 @@ class _Rows:
 def _prepare(question: Question, data: Dataset) -> _Rows:
     """Condense, scale and sort the rows once per domain; kept in the dataset's memo."""
     domain, parameters = question.domain, question.parameters
-    known, chosen = data.memo.get(NAME), (parameters.min_rows, parameters.holdout)
+    known, chosen = data.memo.get(NAME), (parameters.group_rows, parameters.holdout)
     if isinstance(known, _Rows) and known.chosen == chosen and known.domain == domain:
         return known
-    own = condensed(select_numbers(data, domain), domain, parameters.min_rows)
+    own = condensed(select_numbers(data, domain), domain, parameters.group_rows)
     scaled = np.ascontiguousarray(domain.scale_inputs(own.X).T)
     target = domain.scale_target(own.y)
     held = is_held_out(scaled, target, parameters.holdout)

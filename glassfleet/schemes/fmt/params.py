@@ -83,6 +83,11 @@ class Parameters(BaseModel):
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
 
     @property
+    def group_rows(self) -> int:
+        """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
+        return self.min_rows
+
+    @property
     def most_knots(self) -> int:
         """Most knots that a partition of this run can have."""
         return 2 * max(self.n_sets, *self.other_sets, 2)
