@@ -208,7 +208,7 @@ def _pooled(verdict: Verdict) -> list[str]:
         return []
     fleet, score = _cell(verdict.mean("federated")), SCORES[verdict.metric]
     return [
-        f"  mean test {score}: central model of the cohort's rows as they are {verdict.pooled:.4f}, fleet's {fleet}"
+        f"  mean test {score}: central model of the cohort's own rows {verdict.pooled:.4f}, fleet's {fleet}"
     ]
 
 
