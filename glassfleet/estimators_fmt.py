@@ -49,7 +49,8 @@ class FuzzyModelTree(SchemeRegressor):
     size_tolerance : float, default 0.03
         The simplest tree within this fraction of the best held-out squared error is taken.
     min_rows : int, default 3
-        Only for ``fit_federated``: parties never split groups smaller than this from their other rows.
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
     input_quantiles : (float, float), default (0.025, 0.975)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
     domain : Domain or None, default None

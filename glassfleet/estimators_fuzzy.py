@@ -36,9 +36,10 @@ class FuzzyRegressionTree(SchemeRegressor):
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
     nullify : bool, default True
-        Only for ``fit_federated``: parties withhold split statistics that rest on one or two rows.
+        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
     min_rows : int, default 3
-        Only for ``fit_federated``: parties withhold leaf sums, and counts of limits, that rest on fewer rows.
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
     prune : float, default 0.0
         Splits are undone that save less than this many noise variances per parameter; 2 is a good value. 0: none are.
     max_slopes : int or None, default None
@@ -112,9 +113,10 @@ class TSKRegressor(SchemeRegressor):
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
     nullify : bool, default True
-        Only for ``fit_federated``: parties keep back what rests on fewer than `min_rows` rows.
+        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows behind a rule, a sum or a count that a party tells.
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
     random_state : int, RandomState instance or None, default 0
         Of the memberships that the clustering starts with.
     input_quantiles : (float, float), default (0.025, 0.975)
@@ -180,9 +182,10 @@ class ChiClassifier(SchemeClassifier):
     association : {"strength", "strength*weight"}, default "strength"
         What the rules compete by when a row is classified.
     nullify : bool, default True
-        Only for ``fit_federated``: parties keep back what rests on fewer than `min_rows` rows.
+        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows behind a rule, a sum or a count that a party tells.
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
     max_rules : int or None, default None
         At most so many rules are kept, those with the largest support.
     min_support : float, default 0.0

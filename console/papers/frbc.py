@@ -38,7 +38,7 @@ SIZES = (10, 20, 50, 100, 200, 400, 800, 1600, 3200)
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "pooled weights": {"weights": "pooled"},
-    "pooled weights, rules of 1 or 2 rows kept back": {"weights": "pooled", "min_rows": 3},
+    "pooled weights, rows condensed as in a default run": {"weights": "pooled", "min_rows": 3},
 }
 
 Results = Mapping[str, Any]

@@ -32,7 +32,7 @@ SIZES = ("nodes", "leaves", "depth", "parameters")
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "zero-order leaves": {"order": 0},
     "weighted average of all rules": {"inference": "weighted_average"},
-    "leaves of few rows kept back (`min_rows` = 3)": {"min_rows": 3},
+    "rows condensed, as in a default run (`min_rows` = 3)": {"min_rows": 3},
 }
 
 Results = Mapping[str, Any]

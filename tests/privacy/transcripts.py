@@ -16,7 +16,7 @@ from glassfleet import catalogue
 from glassfleet.data import Dataset
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.domain import Domain
-from glassfleet.scheme import Contribution, Next, Task
+from glassfleet.scheme import Contribution, Done, Next, Task
 
 Rows = NDArray[np.float64]
 """Shape (n, F + 1): inputs and target, scaled to [0, 1]."""
@@ -63,7 +63,7 @@ def qoe(folder: Path, vehicles: int) -> Fleet:
     }
 
 
-def _read(path: Path) -> tuple[list[str], NDArray[np.str_]]:
+def _read(path: Path) -> tuple[list[str], NDArray[Any]]:
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         head, *lines = csv.reader(file)
     return head, np.array(lines)
@@ -85,7 +85,7 @@ def transcripts(name: str, fleet: Fleet, domain: Domain, **parameters: Any) -> M
     scheme = catalogue.load(name)
     rng = np.random.default_rng(0)
     told: dict[str, Transcript] = {agent: [] for agent in fleet}
-    step = scheme.server.start(scheme.Parameters.model_validate(parameters), domain, 0)
+    step: Next | Done = scheme.server.start(scheme.Parameters.model_validate(parameters), domain, 0)
     while isinstance(step, Next):
         answers = {agent: scheme.client.contribute(step.task, data, rng) for agent, data in fleet.items()}
         for agent, answer in answers.items():
