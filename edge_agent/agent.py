@@ -112,7 +112,7 @@ class Agent:
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
         freezer = Freezer(directory / "runs", secret, max_runs=config.kept_snapshots)
-        answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes)
+        answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes, budget=config.budget)
         self._outbox = Outbox(
             directory / "outbox.sqlite",
             max_bytes=config.outbox_max_bytes,
@@ -228,6 +228,7 @@ class Agent:
 
     def stop(self, *, say_goodbye: bool = True) -> None:
         """End cleanly: say that we are down, disconnect, close the files. Idempotent."""
+        self._performer.stop()
         if say_goodbye and self._online:
             self.transport.publish(*self._presence.state("down"), retain=True)
             self.transport.flush(self.config.stop_wait)

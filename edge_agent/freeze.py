@@ -59,13 +59,17 @@ def keyed_digest(secret: bytes, run: str, data: Dataset) -> str:
     return mac.hexdigest()
 
 
-def privacy_generator(secret: bytes, run: str, task_digest: str) -> np.random.Generator:
-    """Return the generator for an answer's privacy noise.
+def noise_key(secret: bytes, run: str, task_digest: str) -> bytes:
+    """Return the key, 32 bytes, that an answer's privacy noise is drawn from; it tells nothing about the secret."""
+    return hmac.new(secret, codec.encode({"noise": 1, "run": run, "task": task_digest}), hashlib.sha256).digest()
+
+
+def privacy_generator(key: bytes) -> np.random.Generator:
+    """Return the generator for an answer's privacy noise, from its :func:`noise_key`.
 
     Nobody else can predict it, and answering the same task again draws the same. A fresh draw per answer would
     let a coordinator that asks twice average the noise away.
     """
-    key = hmac.new(secret, codec.encode({"noise": 1, "run": run, "task": task_digest}), hashlib.sha256).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key, "little")))
 
 
@@ -99,10 +103,10 @@ class Freezer:
         known = self._frozen.get(run)
         if known is not None:
             return known
-        path = self._directory / run / "rows.npz"
+        path = self.path(run)
         digest = keyed_digest(self._secret, run, data)
         if path.exists():
-            stored = _load(path)
+            stored = load_rows(path)
             stored_digest = keyed_digest(self._secret, run, stored)
             # The same rows as now: share them, with what the client halves have cached, instead of holding them twice.
             frozen = Frozen(data if stored_digest == digest else stored, stored_digest)
@@ -122,6 +126,10 @@ class Freezer:
         self._limit(run)
         return frozen
 
+    def path(self, run: str) -> Path:
+        """Return where the snapshot of `run` is, once it is frozen."""
+        return self._directory / run / "rows.npz"
+
     def drop(self, run: str) -> None:
         """Delete the snapshot of a run that is over. Idempotent."""
         self._frozen.pop(run, None)
@@ -138,7 +146,8 @@ def _categories(data: Dataset) -> dict[str, list[str]]:
     return {name: list(texts) for name, texts in sorted(data.categories.items())}
 
 
-def _load(path: Path) -> Dataset:
+def load_rows(path: Path) -> Dataset:
+    """Return the rows of a snapshot; raises StorageError when it cannot be read."""
     try:
         with explained("read", path), np.load(path, allow_pickle=False) as stored:
             # Snapshots of former versions have no categories.
