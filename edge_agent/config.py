@@ -112,7 +112,7 @@ class AgentConfig(BaseModel):
     answer_seconds : float
         Longest that one answer may take to compute; what would take longer is refused.
     answer_megabytes : int
-        Most memory for one answer that takes longer than a moment; what needs more is refused.
+        Most memory for one answer that takes longer than a moment, libraries included; what needs more is refused.
     queue_size : int
         Most messages from the broker that wait to be handled; more are dropped, counted, and asked for again.
     resend_first : float
@@ -226,7 +226,7 @@ class AgentConfig(BaseModel):
     )
     outbox_max_bytes: Annotated[int, Field(ge=limits.MIN_MESSAGE_BYTES)] = DEFAULT_MAX_BYTES
     answer_seconds: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = Budget.seconds
-    answer_megabytes: Annotated[int, Field(ge=128, le=1 << 20)] = Budget.megabytes
+    answer_megabytes: Annotated[int, Field(ge=256, le=1 << 20)] = Budget.megabytes
     queue_size: Annotated[int, Field(ge=16, le=1_000_000)] = 10_000
     resend_first: Annotated[float, Field(gt=0, le=3600)] = 2.0
     resend_factor: Annotated[float, Field(ge=1, le=10)] = 2.0

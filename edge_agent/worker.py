@@ -97,15 +97,15 @@ class Work:
         code = self._process.returncode
         if code == -signal.SIGALRM:
             raise TaskError(self._budget.exceeded_time())
-        if code < 0:
-            # Libraries in C end like this when they get no memory; so does whom the system chooses when it has none.
-            name = signal.Signals(-code).name
-            raise TaskError(f"{self._budget.exceeded_memory()}; or the system had none: {name} ended the computation")
         size = os.fstat(self._answer.fileno()).st_size
+        if code or not size:
+            # Libraries in C end so when they get no memory; and so does what the system ends when it has none left.
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise TaskError(f"{self._budget.exceeded_memory()}; or the system had none: the computation ended ({how})")
         if size > self._most_bytes:
             raise TaskError(f"the answer has {size} bytes; outbox_max_bytes is {self._most_bytes} here")
         self._answer.seek(0)
-        said = codec.decode(self._answer.read(), max_bytes=self._most_bytes) if size else {"trace": f"exit code {code}"}
+        said = codec.decode(self._answer.read(), max_bytes=self._most_bytes)
         if "trace" in said:
             raise WorkerError(said["trace"])
         if "refused" in said:

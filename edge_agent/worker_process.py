@@ -31,7 +31,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     # The data segment: private memory that can be written, without libraries and what is only reserved.
-    resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
+    resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.RLIM_INFINITY))
     os.nice(NICE)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     answer = os.dup(1)
@@ -39,6 +39,7 @@ def main() -> None:
     try:
         said = _compute(rows)
     except MemoryError:
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # room to say so
         said = {"refused": ""}
     except Exception:  # noqa: BLE001 - the agent logs it
         said = {"trace": traceback.format_exc()}
