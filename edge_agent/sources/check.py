@@ -117,7 +117,10 @@ def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], widths: set[int
     if is_open:
         mend = "Look for a quote that is not closed: it makes one cell of several lines"
     if any(DECIMAL_COMMA.search(name) for name in names) or max(widths) > len(names):
-        mend += "; a decimal comma makes two cells of one, too: write a point"
+        mend += (
+            "; a comma in a number makes two cells of one, too: write a point for a decimal comma, and nothing for one "
+        )
+        mend += "between thousands"
     return mend
 
 
