@@ -37,6 +37,12 @@ THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$")
 """Numbers with commas; 1,000 may be either."""
 
 
+_DATE: Final = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}\b")
+"""Dates as people write them, beside those of ISO 8601."""
+
+_DRESSED: Final = re.compile(r"[+-]?[€$£]? ?\d[\d.,'\u2019\s]*(%|[^\W\d_°]{0,5}|°[CF]?)(/[^\W\d_]{1,3})?$")
+"""A number with a unit, a currency, or marks between thousands: 80 %, 12 km/h, 1'000."""
+
 _EXACT: Final = float(1 << 53)
 """Up to it a float holds every whole number."""
 
@@ -118,7 +124,17 @@ def _about_commas(commas: list[str], texts: list[str]) -> tuple[str, str]:
     return what, f"Write {number} if it parts thousands, {commas[0].replace(',', '.')} if it is a decimal comma"
 
 
+def _how_to_mend_text(text: str) -> str:
+    if _is_time(text):
+        return "Write a time as a number of seconds, or remove it"
+    if _DRESSED.match(text):
+        return "Write the number alone: no unit, no %, nothing between thousands"
+    return "Encode it as numbers or remove it; the schemes fedga and dp_tree take categories (--categories)"
+
+
 def _is_time(text: str) -> bool:
+    if _DATE.match(text):
+        return True
     for kind in (dt.datetime, dt.time):
         try:
             kind.fromisoformat(text)
@@ -284,9 +300,7 @@ class Judge:
             self._say(
                 "error",
                 f"text, e.g. {present[0][:LONGEST_CELL]!r}, where numbers are needed",
-                "Write a time as a number of seconds, or remove it"
-                if _is_time(present[0])
-                else "Encode it as numbers or remove it; the schemes fedga and dp_tree take categories (--categories)",
+                _how_to_mend_text(present[0]),
                 odd,
             )
         elif column.different > MAX_CATEGORIES:

@@ -118,6 +118,26 @@ def test_check_tells_commas_between_thousands_from_decimal_ones(
         read_source(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        ("a,y\n01.02.2026 10:00,1\n02.02.2026 10:00,2\n", "Write a time as a number of seconds"),
+        ("a,y\n02/13/2026,1\n02/14/2026,2\n", "Write a time as a number of seconds"),
+        ("a,y\n80 %,1\n12 km/h,2\n", "Write the number alone"),
+        ("a,y\n1'000,1\n2'000,2\n", "Write the number alone"),
+        ("a,y\nA12,1\nB12,2\n", "Encode it as numbers or remove it"),
+        ("a,y\n1,2,\n3,4,\n", "Remove the comma at the end of these rows"),
+        ("a,y\n1,000,2\n3,000,4\n", "a comma in a number makes two cells of one"),
+        ("written by a logger\na,y\n1,2\n3,4\n", "Remove the lines above the columns' names"),
+    ],
+)
+def test_check_says_how_to_mend_what_people_write(write: Write, text: str, mend: str) -> None:
+    path = write(text)
+    assert mend in next(fault.mend for fault in examine(path).faults if fault.level == "error")
+    with pytest.raises(DataError):
+        read_source(path)
+
+
 def test_check_warns_of_ids_and_of_numbers_that_a_float_cannot_hold(write: Write) -> None:
     rng = random.Random(0)
     rows = "".join(f"{10**18 + 3 * row + 1},{100 + row * row},{rng.random()},{row % 3}\n" for row in range(40))
