@@ -8,11 +8,11 @@ limit of time and of memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from edge_agent.budget import Budget
 from edge_agent.freeze import Freezer, Frozen, noise_key, privacy_generator
-from edge_agent.worker import Work
+from edge_agent.worker import Work, is_light
 from glassfleet import catalogue
 from glassfleet.data import Dataset
 from glassfleet.memory import Memory, remember
@@ -25,9 +25,6 @@ from schemas.topics import Topics
 
 DOMAIN = "domain"
 """Scheme name of domain discovery, which every agent can run."""
-
-LIGHT: Final = Cost(seconds=1.0, megabytes=64.0)
-"""What the agent computes by itself, between two looks at its messages. A process of its own takes longer to start."""
 
 
 class Answerer:
@@ -71,7 +68,7 @@ class Answerer:
         cost = cost_of(task, frozen.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
             raise TaskError(f"{self._budget.exceeded_time()}; it would take {cost.least:.0f} or more")
-        return cost is not None and cost.seconds <= LIGHT.seconds and cost.megabytes <= LIGHT.megabytes
+        return is_light(cost)
 
     def compute(self, run: str, digest: str, task: Task, frozen: Frozen) -> ContributionBody:
         """Answer a task here and now.
@@ -85,8 +82,8 @@ class Answerer:
 
     def start(self, run: str, digest: str, task: Task) -> Work:
         """Begin to answer a task in a process of its own, from the rows frozen for `run`; raises StorageError."""
-        noise = noise_key(self._secret, run, digest)
-        return Work(self._budget, self._freezer.path(run), task, noise, most_bytes=self._most_bytes)
+        asked = {"task": task.to_value(), "noise": noise_key(self._secret, run, digest)}
+        return Work(self._budget, "answer", [self._freezer.path(run)], asked, most_bytes=self._most_bytes)
 
     def body(self, digest: str, frozen: Frozen, answered: dict[str, Any]) -> ContributionBody:
         """Return what is sent, from what `answer` returned."""

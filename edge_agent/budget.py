@@ -1,4 +1,4 @@
-"""What one answer may take of a vehicle."""
+"""What one long computation may take of a vehicle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of an answer that is computed in a process of its own.
+    """Limits of what is computed in a process of its own: an answer, or the scores of a model.
 
     Attributes
     ----------
@@ -22,8 +22,8 @@ class Budget:
 
     def exceeded_time(self) -> str:
         """Return the reason of a refusal."""
-        return f"over-budget: this vehicle allows {self.seconds:g} seconds for an answer (its answer_seconds)"
+        return f"over-budget: this vehicle computes for {self.seconds:g} seconds at most (its answer_seconds)"
 
     def exceeded_memory(self) -> str:
         """Return the reason of a refusal."""
-        return f"over-budget: this vehicle allows {self.megabytes} MB for an answer (its answer_megabytes)"
+        return f"over-budget: this vehicle computes with {self.megabytes} MB at most (its answer_megabytes)"

@@ -15,6 +15,7 @@ import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -113,14 +114,7 @@ class Freezer:
         else:
             make_directory(path.parent)
             with replacing(path) as file:
-                np.savez(
-                    file,
-                    features=np.array(data.features, dtype=np.str_),
-                    target=np.array(data.target, dtype=np.str_),
-                    X=data.X,
-                    y=data.y if data.y.dtype.kind in "fiu" else data.y.astype(np.str_),  # text, never objects
-                    categories=np.array(json.dumps(_categories(data))),
-                )
+                write_rows(file, data)
             frozen = Frozen(data, digest)
         self._frozen[run] = frozen
         self._limit(run)
@@ -144,6 +138,18 @@ class Freezer:
 
 def _categories(data: Dataset) -> dict[str, list[str]]:
     return {name: list(texts) for name, texts in sorted(data.categories.items())}
+
+
+def write_rows(file: IO[bytes], data: Dataset) -> None:
+    """Write rows as `load_rows` reads them."""
+    np.savez(
+        file,
+        features=np.array(data.features, dtype=np.str_),
+        target=np.array(data.target, dtype=np.str_),
+        X=data.X,
+        y=data.y if data.y.dtype.kind in "fiu" else data.y.astype(np.str_),  # text, never objects
+        categories=np.array(json.dumps(_categories(data))),
+    )
 
 
 def load_rows(path: Path) -> Dataset:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from edge_agent.answers import Answerer
 from edge_agent.freeze import Frozen
@@ -29,14 +29,11 @@ from edge_agent.session_events import (
     Send,
 )
 from edge_agent.sources import Source
-from edge_agent.worker import Work, WorkerError
+from edge_agent.worker import LOOK, Work, WorkerError
 from glassfleet.scheme import Task, TaskError
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Refusal
-
-LOOK: Final = 0.05
-"""Seconds between two looks at the process that computes an answer."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +185,7 @@ class Performer:
         def compute() -> ContributionBody | None:
             if self._answerer.is_light(task, frozen):
                 return self._answerer.compute(run, digest, task, frozen)
-            if self._long is not None or not Work.has_room():
+            if self._long is not None or not Work.has_room("answer"):
                 self.jobs[run, digest] = job  # its turn comes
                 return None
             self._long = _Long(job, frozen, began, self._answerer.start(run, digest, task))

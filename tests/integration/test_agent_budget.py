@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,23 +14,30 @@ import pytest
 from broker.launch import launch
 from broker.paho_transport import PahoTransport
 from broker.port import Link
+from edge_agent import worker
 from edge_agent.answers import answer, cost_of
 from edge_agent.budget import Budget
+from edge_agent.evaluation import Evaluator
 from edge_agent.freeze import Freezer
-from edge_agent.worker import Work
-from glassfleet import catalogue
+from edge_agent.worker import Work, is_light
+from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError
+from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
+from schemas.documents import document_digest
+from schemas.record import RECORD_FORMAT, ModelRecord
 from tests.desk import Desk, domain_of, first_task, rows
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
 """Minutes, even for 60 rows."""
 
 
-def task_of(name: str, data: Dataset, **parameters: object) -> Task:
+def task_of(name: str, data: Dataset, **parameters: Any) -> Task:
     scheme = catalogue.load(name)
-    return scheme.server.start(scheme.Parameters(**parameters), domain_of(data), 0).task
+    step = scheme.server.start(scheme.Parameters(**parameters), domain_of(data), 0)
+    assert isinstance(step, Next)
+    return step.task
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +64,12 @@ def desk(broker, fleet_name):
 def start_agent(tmp_path, broker, fleet_name):
     agents = []
 
-    def start_agent(data=None, **settings):
+    def start_agent(data=None, tests=0, **settings):
         data = data or rows()
-        lines = [",".join((*data.features, data.target))]
-        lines += [",".join(map(repr, [*x, y])) for x, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
+        lines = [",".join(("split", *data.features, data.target)), *["test,0,0,0,0"] * tests]
+        lines += [
+            ",".join(["train", *map(repr, [*x, y])]) for x, y in zip(data.X.tolist(), data.y.tolist(), strict=True)
+        ]
         path = tmp_path / "rows.csv"
         path.write_text("\n".join(lines) + "\n")
         settings = {
@@ -79,18 +90,18 @@ def start_agent(tmp_path, broker, fleet_name):
         agent.wait()
 
 
-def children(agent):
+def children(agent: subprocess.Popen[bytes]) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
 
 
-def until(condition, seconds=60.0):
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def lives(pid):
+def lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -138,9 +149,9 @@ LOCAL = {"antecedents": "local", "n_clusters": 1000, "tolerance": 0.0}
     ("settings", "asked", "why"),
     [
         # Known before it begins; found out by the clock; found out by the memory.
-        ({"answer-seconds": 5}, ("fedavg_mlp", 60, MONSTER), "allows 5 seconds for an answer (its answer_seconds); it"),
-        ({"answer-seconds": 2}, ("tsk", 4000, LOCAL | {"max_iterations": 5000}), "allows 2 seconds"),
-        ({"answer-megabytes": 256}, ("tsk", 40_000, LOCAL | {"max_iterations": 10}), "allows 256 MB for an answer"),
+        ({"answer-seconds": 5}, ("fedavg_mlp", 60, MONSTER), "for 5 seconds at most (its answer_seconds); it"),
+        ({"answer-seconds": 2}, ("tsk", 4000, LOCAL | {"max_iterations": 5000}), "for 2 seconds at most"),
+        ({"answer-megabytes": 256}, ("tsk", 40_000, LOCAL | {"max_iterations": 10}), "with 256 MB at most"),
     ],
 )
 def test_agent_refuses_with_the_reason_what_is_over_its_budget(desk, start_agent, settings, asked, why):
@@ -157,14 +168,14 @@ def test_agent_refuses_with_the_reason_what_is_over_its_budget(desk, start_agent
     desk.wait_for(lambda: desk.answers)
 
 
-def frozen(folder, data):
+def frozen(folder: Path, data: Dataset) -> Path:
     freezer = Freezer(folder, b"s" * 32)
     freezer.freeze("r1", data)
     return freezer.path("r1")
 
 
-def worked(path, task):
-    work = Work(Budget(), path, task, b"n" * 32, most_bytes=1 << 20)
+def worked(path: Path, task: Task) -> dict[str, Any]:
+    work = Work(Budget(), "answer", [path], {"task": task.to_value(), "noise": b"n" * 32}, most_bytes=1 << 20)
     try:
         until(work.done)
         return work.result()
@@ -179,8 +190,11 @@ def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_pa
     scheme = catalogue.load("dp_tree")
     domain = Domain(features=variables, target=None, label="label", classes=("no", "yes"))
     step = scheme.server.start(scheme.Parameters(), domain, 0)
+    assert isinstance(step, Next)
     hello = scheme.client.contribute(step.task, data, np.random.default_rng(0))
-    task = scheme.server.reduce(step.state, [hello]).task
+    edges = scheme.server.reduce(step.state, [hello])
+    assert isinstance(edges, Next)
+    task = edges.task
     here, apart = answer(task, data, b"n" * 32), worked(frozen(tmp_path, data), task)
     assert apart["rows"] == here["rows"] == 50
     ours, theirs = (Contribution.from_value(part["contribution"]) for part in (here, apart))
@@ -193,11 +207,62 @@ def test_work_tells_a_refusal_of_the_scheme_and_forgets_its_process(tmp_path):
     other = Dataset(("a", "b", "z"), "y", data.X, data.y)
     with pytest.raises(TaskError, match="'z'"):
         worked(frozen(tmp_path, data), first_task(other))
-    assert Work.running == 0
+    assert Work.running["answer"] == 0
+
+
+def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(desk, start_agent):
+    data = rows()
+    weights = task_of("fedavg_mlp", data, **MONSTER).body["weights"]
+    model = Perceptron(Parameters(**MONSTER), domain_of(data), weights)
+    agent = start_agent(data, tests=2)
+    desk.wait_for(lambda: desk.messages)
+    desk.publish_model(model.to_document())
+    until(lambda: agent.poll() is not None or children(agent))
+    (worker,) = children(agent)
+    desk.ask(first_task(data), run="other")
+    desk.wait_for(lambda: desk.answers)
+    assert lives(worker)
+    agent.terminate()
+    assert agent.wait(30) == 0
+    until(lambda: not lives(worker))
+
+
+def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_path, monkeypatch):
+    train, test = rows(), rows(seed=1)
+    scheme = catalogue.load("frt")
+    model = local.central(scheme, scheme.Parameters(), domain_of(train), train).model
+    document = model.to_document()
+    record = ModelRecord(
+        format=RECORD_FORMAT,
+        name="m",
+        version=1,
+        digest=document_digest(document),
+        document=document,
+        fleet="f",
+        run="r",
+        scheme="frt",
+        cohort=["v1"],
+        created="2026-01-01T00:00:00Z",
+    )
+    (*_, here) = Evaluator(train, test).steps(record, record)
+    monkeypatch.setattr(worker, "LIGHT", Cost(0.0, 0.0))
+    apart = Evaluator(train, test, budget=Budget(), directory=tmp_path / "scoring")
+    found = []
+    for scores in apart.steps(record, record):
+        found.append(scores)
+        assert apart.is_waiting == (scores is None)
+        time.sleep(0.01)
+    assert here is not None
+    assert found[-1] == here
+    assert list((tmp_path / "scoring").iterdir()) == []
+    assert list(apart._local.values()) == [here.local]
 
 
 def test_every_scheme_says_what_an_answer_may_take():
     for name in catalogue.names():
         assert hasattr(catalogue.load(name), "cost"), name
     small, large = (cost_of(task_of("fedavg_mlp", rows(), **parameters), 60) for parameters in ({}, MONSTER))
-    assert small.seconds < 1.0 < large.least < large.seconds
+    assert is_light(small)
+    assert large is not None
+    assert not is_light(large)
+    assert 10 < large.least < large.seconds
