@@ -14,11 +14,12 @@ class Budget:
     seconds : float
         From the start of the process, > 0. Ten times the usual deadline of a round: who is slower helps nobody.
     megabytes : int
-        All that the process holds of its own; programs and libraries do not count.
+        All that the process holds of its own; the code of programs and libraries does not count. An answer and scores
+        at once, and the agent, stay below the limit of deploy/systemd.
     """
 
     seconds: float = 300.0
-    megabytes: int = 1024
+    megabytes: int = 384
 
     def exceeded_time(self) -> str:
         """Return the reason of a refusal."""

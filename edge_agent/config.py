@@ -110,9 +110,10 @@ class AgentConfig(BaseModel):
     outbox_max_bytes : int
         Most bytes of unacknowledged answers on disk.
     answer_seconds : float
-        Longest that one answer may take to compute; what would take longer is refused.
+        Longest that one answer, or the scores of one model, may take to compute; what would take longer is refused.
     answer_megabytes : int
-        Most memory for one answer that takes longer than a moment, libraries included; what needs more is refused.
+        Most memory for one answer, or the scores of one model, that take longer than a moment, libraries included;
+        what needs more is refused.
     queue_size : int
         Most messages from the broker that wait to be handled; more are dropped, counted, and asked for again.
     resend_first : float

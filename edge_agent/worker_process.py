@@ -6,6 +6,7 @@ Standard input holds what is asked; what is found goes to standard output.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -34,7 +35,8 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
     # The data segment: private memory that can be written, without libraries and what is only reserved.
     resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, resource.RLIM_INFINITY))
-    os.nice(NICE)
+    with contextlib.suppress(OSError):  # the sandbox of deploy/systemd forbids it
+        os.nice(NICE)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     standard = os.dup(1)
     os.dup2(2, 1)  # what a library prints was not found
