@@ -114,6 +114,7 @@ NOT_LIMITS: dict[str, str] = {
     "edge_agent.sources.window.MAX_ROWS": "the default of an option",
     "edge_agent.outbox.DEFAULT_MAX_BYTES": "the default of `outbox_max_bytes`",
     "edge_agent.storage.SECRET_BYTES": "the size of a key",
+    "edge_agent.performer.WAITING": "long answers that wait; more are refused by name",
     "edge_agent.worker.LOOK": "how often an agent looks whether another process has ended",
     "edge_agent.worker_process.NICE": "a priority",
     "schemas.limits.MAX_MESSAGE_BYTES": "the default of `max_message_bytes`",

@@ -67,7 +67,8 @@ class Answerer:
         """
         cost = cost_of(task, frozen.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
-            raise TaskError(f"{self._budget.exceeded_time()}; it would take {cost.least:.0f} or more")
+            least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
+            raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
         return is_light(cost)
 
     def compute(self, run: str, digest: str, task: Task, frozen: Frozen) -> ContributionBody:

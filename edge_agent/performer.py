@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from edge_agent.answers import Answerer
 from edge_agent.freeze import Frozen
@@ -34,6 +34,9 @@ from glassfleet.scheme import Task, TaskError
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Refusal
+
+WAITING: Final = 4
+"""Most long answers that wait for the one that is computed; whoever came later would wait for many budgets of time."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Performer:
         self._log = log
         self._slow = slow
         self._long: _Long | None = None
+        self._waiting: dict[tuple[str, str], Compute] = {}  # long ones whose turn comes
         self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
 
     def perform(self, effect: Effect) -> None:
@@ -130,6 +134,9 @@ class Performer:
         if self._long is not None and self._long.work.done():
             long, self._long = self._long, None
             self._conclude(long)
+        if self._waiting and self._long is None and Work.has_room("answer"):
+            key = next(iter(self._waiting))
+            self.jobs[key] = self._waiting.pop(key)
         for key, job in list(self.jobs.items()):
             if key in self.jobs:
                 del self.jobs[key]
@@ -141,8 +148,8 @@ class Performer:
 
     def dues(self, now: float) -> list[float]:
         """Return when there is something for `work`."""
-        looks = [now + LOOK] if self.jobs or self._long is not None else []
-        return looks + [due for due, _ in self._on_the_way.values()]
+        looks = [now + LOOK] if self._waiting or self._long is not None else []
+        return looks + [now for _ in self.jobs] + [due for due, _ in self._on_the_way.values()]
 
     def stop(self) -> None:
         """End what is being computed: nothing of it is sent, and it is asked for again."""
@@ -152,8 +159,9 @@ class Performer:
 
     def _abandon(self, run: str, digest: str | None = None) -> None:
         """Stop computing an answer (None: all of a run), or leave it uncomputed."""
-        for key in [key for key in self.jobs if key[0] == run and digest in (None, key[1])]:
-            del self.jobs[key]
+        for jobs in (self.jobs, self._waiting):
+            for key in [key for key in jobs if key[0] == run and digest in (None, key[1])]:
+                del jobs[key]
         job = None if self._long is None else self._long.job
         if job is not None and job.run == run and digest in (None, job.request.task_digest):
             self._log.info("answer-abandoned", run=run, round=job.round)
@@ -186,7 +194,9 @@ class Performer:
             if self._answerer.is_light(task, frozen):
                 return self._answerer.compute(run, digest, task, frozen)
             if self._long is not None or not Work.has_room("answer"):
-                self.jobs[run, digest] = job  # its turn comes
+                if len(self._waiting) >= WAITING:
+                    raise TaskError(f"over-budget: {WAITING} long answers wait here already")
+                self._waiting[run, digest] = job
                 return None
             self._long = _Long(job, frozen, began, self._answerer.start(run, digest, task))
             self._log.info("answering-apart", run=run, round=job.round, kind=task.kind, task=digest[:8])

@@ -27,6 +27,7 @@ from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from schemas.documents import document_digest
 from schemas.record import RECORD_FORMAT, ModelRecord
+from tests.agent_bench import Bench
 from tests.desk import Desk, domain_of, first_task, rows
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
@@ -90,8 +91,8 @@ def start_agent(tmp_path, broker, fleet_name):
         agent.wait()
 
 
-def children(agent: subprocess.Popen[bytes]) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -114,8 +115,8 @@ def busy(desk, start_agent):
     agent = start_agent(**{"answer-seconds": 3600})
     desk.wait_for(lambda: desk.messages)
     desk.ask(task_of("fedavg_mlp", rows(), **MONSTER), run="monster")
-    until(lambda: agent.poll() is not None or children(agent))
-    return agent, children(agent)[0]
+    until(lambda: agent.poll() is not None or children(agent.pid))
+    return agent, children(agent.pid)[0]
 
 
 @pytest.mark.parametrize("end", ["cancel", "newer round"])
@@ -149,7 +150,7 @@ LOCAL = {"antecedents": "local", "n_clusters": 1000, "tolerance": 0.0}
     ("settings", "asked", "why"),
     [
         # Known before it begins; found out by the clock; found out by the memory.
-        ({"answer-seconds": 5}, ("fedavg_mlp", 60, MONSTER), "for 5 seconds at most (its answer_seconds); it"),
+        ({"answer-seconds": 5}, ("fedavg_mlp", 60, MONSTER), "for 5 seconds at most (its answer_seconds); this"),
         ({"answer-seconds": 2}, ("tsk", 4000, LOCAL | {"max_iterations": 5000}), "for 2 seconds at most"),
         ({"answer-megabytes": 256}, ("tsk", 40_000, LOCAL | {"max_iterations": 10}), "with 256 MB at most"),
     ],
@@ -163,9 +164,33 @@ def test_agent_refuses_with_the_reason_what_is_over_its_budget(desk, start_agent
     desk.wait_for(lambda: desk.refusals, 60)
     assert desk.refusals[0].reason.startswith("over-budget: this vehicle ")
     assert why in desk.refusals[0].reason
-    assert children(agent) == []
+    assert children(agent.pid) == []
     desk.ask(first_task(data), run="other")
     desk.wait_for(lambda: desk.answers)
+
+
+def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wait(tmp_path):
+    bench = Bench(tmp_path, limit=1 << 22)
+    agent = bench.agent(answer_seconds=3600)
+    task = task_of("fedavg_mlp", rows(), **MONSTER)
+    for number in range(7):
+        bench.desk.ask(task, run=f"m{number}")
+        bench.run(0.5)
+    try:
+        first = agent._performer._long.work._process.pid
+        assert lives(first)
+        assert [refusal.reason for refusal in bench.desk.refusals] == [
+            "over-budget: 4 long answers wait here already"
+        ] * 2
+        bench.desk.clear("m1")  # which waits
+        bench.desk.clear("m0")
+        bench.run(0.5)
+        assert not lives(first)
+        assert agent._performer._long.job.run == "m2"
+        assert Work.running["answer"] == 1
+    finally:
+        agent.stop()
+    assert Work.running["answer"] == 0
 
 
 def frozen(folder: Path, data: Dataset) -> Path:
@@ -217,8 +242,8 @@ def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(desk, s
     agent = start_agent(data, tests=2)
     desk.wait_for(lambda: desk.messages)
     desk.publish_model(model.to_document())
-    until(lambda: agent.poll() is not None or children(agent))
-    (worker,) = children(agent)
+    until(lambda: agent.poll() is not None or children(agent.pid))
+    (worker,) = children(agent.pid)
     desk.ask(first_task(data), run="other")
     desk.wait_for(lambda: desk.answers)
     assert lives(worker)
