@@ -16,7 +16,7 @@ from edge_agent.worker import Work, is_light
 from glassfleet import catalogue
 from glassfleet.data import Dataset
 from glassfleet.memory import Memory, remember
-from glassfleet.scheme import Client, Cost, Task, TaskError
+from glassfleet.scheme import Client, Task, TaskError, cost_of
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
 from schemas.messages import ContributionBody
@@ -65,7 +65,7 @@ class Answerer:
         TaskError
             The task cannot be read, or takes longer than this vehicle allows, however fast it computes.
         """
-        cost = cost_of(task, frozen.data.rows)
+        cost = cost_of(_owner_of(task.scheme), task, frozen.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
             raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
@@ -138,12 +138,6 @@ def client_of(scheme: str) -> Client:
     """Return the client half of a scheme, or of domain discovery."""
     client: Client = _owner_of(scheme).client
     return client
-
-
-def cost_of(task: Task, rows: int) -> Cost | None:
-    """Return what an answer may take; None: its scheme does not say. Raises TaskError as the client does."""
-    cost = getattr(_owner_of(task.scheme), "cost", None)
-    return None if cost is None else cost(task, rows)
 
 
 def _owner_of(scheme: str) -> Any:

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from edge_agent.budget import Budget
 from edge_agent.freeze import write_rows
 from edge_agent.storage import make_directory, replacing
-from edge_agent.worker import Work, is_light
+from edge_agent.worker import Work, WorkerError, is_light
 from glassfleet import catalogue
 from glassfleet.categories import encode_inputs
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.local import MAX_ROUNDS
 from glassfleet.memory import remember
-from glassfleet.scheme import Cost, Done, Next, Scheme, Task, personal_model
+from glassfleet.scheme import Cost, Done, Next, Scheme, Task, cost_of, personal_model
 from schemas.documents import canonical_json, document_digest
-from schemas.errors import DataError, DocumentError, NotFoundError, StorageError
+from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 
 _BLOCK = 4096
@@ -41,14 +41,14 @@ _TREE_SECONDS: Final = 2e-5
 
 _RESULT_BYTES: Final = 1 << 16
 
-CANNOT_SCORE: Final = (
-    NotFoundError, DocumentError, DataError, StorageError, KeyError, ValueError, TypeError, ArithmeticError,
-)  # fmt: skip
+CANNOT_SCORE: Final = (GlassfleetError, WorkerError, KeyError, ValueError, TypeError, ArithmeticError)
 """What a model that cannot be used here raises while it is scored."""
 
 
 def in_words(fault: BaseException) -> str:
     """Return why a model cannot be scored."""
+    if isinstance(fault, WorkerError):
+        return str(fault).strip().rpartition("\n")[2]  # of its traceback
     return f"no column {fault} here" if type(fault) is KeyError else str(fault)
 
 
@@ -184,8 +184,7 @@ class Evaluator:
                 self._check(Cost(_TREE_SECONDS * train.rows * len(domain.features), 0.0))
 
             def check(task: Task) -> None:
-                cost = getattr(scheme, "cost", None)
-                self._check(None if cost is None else cost(task, train.rows))
+                self._check(cost_of(scheme, task, train.rows))
 
             for model in learn_in_steps(scheme, record.document["parameters"], domain, train, check):
                 if model is not None:

@@ -22,7 +22,7 @@ from broker.port import Transport
 from edge_agent.evaluation import CANNOT_SCORE, Evaluator, Scores, in_words
 from edge_agent.fetch import Fetcher
 from edge_agent.storage import make_directory, replacing
-from edge_agent.worker import LOOK, WorkerError
+from edge_agent.worker import LOOK
 from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial
 from schemas.parts import read_model
@@ -217,7 +217,7 @@ class ModelFollower:
         job = self._queue[0]
         try:
             scores = next(self._work, None)
-        except (*CANNOT_SCORE, WorkerError) as fault:
+        except CANNOT_SCORE as fault:
             why = in_words(fault)
             self._log.warning("model-not-scored", model=job.record.name, reason=why)
             tried = self._tried.get(job.record.name)

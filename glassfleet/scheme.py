@@ -315,6 +315,15 @@ def promises_central(scheme: Scheme, parameters: Any) -> bool:
     return hook is None or bool(hook(scheme.exact(parameters)))
 
 
+def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
+    """Return what an answer to `task` may take; None: the scheme does not say. Raises :class:`TaskError`."""
+    hook = getattr(scheme, "cost", None)
+    if hook is None:
+        return None
+    cost: Cost = hook(task, rows)
+    return cost
+
+
 def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
     """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
 

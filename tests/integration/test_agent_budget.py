@@ -15,7 +15,7 @@ from broker.launch import launch
 from broker.paho_transport import PahoTransport
 from broker.port import Link
 from edge_agent import worker
-from edge_agent.answers import answer, cost_of
+from edge_agent.answers import answer
 from edge_agent.budget import Budget
 from edge_agent.evaluation import Evaluator
 from edge_agent.freeze import Freezer
@@ -23,7 +23,7 @@ from edge_agent.worker import Work, is_light
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
-from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError
+from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError, cost_of
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from schemas.documents import document_digest
 from schemas.record import RECORD_FORMAT, ModelRecord
@@ -286,7 +286,10 @@ def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_pa
 def test_every_scheme_says_what_an_answer_may_take():
     for name in catalogue.names():
         assert hasattr(catalogue.load(name), "cost"), name
-    small, large = (cost_of(task_of("fedavg_mlp", rows(), **parameters), 60) for parameters in ({}, MONSTER))
+    small, large = (
+        cost_of(catalogue.load("fedavg_mlp"), task_of("fedavg_mlp", rows(), **parameters), 60)
+        for parameters in ({}, MONSTER)
+    )
     assert is_light(small)
     assert large is not None
     assert not is_light(large)
