@@ -45,7 +45,7 @@ class FederatedPerceptron:
         weights = question.shape.size
         units = batch * sum(question.shape.units)
         return Cost(
-            steps * (4e-4 + weights * (3e-8 + 1e-9 * batch)),
+            steps * (1e-4 * (2 + len(question.shape.units)) + weights * (3e-8 + 1e-9 * batch)),
             (200 * weights + 40 * units + 20 * rows * question.shape.units[0]) / 1e6,
             least=steps * (2e-5 + weights * (2e-9 + 5e-11 * batch)),
         )

@@ -63,8 +63,8 @@ class FederatedGeneticTrees:
         parameters, inputs = question.parameters, question.n_features
         levels = question.depth if question.forest is not None else parameters.max_depth * parameters.folds
         trees = inputs if question.forest is None else inputs + question.forest.size
-        entries = rows * trees * levels
-        return Cost(2e-7 * entries, rows * trees * 60 / 1e6)
+        genes = 0 if question.forest is None else len(question.forest.feature)
+        return Cost(2e-7 * rows * trees * levels + 1e-6 * genes, (60 * rows * trees + 100 * genes) / 1e6)
 
     def from_document(self, document: Mapping[str, Any]) -> PersonalTree | Population:
         """Rebuild a population or a personal tree; raises ``DocumentError`` when the document is malformed."""

@@ -38,18 +38,19 @@ class FederatedModelTree:
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""
         question = read_task(task)
-        inputs, nodes, lines = question.n_features, len(question.nodes), question.width
+        inputs, nodes, cuts = question.n_features, 1, 0
+        lines, calls = 5 * question.width, 1  # work for each row and node, and for each node alone
         if question.kind == "grow":
-            lines = 5 * question.width + len(question.cuts) * (40 + question.width // 2)
+            nodes, cuts = len(question.nodes), len(question.cuts)
+            lines, calls = lines + cuts * (40 + question.width // 2), cuts
         elif question.kind == "leaves":
-            nodes, lines = len(question.tree.leaves), 5 * question.width
+            nodes = len(question.tree.leaves)
         elif question.kind == "sizes":
             assert question.coefficients is not None
-            nodes, lines = question.tree.size, len(question.coefficients) * (8 + len(question.regressors))
-        else:
-            nodes, lines = 1, 5 * question.width
-        seconds = 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
-        return Cost(seconds, 8e-6 * (rows * (2 * inputs + nodes) + nodes * question.width * len(question.cuts)))
+            nodes = question.tree.size
+            lines = calls = len(question.coefficients) * (8 + len(question.regressors))
+        seconds = 2e-5 * (question.tree.size + nodes * calls) + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
+        return Cost(seconds, 8e-6 * (rows * (2 * inputs + nodes) + nodes * question.width * (1 + cuts)))
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyModelTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.tsk.client import TskClient
+from glassfleet.schemes.tsk.clusters import ROW_BLOCK
 from glassfleet.schemes.tsk.messages import read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
@@ -47,7 +48,11 @@ class FederatedTskSystem:
         iterations = {"rules": parameters.max_iterations, "clusters": 2}.get(question.kind, 0)
         fires = min(rules, 1 << min(inputs, 32))  # of the rules, for one row
         each = iterations * rules * (3 + inputs / 8) + rules * (10 + 3 * inputs) + fires * question.gram_columns**2
-        return Cost(2e-9 * rows * each, 16e-6 * (rows * (rules + inputs) + rules * question.gram_columns**2))
+        # Clusters are added one by one, in each block of rows; a rule's regression is a product of its own.
+        calls = iterations * rules * (1 + rows / ROW_BLOCK) + 20 * min(rules * (1 + rows / 64), rows * fires)
+        return Cost(
+            4e-6 * calls + 2e-9 * rows * each, 16e-6 * (rows * (rules + inputs) + rules * question.gram_columns**2)
+        )
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
