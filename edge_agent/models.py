@@ -234,7 +234,7 @@ class ModelFollower:
             elif job.record.name in self._tried:
                 self._reported[job.record.name] = (job.record, scores)
                 self._publish(job.record, scores)
-        return bool(self._queue) and not self._evaluator.is_waiting
+        return bool(self._queue) and self.next_due(0.0) is None
 
     def next_due(self, now: float) -> float | None:
         """Return when `idle` has something to do again, while another process scores; None: ask it."""

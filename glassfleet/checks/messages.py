@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -98,8 +99,10 @@ def check_refuses_tasks(bench: Bench) -> None:
         for key in step.task.body:
             for odd in _ODD_TASK_VALUES:
                 task = Task(step.task.scheme, step.task.kind, {**step.task.body, key: odd})
-                _only_task_errors(lambda task=task: answer(bench.scheme, task, "a", fresh(data)), f"{key}={odd!r}")
-                _only_task_errors(lambda task=task: cost_of(bench.scheme, task, data.rows), f"{key}={odd!r} (its cost)")
+                with _only_task_errors(f"{key}={odd!r}"):
+                    answer(bench.scheme, task, "a", fresh(data))
+                with _only_task_errors(f"{key}={odd!r}, asked what it costs,"):
+                    cost_of(bench.scheme, task, data.rows)
 
 
 def check_cost(bench: Bench) -> None:
@@ -112,9 +115,10 @@ def check_cost(bench: Bench) -> None:
                 require(sound, f"the cost of {step.task.kind!r} for {rows} rows is 0 or more, and least is the least")
 
 
-def _only_task_errors(call: Callable[[], object], what: str) -> None:
+@contextmanager
+def _only_task_errors(what: str) -> Iterator[None]:
     try:
-        call()
+        yield
     except TaskError:
         return
     except Exception as fault:
