@@ -112,7 +112,7 @@ class Agent:
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
         freezer = Freezer(directory / "runs", secret, max_runs=config.kept_snapshots)
-        answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes)
+        answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes, budget=config.budget)
         self._outbox = Outbox(
             directory / "outbox.sqlite",
             max_bytes=config.outbox_max_bytes,
@@ -141,7 +141,13 @@ class Agent:
             self.transport,
             self._fetcher,
             directory=directory / "models",
-            evaluator=Evaluator(source.train, source.test, config.kept_local_models)
+            evaluator=Evaluator(
+                source.train,
+                source.test,
+                config.kept_local_models,
+                budget=config.budget,
+                directory=directory / "scoring",
+            )
             if config.evaluate and source.test.rows
             else None,
             publish=self._scores.scored,
@@ -209,7 +215,14 @@ class Agent:
             self._birth()
         dues = self._performer.dues(now)
         dues += [
-            due for due in (self.session.next_due(), self._fetcher.next_due(), self._presence.due) if due is not None
+            due
+            for due in (
+                self.session.next_due(),
+                self._fetcher.next_due(),
+                self._presence.due,
+                self._models.next_due(now),
+            )
+            if due is not None
         ]
         return min(dues, default=None)
 
@@ -228,6 +241,8 @@ class Agent:
 
     def stop(self, *, say_goodbye: bool = True) -> None:
         """End cleanly: say that we are down, disconnect, close the files. Idempotent."""
+        self._performer.stop()
+        self._models.stop()
         if say_goodbye and self._online:
             self.transport.publish(*self._presence.state("down"), retain=True)
             self.transport.flush(self.config.stop_wait)

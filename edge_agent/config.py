@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from edge_agent.budget import Budget
 from edge_agent.fetch import Patience
 from edge_agent.identity import Duel
 from edge_agent.outbox import DEFAULT_MAX_BYTES
@@ -108,6 +109,11 @@ class AgentConfig(BaseModel):
         Larger messages travel in parts; 4 KiB to 64 MiB.
     outbox_max_bytes : int
         Most bytes of unacknowledged answers on disk.
+    answer_seconds : float
+        Longest that one answer, or the scores of one model, may take to compute; what would take longer is refused.
+    answer_megabytes : int
+        Most memory for one answer, or the scores of one model, that take longer than a moment, libraries included;
+        what needs more is refused.
     queue_size : int
         Most messages from the broker that wait to be handled; more are dropped, counted, and asked for again.
     resend_first : float
@@ -220,6 +226,8 @@ class AgentConfig(BaseModel):
         limits.MAX_MESSAGE_BYTES
     )
     outbox_max_bytes: Annotated[int, Field(ge=limits.MIN_MESSAGE_BYTES)] = DEFAULT_MAX_BYTES
+    answer_seconds: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = Budget.seconds
+    answer_megabytes: Annotated[int, Field(ge=256, le=1 << 20)] = Budget.megabytes
     queue_size: Annotated[int, Field(ge=16, le=1_000_000)] = 10_000
     resend_first: Annotated[float, Field(gt=0, le=3600)] = 2.0
     resend_factor: Annotated[float, Field(ge=1, le=10)] = 2.0
@@ -317,6 +325,11 @@ class AgentConfig(BaseModel):
     def memory(self) -> Memory:
         """How much the session remembers."""
         return Memory(self.remembered_runs, self.remembered_tasks)
+
+    @property
+    def budget(self) -> Budget:
+        """Time and memory that one answer may take."""
+        return Budget(self.answer_seconds, self.answer_megabytes)
 
     @property
     def fetch_patience(self) -> Patience:

@@ -15,6 +15,7 @@ import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -59,13 +60,17 @@ def keyed_digest(secret: bytes, run: str, data: Dataset) -> str:
     return mac.hexdigest()
 
 
-def privacy_generator(secret: bytes, run: str, task_digest: str) -> np.random.Generator:
-    """Return the generator for an answer's privacy noise.
+def noise_key(secret: bytes, run: str, task_digest: str) -> bytes:
+    """Return the key, 32 bytes, that an answer's privacy noise is drawn from; it tells nothing about the secret."""
+    return hmac.new(secret, codec.encode({"noise": 1, "run": run, "task": task_digest}), hashlib.sha256).digest()
+
+
+def privacy_generator(key: bytes) -> np.random.Generator:
+    """Return the generator for an answer's privacy noise, from its :func:`noise_key`.
 
     Nobody else can predict it, and answering the same task again draws the same. A fresh draw per answer would
     let a coordinator that asks twice average the noise away.
     """
-    key = hmac.new(secret, codec.encode({"noise": 1, "run": run, "task": task_digest}), hashlib.sha256).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key, "little")))
 
 
@@ -99,28 +104,25 @@ class Freezer:
         known = self._frozen.get(run)
         if known is not None:
             return known
-        path = self._directory / run / "rows.npz"
+        path = self.path(run)
         digest = keyed_digest(self._secret, run, data)
         if path.exists():
-            stored = _load(path)
+            stored = load_rows(path)
             stored_digest = keyed_digest(self._secret, run, stored)
             # The same rows as now: share them, with what the client halves have cached, instead of holding them twice.
             frozen = Frozen(data if stored_digest == digest else stored, stored_digest)
         else:
             make_directory(path.parent)
             with replacing(path) as file:
-                np.savez(
-                    file,
-                    features=np.array(data.features, dtype=np.str_),
-                    target=np.array(data.target, dtype=np.str_),
-                    X=data.X,
-                    y=data.y if data.y.dtype.kind in "fiu" else data.y.astype(np.str_),  # text, never objects
-                    categories=np.array(json.dumps(_categories(data))),
-                )
+                write_rows(file, data)
             frozen = Frozen(data, digest)
         self._frozen[run] = frozen
         self._limit(run)
         return frozen
+
+    def path(self, run: str) -> Path:
+        """Return where the snapshot of `run` is, once it is frozen."""
+        return self._directory / run / "rows.npz"
 
     def drop(self, run: str) -> None:
         """Delete the snapshot of a run that is over. Idempotent."""
@@ -138,7 +140,20 @@ def _categories(data: Dataset) -> dict[str, list[str]]:
     return {name: list(texts) for name, texts in sorted(data.categories.items())}
 
 
-def _load(path: Path) -> Dataset:
+def write_rows(file: IO[bytes], data: Dataset) -> None:
+    """Write rows as `load_rows` reads them."""
+    np.savez(
+        file,
+        features=np.array(data.features, dtype=np.str_),
+        target=np.array(data.target, dtype=np.str_),
+        X=data.X,
+        y=data.y if data.y.dtype.kind in "fiu" else data.y.astype(np.str_),  # text, never objects
+        categories=np.array(json.dumps(_categories(data))),
+    )
+
+
+def load_rows(path: Path) -> Dataset:
+    """Return the rows of a snapshot; raises StorageError when it cannot be read."""
     try:
         with explained("read", path), np.load(path, allow_pickle=False) as stored:
             # Snapshots of former versions have no categories.

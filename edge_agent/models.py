@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.port import Transport
-from edge_agent.evaluation import Evaluator, Scores
+from edge_agent.evaluation import CANNOT_SCORE, Evaluator, Scores, in_words
 from edge_agent.fetch import Fetcher
 from edge_agent.storage import make_directory, replacing
-from schemas.errors import DataError, DocumentError, NotFoundError, StorageError, WireError
+from edge_agent.worker import LOOK
+from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial
 from schemas.parts import read_model
 from schemas.record import ModelRecord
@@ -116,7 +117,7 @@ class ModelFollower:
         self._tried: dict[str, tuple[ModelPointer, bytes]] = {}
         self._reported: dict[str, tuple[ModelRecord, Scores]] = {}
         self._queue: list[_Job] = []
-        self._work: Iterator[Scores | None] | None = None
+        self._work: Generator[Scores | None] | None = None
         self._sequences = _read_sequences(directory / SEQUENCES)
 
     def pointer(self, pointer: ModelPointer) -> None:
@@ -216,8 +217,8 @@ class ModelFollower:
         job = self._queue[0]
         try:
             scores = next(self._work, None)
-        except (NotFoundError, DocumentError, DataError, KeyError, ValueError, TypeError) as fault:
-            why = f"no column {fault} here" if type(fault) is KeyError else str(fault)
+        except CANNOT_SCORE as fault:
+            why = in_words(fault)
             self._log.warning("model-not-scored", model=job.record.name, reason=why)
             tried = self._tried.get(job.record.name)
             if job.champion is not None and tried is not None:
@@ -233,7 +234,17 @@ class ModelFollower:
             elif job.record.name in self._tried:
                 self._reported[job.record.name] = (job.record, scores)
                 self._publish(job.record, scores)
-        return bool(self._queue)
+        return bool(self._queue) and self.next_due(0.0) is None
+
+    def next_due(self, now: float) -> float | None:
+        """Return when `idle` has something to do again, while another process scores; None: ask it."""
+        return now + LOOK if self._evaluator is not None and self._evaluator.is_waiting else None
+
+    def stop(self) -> None:
+        """End the scoring that is under way."""
+        self._queue.clear()
+        if self._work is not None:
+            self._work.close()
 
     def _taker(self, alias: str, pointer: ModelPointer) -> Callable[[bytes], None]:
         return lambda content: self._take(alias, pointer, content)

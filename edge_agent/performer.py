@@ -1,15 +1,18 @@
 """What the session asks for, done: answers computed, kept until their receipt, sent, and sent again.
 
-The session decides when; here is how. What becomes of an answer is told back to it as an event.
+The session decides when; here is how. What becomes of an answer is told back to it as an event. An answer that may take
+long is computed in another process, at most one at a time; meanwhile all else goes on, light answers to other runs too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from edge_agent.answers import Answerer
+from edge_agent.freeze import Frozen
 from edge_agent.outbound import Outbound
 from edge_agent.outbox import Outbox
 from edge_agent.session_events import (
@@ -26,10 +29,24 @@ from edge_agent.session_events import (
     Send,
 )
 from edge_agent.sources import Source
+from edge_agent.worker import LOOK, Work, WorkerError
 from glassfleet.scheme import Task, TaskError
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
-from schemas.messages import Refusal
+from schemas.messages import ContributionBody, Refusal
+
+WAITING: Final = 4
+"""Most long answers that wait for the one that is computed; whoever came later would wait for many budgets of time."""
+
+
+@dataclass(frozen=True)
+class _Long:
+    """An answer that is computed in another process."""
+
+    job: Compute
+    frozen: Frozen
+    began: float
+    work: Work
 
 
 class Performer:
@@ -81,6 +98,8 @@ class Performer:
         self._counts = counts
         self._log = log
         self._slow = slow
+        self._long: _Long | None = None
+        self._waiting: dict[tuple[str, str], Compute] = {}  # long ones whose turn comes
         self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
 
     def perform(self, effect: Effect) -> None:
@@ -97,22 +116,27 @@ class Performer:
             case Refuse():
                 self._refuse(effect)
             case Park(run=run, task_digest=digest):
-                self.jobs.pop((run, digest), None)
+                self._abandon(run, digest)
                 self._outbox.park(run, digest)
             case Forget(run=run, task_digest=digest, outcome=outcome, reason=reason):
-                self.jobs.pop((run, digest), None)
+                self._abandon(run, digest)
                 about = self._about(effect)
                 self._outbox.end(run, digest, outcome)
                 say = self._log.info if outcome in ("accepted", "duplicate") else self._log.warning
                 say("receipt", outcome=outcome, reason=reason, **about)
             case EndRun(run=run):
-                for key in [key for key in self.jobs if key[0] == run]:
-                    del self.jobs[key]
+                self._abandon(run)
                 self._outbox.end_run(run)
                 self._answerer.drop(run)
 
     def work(self, now: float) -> None:
         """Compute the answers that wait, and let go what is due on a slow link."""
+        if self._long is not None and self._long.work.done():
+            long, self._long = self._long, None
+            self._conclude(long)
+        if self._waiting and self._long is None and Work.has_room("answer"):
+            key = next(iter(self._waiting))
+            self.jobs[key] = self._waiting.pop(key)
         for key, job in list(self.jobs.items()):
             if key in self.jobs:
                 del self.jobs[key]
@@ -124,7 +148,24 @@ class Performer:
 
     def dues(self, now: float) -> list[float]:
         """Return when there is something for `work`."""
-        return [now for _ in self.jobs] + [due for due, _ in self._on_the_way.values()]
+        looks = [now + LOOK] if self._waiting or self._long is not None else []
+        return looks + [now for _ in self.jobs] + [due for due, _ in self._on_the_way.values()]
+
+    def stop(self) -> None:
+        """End what is being computed: nothing of it is sent, and it is asked for again."""
+        if self._long is not None:
+            self._long.work.end()
+            self._long = None
+
+    def _abandon(self, run: str, digest: str | None = None) -> None:
+        """Stop computing an answer (None: all of a run), or leave it uncomputed."""
+        for jobs in (self.jobs, self._waiting):
+            for key in [key for key in jobs if key[0] == run and digest in (None, key[1])]:
+                del jobs[key]
+        job = None if self._long is None else self._long.job
+        if job is not None and job.run == run and digest in (None, job.request.task_digest):
+            self._log.info("answer-abandoned", run=run, round=job.round)
+            self.stop()
 
     def _refuse(self, effect: Refuse) -> None:
         run, digest = effect.run, effect.task_digest
@@ -148,17 +189,49 @@ class Performer:
         frozen = self._answerer.freeze(run, rows)
         task = Task.from_value(job.request.task)
         began = self._clock()
+
+        def compute() -> ContributionBody | None:
+            if self._answerer.is_light(task, frozen):
+                return self._answerer.compute(run, digest, task, frozen)
+            if self._long is not None or not Work.has_room("answer"):
+                if len(self._waiting) >= WAITING:
+                    raise TaskError(f"over-budget: {WAITING} long answers wait here already")
+                self._waiting[run, digest] = job
+                return None
+            self._long = _Long(job, frozen, began, self._answerer.start(run, digest, task))
+            self._log.info("answering-apart", run=run, round=job.round, kind=task.kind, task=digest[:8])
+            return None
+
+        self._finish(job, began, compute)
+
+    def _conclude(self, long: _Long) -> None:
+        """Take the answer that another process left."""
+        digest = long.job.request.task_digest
         try:
-            body = self._answerer.compute(run, digest, task, frozen)
+            self._finish(long.job, long.began, lambda: self._answerer.body(digest, long.frozen, long.work.result()))
+        finally:
+            long.work.end()
+
+    def _finish(self, job: Compute, began: float, compute: Callable[[], ContributionBody | None]) -> None:
+        """Store what `compute` returns, or refuse with its reason; None: it comes later."""
+        run, digest = job.run, job.request.task_digest
+        task = Task.from_value(job.request.task)
+        try:
+            body = compute()
+            if body is None:
+                return
             envelope = self._outbound.envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
             payload = self._answerer.pack(envelope, lambda: self._outbound.limit)
         except TaskError as fault:
             self._tell(ComputeFailed(run, digest, str(fault)))
             return
+        except StorageError:
+            raise
         except Exception as fault:  # noqa: BLE001 - it is logged
             # A task comes from a peer, and a scheme may come from another package: neither may end the agent.
+            why = "see the vehicle's log" if isinstance(fault, WorkerError) else type(fault).__name__
             self._log.exception("answer-failed", run=run, round=job.round, scheme=task.scheme)
-            self._tell(ComputeFailed(run, digest, f"internal fault: {type(fault).__name__}"))
+            self._tell(ComputeFailed(run, digest, f"internal fault: {why}"))
             return
         self._counts["answers"] += 1
         self._log.info(

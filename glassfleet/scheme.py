@@ -141,6 +141,25 @@ class TaskError(ValueError):
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What an answer may take, known from its task and the number of rows before any work. Rough: within a few times.
+
+    Attributes
+    ----------
+    seconds : float
+        At most, as a rule, on one core of 2020; > 0.
+    megabytes : float
+        At most, as a rule, beside the rows themselves; >= 0.
+    least : float
+        Seconds that a fast core needs at least; 0 where it cannot be told (work that may end early).
+    """
+
+    seconds: float
+    megabytes: float
+    least: float = 0.0
+
+
+@dataclass(frozen=True)
 class Next:
     """The run goes on: the server half's new state, and the task of the next round."""
 
@@ -251,6 +270,9 @@ class Scheme(Protocol):
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
     - ``parameters.group_rows``: fewest rows of a group where the clients condense rows (:mod:`glassfleet.condense`).
+    - ``cost(task, rows) -> Cost``: what an answer from so many rows may take; raises :class:`TaskError` as the client
+      does. A vehicle computes answers that cost little in its own process, and all others, also those of a scheme
+      without ``cost``, in a process of its own that can be ended and has bounds.
     - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
       with all; see :func:`promises_central`.
     """
@@ -295,6 +317,15 @@ def promises_central(scheme: Scheme, parameters: Any) -> bool:
         return False
     hook = getattr(scheme, "equals_central_with", None)
     return hook is None or bool(hook(exact))
+
+
+def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
+    """Return what an answer to `task` may take; None: the scheme does not say. Raises :class:`TaskError`."""
+    hook = getattr(scheme, "cost", None)
+    if hook is None:
+        return None
+    cost: Cost = hook(task, rows)
+    return cost
 
 
 def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:

@@ -31,6 +31,11 @@ def no_column(where: str, name: str, names: Sequence[str]) -> DataError:
 
 def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
     """Say that a cell should be a number."""
+    if "," in cell and is_number(cell.replace(",", "")):
+        return DataError(
+            f"{where}: row {row + 1} (after the header), column {name!r}: {cell[:40]!r} has a comma. "
+            "Write a point for a decimal comma, and nothing between thousands"
+        )
     return DataError(
         f"{where}: row {row + 1} (after the header), column {name!r}: {cell[:40]!r} is not a number. "
         "Inputs and target must be numbers: encode the column as numbers, or remove it"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edge_agent.sources.cells import SPLIT, separated
+from edge_agent.sources.cells import SPLIT, is_number, separated
 from edge_agent.sources.files import csv_lines
 from edge_agent.sources.findings import Cells, Fault, Findings
 from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judge_names, many
@@ -86,16 +86,14 @@ def _of_csv(path: Path, found: Findings) -> Cells:
     names: tuple[str, ...] = ()
     columns: list[list[Any]] = []
     lines: list[int] = []
-    ragged: list[tuple[int, int]] = []
-    is_open = False
+    ragged: list[tuple[int, list[str]]] = []
     for line, cells in csv_lines(path):
         if not names:
             names = tuple(cell.strip() for cell in cells)
             columns = [[] for _ in names]
             continue
         if len(cells) != len(names):
-            ragged.append((line, len(cells)))
-            is_open = is_open or any("\n" in cell for cell in cells)
+            ragged.append((line, cells))
             continue
         lines.append(line)
         for column, cell in zip(columns, cells, strict=True):
@@ -103,21 +101,28 @@ def _of_csv(path: Path, found: Findings) -> Cells:
     if not names:
         raise DataError(f"{path}: the file is empty. Write a header row with the columns' names")
     if ragged and not separated(names):
-        widths = ", ".join(str(width) for width in sorted({width for _, width in ragged})[:SHOWN])
-        mend = _how_to_mend_rows(names, lines, {width for _, width in ragged}, is_open=is_open)
-        what = f"{many(len(ragged), 'row')} with {widths} cells, where the header has {len(names)}"
+        widths = sorted({len(cells) for _, cells in ragged})[:SHOWN]
+        mend = _how_to_mend_rows(names, lines, [cells for _, cells in ragged])
+        held = f"{', '.join(map(str, widths))} {'cell' if widths == [1] else 'cells'}"
+        what = f"{many(len(ragged), 'row')} with {held}, where the header has {len(names)}"
         found.faults.append(Fault("error", what, mend, "", tuple(line for line, _ in ragged[:SHOWN]), len(ragged)))
     return Cells(names, columns, lines, "line")
 
 
-def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], widths: set[int], *, is_open: bool) -> str:
-    if not good and len(widths) == 1 and len(names) < max(widths):
+def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], ragged: Sequence[list[str]]) -> str:
+    longer = all(len(cells) > len(names) for cells in ragged)
+    if longer and not good and not any(is_number(cell) for cell in ragged[0]):
         return "Remove the lines above the columns' names: these must be the first line"
+    if longer and not any(cell.strip() for cells in ragged for cell in cells[len(names) :]):
+        return "Remove the comma at the end of these rows"
+    if any("\n" in cell for cells in ragged for cell in cells):
+        return "Look for a quote that is not closed: it makes one cell of several lines"
     mend = "Look for a comma inside a cell (put such a cell in quotes), and for a row that was cut"
-    if is_open:
-        mend = "Look for a quote that is not closed: it makes one cell of several lines"
-    if any(DECIMAL_COMMA.search(name) for name in names) or max(widths) > len(names):
-        mend += "; a decimal comma makes two cells of one, too: write a point"
+    if any(DECIMAL_COMMA.search(name) for name in names) or any(len(cells) > len(names) for cells in ragged):
+        mend += (
+            "; a comma in a number makes two cells of one, too: write a point for a decimal comma, and nothing for one "
+            "between thousands"
+        )
     return mend
 
 

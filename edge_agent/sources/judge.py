@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from edge_agent.sources.cells import LONGEST_NAME, SPLIT, is_number, separated
 from edge_agent.sources.findings import Cells, Column, Fault, Findings
+from edge_agent.sources.fit import TIMES
 from schemas.limits import MAX_CATEGORIES, MAX_FEATURES
 
 FEW_ROWS: Final = 30
@@ -32,6 +33,20 @@ NOTHING: Final = frozenset({"", "na", "n/a", "null", "none", "-", "?", "."})
 """Cells, in lower case, that stand for a missing value."""
 
 DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+(\.\d{3})*,\d+([eE][+-]?\d+)?$")
+THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$")
+"""Numbers with commas; 1,000 may be either."""
+
+
+_DATE: Final = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}\b")
+"""Dates as people write them, beside those of ISO 8601."""
+
+_DRESSED: Final = re.compile(r"[+-]?[€$£]? ?\d[\d.,'\u2019\s]*(%|[^\W\d_°]{0,5}|°[CF]?)(/[^\W\d_]{1,3})?$")
+"""A number with a unit, a currency, or marks between thousands: 80 %, 12 km/h, 1'000."""
+
+_EXACT: Final = float(1 << 53)
+"""Up to it a float holds every whole number."""
+
+_WHOLE: Final = re.compile(r"[+-]?\d+$")
 
 
 def judge_names(names: Sequence[str], target: str | None, found: Findings) -> None:
@@ -87,7 +102,39 @@ def _text(cell: Any) -> str:
     return str(int(cell)) if isinstance(cell, bool | np.bool_) else str(cell).strip()
 
 
+def _about_commas(commas: list[str], texts: list[str]) -> tuple[str, str]:
+    """Return what the commas in a column's numbers are, as far as all of its cells tell, and how to mend them."""
+    decimal = [text for text in commas if not THOUSANDS.match(text)]
+    thousands = [text for text in commas if not DECIMAL_COMMA.match(text)]
+    numbers = many(len(commas), "number")
+    points = any("." in text and is_number(text) for text in texts)
+    if decimal and thousands:
+        what = (
+            f"{numbers} with commas of two kinds, e.g. {decimal[0][:LONGEST_CELL]!r}, {thousands[0][:LONGEST_CELL]!r}"
+        )
+        return what, "Write a point for a decimal comma, and nothing between thousands"
+    shown = f"e.g. {commas[0][:LONGEST_CELL]!r}"
+    if decimal:
+        mixed = "mixed with points" if points else "throughout"
+        return f"{numbers} with a decimal comma, {mixed}, {shown}", "Write decimal points"
+    if thousands or points:
+        return f"{numbers} with commas between thousands, {shown}", f"Write them without: {commas[0].replace(',', '')}"
+    number = commas[0].replace(",", "")
+    what = f"{numbers} with a comma that may be a decimal comma or part thousands, {shown}"
+    return what, f"Write {number} if it parts thousands, {commas[0].replace(',', '.')} if it is a decimal comma"
+
+
+def _how_to_mend_text(text: str) -> str:
+    if _is_time(text):
+        return "Write a time as a number of seconds, or remove it"
+    if _DRESSED.match(text):
+        return "Write the number alone: no unit, no %, nothing between thousands"
+    return "Encode it as numbers or remove it; the schemes fedga and dp_tree take categories (--categories)"
+
+
 def _is_time(text: str) -> bool:
+    if _DATE.match(text):
+        return True
     for kind in (dt.datetime, dt.time):
         try:
             kind.fromisoformat(text)
@@ -122,7 +169,7 @@ class Judge:
                 numbers[row] = float(text)
                 if not math.isfinite(numbers[row]):
                     infinite.append(row)
-            elif DECIMAL_COMMA.match(text):
+            elif DECIMAL_COMMA.match(text) or THOUSANDS.match(text):
                 commas.append(row)
             else:
                 odd.append(row)
@@ -177,14 +224,7 @@ class Judge:
     ) -> None:
         level: Literal["error", "warning"] = "warning" if self._takes_texts else "error"
         if commas:
-            mixed = "mixed with points" if len(commas) < len(texts) - len(odd) else "throughout"
-            self._say(
-                level,
-                f"{many(len(commas), 'number')} with a decimal comma, {mixed}, "
-                f"e.g. {texts[commas[0]][:LONGEST_CELL]!r}",
-                "Write decimal points",
-                commas,
-            )
+            self._say(level, *_about_commas([texts[row] for row in commas], texts), commas)
         if odd:
             shown = ", ".join(repr(text[:LONGEST_CELL]) for text in dict.fromkeys(texts[row] for row in odd[:SHOWN]))
             self._say(
@@ -207,10 +247,33 @@ class Judge:
             column.low, column.high = float(finite.min()), float(finite.max())
             # In parts: the sum of large numbers is beyond a float.
             column.mean = float(np.clip((finite / finite.size).sum(), column.low, column.high))
+        self._long_numbers(texts, numbers)
+        if column.role == "input" and finite.size > FEW_ROWS:
+            self._counters(finite)
+
+    def _long_numbers(self, texts: list[str], numbers: NDArray[np.float64]) -> None:
+        """Tell of whole numbers that a float cannot hold: two of them may become one."""
+        beyond = np.flatnonzero(np.isfinite(numbers) & (np.abs(numbers) > _EXACT))
+        lost = [int(row) for row in beyond if _WHOLE.match(texts[row]) and int(texts[row]) != int(numbers[row])]
+        if lost:
+            text = texts[lost[0]]
+            what = f"{many(len(lost), 'number')} with more digits than are kept, e.g. {text[:LONGEST_CELL]}"
+            if len(text) <= LONGEST_CELL:
+                what += f" becomes {numbers[lost[0]]:.0f}"
+            self._say("warning", what, "Remove it if it is an id; of a time, subtract the first", lost)
+
+    def _counters(self, finite: NDArray[np.float64]) -> None:
+        """Tell of a column that counts rows, or numbers them: a model would learn which row it is."""
         with np.errstate(over="ignore"):
-            counts = bool((np.diff(finite) == 1).all())
-        if column.role == "input" and finite.size > FEW_ROWS and counts:
-            self._say("warning", "it counts the rows", "Remove it as an input (a time column serves memory inputs)")
+            steps = np.diff(finite)
+        whole = (finite == np.rint(finite)).all() and self._column.name.lower() not in TIMES
+        what = ""
+        if (steps == 1).all():
+            what = "it counts the rows"
+        elif whole and ((steps > 0).all() or (steps < 0).all()):
+            what = f"whole numbers that {'rise' if steps[0] > 0 else 'fall'} from row to row, like an id or a time"
+        if what:
+            self._say("warning", what, "Remove it as an input (a time column serves memory inputs)")
 
     def _texts(self, texts: list[str], rows: list[int], odd: list[int]) -> None:
         column = self._column
@@ -237,9 +300,7 @@ class Judge:
             self._say(
                 "error",
                 f"text, e.g. {present[0][:LONGEST_CELL]!r}, where numbers are needed",
-                "Write a time as a number of seconds, or remove it"
-                if _is_time(present[0])
-                else "Encode it as numbers or remove it; the schemes fedga and dp_tree take categories (--categories)",
+                _how_to_mend_text(present[0]),
                 odd,
             )
         elif column.different > MAX_CATEGORIES:

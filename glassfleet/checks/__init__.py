@@ -20,6 +20,7 @@ from glassfleet.checks.learning import check_elastic, check_empty_vehicles, chec
 from glassfleet.checks.messages import (
     check_clients_leave_data_alone,
     check_columns_by_name,
+    check_cost,
     check_recomputable,
     check_refuses_contributions,
     check_refuses_tasks,
@@ -41,6 +42,7 @@ CHECKS: Final[Mapping[str, Check]] = {
         check_clients_leave_data_alone,
         check_columns_by_name,
         check_refuses_tasks,
+        check_cost,
         check_refuses_contributions,
         check_reduce_is_pure,
         check_equality,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from glassfleet.scheme import (
     ContributionError,
     Task,
     TaskError,
+    cost_of,
 )
 from schemas import codec
 
@@ -96,15 +98,31 @@ def check_refuses_tasks(bench: Bench) -> None:
         _must_refuse(bench, Task(step.task.scheme, "no-such-kind", step.task.body), data, "a task of an unknown kind")
         for key in step.task.body:
             for odd in _ODD_TASK_VALUES:
-                body = {**step.task.body, key: odd}
-                try:
-                    answer(bench.scheme, Task(step.task.scheme, step.task.kind, body), "a", fresh(data))
-                except TaskError:
-                    continue
-                except Exception as fault:
-                    raise ConformanceError(
-                        f"a task with {key}={odd!r} raised {told(fault)} instead of TaskError"
-                    ) from fault
+                task = Task(step.task.scheme, step.task.kind, {**step.task.body, key: odd})
+                with _only_task_errors(f"{key}={odd!r}"):
+                    answer(bench.scheme, task, "a", fresh(data))
+                with _only_task_errors(f"{key}={odd!r}, asked what it costs,"):
+                    cost_of(bench.scheme, task, data.rows)
+
+
+def check_cost(bench: Bench) -> None:
+    """Check that a scheme that says what answers may take says so for each task and any number of rows."""
+    for step, _ in bench.steps(bench.parameters):
+        for rows in (0, 1, 1_000_000):
+            cost = cost_of(bench.scheme, step.task, rows)
+            if cost is not None:
+                sound = 0 <= cost.least <= cost.seconds < np.inf and 0 <= cost.megabytes < np.inf
+                require(sound, f"the cost of {step.task.kind!r} for {rows} rows is 0 or more, and least is the least")
+
+
+@contextmanager
+def _only_task_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except TaskError:
+        return
+    except Exception as fault:
+        raise ConformanceError(f"a task with {what} raised {told(fault)} instead of TaskError") from fault
 
 
 def check_refuses_contributions(bench: Bench) -> None:

@@ -45,12 +45,12 @@ from typing import Final
 import numpy as np
 
 from glassfleet.data import Dataset
-from glassfleet.discovery.client import DiscoveryClient
+from glassfleet.discovery.client import DiscoveryClient, read_task
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
 from glassfleet.domain import Domain
 from glassfleet.memory import remember
-from glassfleet.scheme import Done, Next
+from glassfleet.scheme import Cost, Done, Next, Task
 
 __all__ = [
     "COARSE_BINS",
@@ -80,6 +80,12 @@ class Discovery:
     def server(self) -> DiscoveryServer:
         """The server half."""
         return DiscoveryServer()
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: each row is looked up in the grid of each column."""
+        grids, _, _ = read_task(task)
+        counts = sum(grid.size for grid in grids.values())
+        return Cost(5e-7 * (rows * len(grids) + counts), (rows * 60 + counts * 40) / 1e6)
 
     def exact(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
         """Return `parameters` with no count withheld."""

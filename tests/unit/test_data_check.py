@@ -6,6 +6,7 @@ import datetime as dt
 import gzip
 import json
 import os
+import random
 import sqlite3
 import tempfile
 from collections.abc import Callable
@@ -89,6 +90,63 @@ def test_check_names_fault_and_line_and_an_agent_refuses_too_when_a_file_is_wron
     assert all(fault.mend for fault in found.faults if fault.level == "error")
     with pytest.raises(DataError):
         read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said", "mend"),
+    [
+        (["1,000,000", "2,500"], "2 numbers with commas between thousands, e.g. '1,000,000'", "without: 1000000"),
+        (["1,000.5", "999.5"], "1 number with commas between thousands, e.g. '1,000.5'", "without: 1000.5"),
+        (["1,000", "999.5"], "1 number with commas between thousands, e.g. '1,000'", "without: 1000"),
+        (["1,000", "0,999"], "2 numbers with a decimal comma, throughout, e.g. '1,000'", "Write decimal points"),
+        (
+            ["1,000", "2,500"],
+            "2 numbers with a comma that may be a decimal comma or part thousands, e.g. '1,000'",
+            "Write 1000 if it parts thousands, 1.000 if it is a decimal comma",
+        ),
+        (["1,000,000", "2,5"], "2 numbers with commas of two kinds, e.g. '2,5', '1,000,000'", "nothing between"),
+    ],
+)
+def test_check_tells_commas_between_thousands_from_decimal_ones(
+    write: Write, cells: list[str], said: str, mend: str
+) -> None:
+    path = write("a,y\n" + "".join(f'"{cell}",{row}\n' for row, cell in enumerate(cells)))
+    (fault,) = [fault for fault in examine(path).faults if fault.level == "error"]
+    assert fault.what == said
+    assert mend in fault.mend
+    with pytest.raises(DataError, match="nothing between thousands"):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        ("a,y\n01.02.2026 10:00,1\n02.02.2026 10:00,2\n", "Write a time as a number of seconds"),
+        ("a,y\n02/13/2026,1\n02/14/2026,2\n", "Write a time as a number of seconds"),
+        ("a,y\n80 %,1\n12 km/h,2\n", "Write the number alone"),
+        ("a,y\n1'000,1\n2'000,2\n", "Write the number alone"),
+        ("a,y\nA12,1\nB12,2\n", "Encode it as numbers or remove it"),
+        ("a,y\n1,2,\n3,4,\n", "Remove the comma at the end of these rows"),
+        ("a,y\n1,000,2\n3,000,4\n", "a comma in a number makes two cells of one"),
+        ("written by a logger\na,y\n1,2\n3,4\n", "Remove the lines above the columns' names"),
+    ],
+)
+def test_check_says_how_to_mend_what_people_write(write: Write, text: str, mend: str) -> None:
+    path = write(text)
+    assert mend in next(fault.mend for fault in examine(path).faults if fault.level == "error")
+    with pytest.raises(DataError):
+        read_source(path)
+
+
+def test_check_warns_of_ids_and_of_numbers_that_a_float_cannot_hold(write: Write) -> None:
+    rng = random.Random(0)
+    rows = "".join(f"{10**18 + 3 * row + 1},{100 + row * row},{rng.random()},{row % 3}\n" for row in range(40))
+    found = examine(write("id,distance,a,y\n" + rows))
+    assert found.usable
+    assert {(fault.column, fault.what, fault.count) for fault in found.faults} == {
+        ("id", "40 numbers with more digits than are kept, e.g. 1000000000000000001 becomes 1000000000000000000", 40),
+        ("distance", "whole numbers that rise from row to row, like an id or a time", 0),
+    }
 
 
 def test_check_finds_all_faults_at_once(write: Write) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.freeze import Freezer, keyed_digest, privacy_generator
+from edge_agent.freeze import Freezer, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import Lock, load_secret, make_directory, replacing
 from glassfleet.data import Dataset
 from schemas.errors import IdentityError, StorageError
@@ -88,13 +88,13 @@ def test_keyed_digest_does_not_depend_on_memory_order():
 
 def test_privacy_generator_repeats_for_a_task_and_differs_otherwise():
     draws = [
-        privacy_generator(secret, run, task).random()
+        privacy_generator(noise_key(secret, run, task)).random()
         for secret in (SECRET, bytes(32))
         for run in ("r1", "r2")
         for task in ("a" * 64, "b" * 64)
     ]
     assert len(set(draws)) == 8
-    assert draws[0] == privacy_generator(SECRET, "r1", "a" * 64).random()
+    assert draws[0] == privacy_generator(noise_key(SECRET, "r1", "a" * 64)).random()
 
 
 def test_secret_is_made_once_and_readable_by_its_user_only(tmp_path):

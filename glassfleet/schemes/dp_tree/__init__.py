@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +15,9 @@ from glassfleet.crisp.grow import cross_validated_tree
 from glassfleet.data import Dataset
 from glassfleet.documents import document_errors, read_document_head
 from glassfleet.domain import Domain
-from glassfleet.scheme import Participation, Purpose
+from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.dp_tree.client import DpTreeClient
-from glassfleet.schemes.dp_tree.messages import NAME, check_domain
+from glassfleet.schemes.dp_tree.messages import NAME, check_domain, read_task
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
@@ -57,6 +58,12 @@ class DifferentiallyPrivateTree:
         positive = 1 if len(domain.classes) == 2 else None
         tree = cross_validated_tree(columns, np.random.default_rng([seed % 2**63, 1]), positive=positive)
         return TreeModel(NAME, parameters, domain, tree)
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: each row is counted once for each input, and each sum gets its noise."""
+        question = read_task(task)
+        entries, sums = rows * question.n_features, sum(math.prod(shape) for shape in question.shapes().values())
+        return Cost(2e-7 * (entries + sums), (entries * 80 + sums * 40) / 1e6)
 
     def from_document(self, document: Mapping[str, Any]) -> TreeModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

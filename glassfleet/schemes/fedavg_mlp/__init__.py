@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Participation, Purpose
+from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.fedavg_mlp.client import FedAvgClient
+from glassfleet.schemes.fedavg_mlp.messages import Question
 from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.params import Parameters
 from glassfleet.schemes.fedavg_mlp.params import Parameters as FedAvgParameters
@@ -35,6 +36,19 @@ class FederatedPerceptron:
     def exact(self, parameters: FedAvgParameters) -> FedAvgParameters:
         """Return `parameters` as they are: nothing is nullified."""
         return parameters
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer takes: so many steps of Adam, each over a batch and all weights."""
+        question = Question.from_task(task)
+        batch = max(1, min(question.parameters.batch_size, rows))
+        steps = question.parameters.epochs * -(-rows // batch)
+        weights = question.shape.size
+        units = batch * sum(question.shape.units)
+        return Cost(
+            steps * (1e-4 * (2 + len(question.shape.units)) + weights * (3e-8 + 1e-9 * batch)),
+            (200 * weights + 40 * units + 20 * rows * question.shape.units[0]) / 1e6,
+            least=steps * (2e-5 + weights * (2e-9 + 5e-11 * batch)),
+        )
 
     def from_document(self, document: Mapping[str, Any]) -> Perceptron:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain
-from glassfleet.scheme import Participation, Purpose
+from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.fedga.client import FedgaClient, own_tree
-from glassfleet.schemes.fedga.messages import Question
+from glassfleet.schemes.fedga.messages import Question, read_task
 from glassfleet.schemes.fedga.model import PersonalTree, Population, read_document
 from glassfleet.schemes.fedga.params import Parameters
 from glassfleet.schemes.fedga.params import Parameters as FedgaParameters
@@ -56,6 +56,15 @@ class FederatedGeneticTrees:
         if tree is None:
             raise RunFailedError("no-rows: a tree needs rows")
         return PersonalTree(parameters, domain, tree)
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: trees are grown, or fitted, each level with a sort of the rows."""
+        question = read_task(task)
+        parameters, inputs = question.parameters, question.n_features
+        levels = question.depth if question.forest is not None else parameters.max_depth * parameters.folds
+        trees = inputs if question.forest is None else inputs + question.forest.size
+        genes = 0 if question.forest is None else len(question.forest.feature)
+        return Cost(2e-7 * rows * trees * levels + 1e-6 * genes, (60 * rows * trees + 100 * genes) / 1e6)
 
     def from_document(self, document: Mapping[str, Any]) -> PersonalTree | Population:
         """Rebuild a population or a personal tree; raises ``DocumentError`` when the document is malformed."""

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Participation, Purpose
+from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.client import FmtClient
+from glassfleet.schemes.fmt.messages import read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.params import Parameters as FmtParameters
@@ -33,6 +34,23 @@ class FederatedModelTree:
     def exact(self, parameters: FmtParameters) -> FmtParameters:
         """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"min_rows": 1})
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: at most, every row reaches every node asked about."""
+        question = read_task(task)
+        inputs, nodes, cuts = question.n_features, 1, 0
+        lines, calls = 5 * question.width, 1  # work for each row and node, and for each node alone
+        if question.kind == "grow":
+            nodes, cuts = len(question.nodes), len(question.cuts)
+            lines, calls = lines + cuts * (40 + question.width // 2), cuts
+        elif question.kind == "leaves":
+            nodes = len(question.tree.leaves)
+        elif question.kind == "sizes":
+            assert question.coefficients is not None
+            nodes = question.tree.size
+            lines = calls = len(question.coefficients) * (8 + len(question.regressors))
+        seconds = 2e-5 * (question.tree.size + nodes * calls) + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
+        return Cost(seconds, 8e-6 * (rows * (2 * inputs + nodes) + nodes * question.width * (1 + cuts)))
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyModelTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

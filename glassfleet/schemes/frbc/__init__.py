@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Participation, Purpose
+from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.frbc.client import FrbcClient
+from glassfleet.schemes.frbc.messages import Question
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
@@ -37,6 +38,19 @@ class FederatedRuleClassifier:
     def equals_central_with(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
         return parameters.weights == "pooled"
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""
+        question = Question.from_task(task)
+        inputs = question.n_features
+        antecedents = 0
+        if question.rules is not None:
+            antecedents = question.rules.size
+        elif question.parameters.weights == "owners":
+            antecedents = rows
+        fires = min(antecedents, 1 << min(inputs, 32))
+        sums = antecedents * question.n_classes
+        return Cost(1e-7 * (rows * (inputs + 2 * fires) + sums), (rows * inputs * 30 + sums * 80) / 1e6)
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

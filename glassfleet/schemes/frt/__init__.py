@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Participation, Purpose
-from glassfleet.schemes.frt.client import FrtClient
+from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
+from glassfleet.schemes.frt.messages import read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.params import Parameters as FrtParameters
@@ -32,6 +33,19 @@ class FederatedRegressionTree:
     def exact(self, parameters: FrtParameters) -> FrtParameters:
         """Return `parameters` with which nothing is condensed or nullified."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: at most, a row reaches twice as many nodes at each level."""
+        question = read_task(task)
+        nodes, depth = len(question.nodes), int(question.tree.depth[question.nodes].max())
+        reached = min(1 << min(depth, 32), question.tree.size)
+        width = question.gram_columns**2 if question.kind == "leaves" else question.n_features * 20
+        sums = nodes * width * (1 if question.kind == "leaves" else question.parameters.n_sets)
+        entries = rows * question.n_features + rows * reached * (10 + width)
+        block = min(rows, ROW_BLOCK)
+        # A leaf's sums of a block are a product of their own.
+        calls = -(-rows // ROW_BLOCK) * min(nodes, block * reached) if question.kind == "leaves" else 0
+        return Cost(1e-4 * calls + 5e-9 * entries + 5e-8 * sums, (block * reached * 100 + sums * 40) / 1e6)
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRegressionTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

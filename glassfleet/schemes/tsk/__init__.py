@@ -7,8 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Participation, Purpose
+from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.tsk.client import TskClient
+from glassfleet.schemes.tsk.clusters import ROW_BLOCK
+from glassfleet.schemes.tsk.messages import read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.params import Parameters as TskParameters
@@ -37,6 +39,20 @@ class FederatedTskSystem:
     def equals_central_with(self, parameters: TskParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents cluster together."""
         return parameters.antecedents == "federated"
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take; a vehicle's own clustering mostly ends long before its last iteration."""
+        question = read_task(task)
+        inputs, parameters = question.n_features, question.parameters
+        rules = parameters.n_clusters if question.antecedents is None else len(question.antecedents)
+        iterations = {"rules": parameters.max_iterations, "clusters": 2}.get(question.kind, 0)
+        fires = min(rules, 1 << min(inputs, 32))  # of the rules, for one row
+        each = iterations * rules * (3 + inputs / 8) + rules * (10 + 3 * inputs) + fires * question.gram_columns**2
+        # Clusters are added one by one, in each block of rows; a rule's regression is a product of its own.
+        calls = iterations * rules * (1 + rows / ROW_BLOCK) + 20 * min(rules * (1 + rows / 64), rows * fires)
+        return Cost(
+            4e-6 * calls + 2e-9 * rows * each, 16e-6 * (rows * (rules + inputs) + rules * question.gram_columns**2)
+        )
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

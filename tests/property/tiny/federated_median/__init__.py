@@ -17,6 +17,7 @@ from glassfleet.domain import Domain
 from glassfleet.scheme import (
     Contribution,
     ContributionError,
+    Cost,
     Done,
     Next,
     Participation,
@@ -119,6 +120,9 @@ class Scheme:
     Parameters = Parameters
     client = Client()
     server = Server()
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        return Cost(seconds=1e-6 * rows, megabytes=1e-4 * rows)
 
     def exact(self, parameters: Any) -> Any:
         return parameters

@@ -1,0 +1,302 @@
+"""What no vehicle should compute: a real agent lets go of it, refuses it by name, and serves other runs meanwhile."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.launch import launch
+from broker.paho_transport import PahoTransport
+from broker.port import Link
+from edge_agent import worker
+from edge_agent.answers import answer
+from edge_agent.budget import Budget
+from edge_agent.evaluation import Evaluator
+from edge_agent.freeze import Freezer
+from edge_agent.worker import Work, is_light
+from glassfleet import catalogue, local
+from glassfleet.data import Dataset
+from glassfleet.domain import Domain, Variable
+from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError, cost_of
+from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
+from schemas.documents import document_digest
+from schemas.record import RECORD_FORMAT, ModelRecord
+from tests.agent_bench import Bench
+from tests.desk import Desk, domain_of, first_task, rows
+
+MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
+"""Minutes, even for 60 rows."""
+
+
+def task_of(name: str, data: Dataset, **parameters: Any) -> Task:
+    scheme = catalogue.load(name)
+    step = scheme.server.start(scheme.Parameters(**parameters), domain_of(data), 0)
+    assert isinstance(step, Next)
+    return step.task
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    running = launch("embedded", state_dir=tmp_path_factory.mktemp("broker"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def fleet_name(request):
+    """A fleet of its own for every test: the broker is shared and remembers."""
+    return f"f{abs(hash(request.node.nodeid)) % 10**9}"
+
+
+@pytest.fixture
+def desk(broker, fleet_name):
+    transport = PahoTransport(Link(broker.url, f"desk-{fleet_name}"))
+    yield Desk(transport, fleet=fleet_name)
+    transport.stop()
+
+
+@pytest.fixture
+def start_agent(tmp_path, broker, fleet_name):
+    agents = []
+
+    def start_agent(data=None, tests=0, **settings):
+        data = data or rows()
+        lines = [",".join(("split", *data.features, data.target)), *["test,0,0,0,0"] * tests]
+        lines += [
+            ",".join(["train", *map(repr, [*x, y])]) for x, y in zip(data.X.tolist(), data.y.tolist(), strict=True)
+        ]
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join(lines) + "\n")
+        settings = {
+            "broker": broker.url,
+            "fleet": fleet_name,
+            "data": path,
+            "state-dir": tmp_path / "state",
+            **settings,
+        }
+        flags = [f"--{name}={value}" for name, value in settings.items()]
+        command = [sys.executable, "-m", "console.main", "agent", "--id=v1", *flags]
+        agents.append(subprocess.Popen(command))
+        return agents[-1]
+
+    yield start_agent
+    for agent in agents:
+        agent.kill()
+        agent.wait()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def busy(desk, start_agent):
+    """An agent, and the process in which it computes the monster."""
+    agent = start_agent(**{"answer-seconds": 3600})
+    desk.wait_for(lambda: desk.messages)
+    desk.ask(task_of("fedavg_mlp", rows(), **MONSTER), run="monster")
+    until(lambda: agent.poll() is not None or children(agent.pid))
+    return agent, children(agent.pid)[0]
+
+
+@pytest.mark.parametrize("end", ["cancel", "newer round"])
+def test_agent_serves_other_runs_and_lets_go_when_its_long_answer_is_no_longer_wanted(desk, busy, end):
+    agent, worker = busy
+    desk.ask(first_task(rows()), run="other")
+    desk.wait_for(lambda: desk.answers)
+    assert lives(worker)
+    if end == "cancel":
+        desk.clear("monster")
+    else:
+        desk.ask(first_task(rows(seed=1)), run="monster", number=2)
+        desk.wait_for(lambda: len(desk.answers) == 2)
+    until(lambda: not lives(worker))
+    assert agent.poll() is None
+    assert desk.refusals == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_agent_leaves_nobody_behind_when_it_is_ended_in_the_middle_of_a_long_answer(busy, number):
+    agent, worker = busy
+    agent.send_signal(number)
+    assert agent.wait(30) == (0 if number == signal.SIGTERM else -number)
+    until(lambda: not lives(worker))
+
+
+LOCAL = {"antecedents": "local", "n_clusters": 1000, "tolerance": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "why"),
+    [
+        # Known before it begins; found out by the clock; found out by the memory.
+        ({"answer-seconds": 5}, ("fedavg_mlp", 60, MONSTER), "for 5 seconds at most (its answer_seconds); this"),
+        ({"answer-seconds": 2}, ("tsk", 4000, LOCAL | {"max_iterations": 5000}), "for 2 seconds at most"),
+        ({"answer-megabytes": 256}, ("tsk", 40_000, LOCAL | {"max_iterations": 10}), "with 256 MB at most"),
+    ],
+)
+def test_agent_refuses_with_the_reason_what_is_over_its_budget(desk, start_agent, settings, asked, why):
+    name, count, parameters = asked
+    data = rows(count=count)
+    agent = start_agent(data, **settings)
+    desk.wait_for(lambda: desk.messages)
+    desk.ask(task_of(name, data, **parameters))
+    desk.wait_for(lambda: desk.refusals, 60)
+    assert desk.refusals[0].reason.startswith("over-budget: this vehicle ")
+    assert why in desk.refusals[0].reason
+    assert children(agent.pid) == []
+    desk.ask(first_task(data), run="other")
+    desk.wait_for(lambda: desk.answers)
+
+
+def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wait(tmp_path):
+    bench = Bench(tmp_path, limit=1 << 22)
+    agent = bench.agent(answer_seconds=3600)
+    task = task_of("fedavg_mlp", rows(), **MONSTER)
+    for number in range(7):
+        bench.desk.ask(task, run=f"m{number}")
+        bench.run(0.5)
+    try:
+        first = agent._performer._long.work._process.pid
+        assert lives(first)
+        assert [refusal.reason for refusal in bench.desk.refusals] == [
+            "over-budget: 4 long answers wait here already"
+        ] * 2
+        bench.desk.clear("m1")  # which waits
+        bench.desk.clear("m0")
+        bench.run(0.5)
+        assert not lives(first)
+        assert agent._performer._long.job.run == "m2"
+        assert Work.running["answer"] == 1
+    finally:
+        agent.stop()
+    assert Work.running["answer"] == 0
+
+
+def frozen(folder: Path, data: Dataset) -> Path:
+    freezer = Freezer(folder, b"s" * 32)
+    freezer.freeze("r1", data)
+    return freezer.path("r1")
+
+
+def worked(path: Path, task: Task) -> dict[str, Any]:
+    work = Work(Budget(), "answer", [path], {"task": task.to_value(), "noise": b"n" * 32}, most_bytes=1 << 20)
+    try:
+        until(work.done)
+        return work.result()
+    finally:
+        work.end()
+
+
+def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_path):
+    X = np.random.default_rng(0).random((50, 2))
+    data = Dataset(("a", "b"), "label", X, np.where(X[:, 0] > 0.5, "yes", "no"))
+    variables = tuple(Variable(name=name, low=0, high=1) for name in data.features)
+    scheme = catalogue.load("dp_tree")
+    domain = Domain(features=variables, target=None, label="label", classes=("no", "yes"))
+    step = scheme.server.start(scheme.Parameters(), domain, 0)
+    assert isinstance(step, Next)
+    hello = scheme.client.contribute(step.task, data, np.random.default_rng(0))
+    edges = scheme.server.reduce(step.state, [hello])
+    assert isinstance(edges, Next)
+    task = edges.task
+    here, apart = answer(task, data, b"n" * 32), worked(frozen(tmp_path, data), task)
+    assert apart["rows"] == here["rows"] == 50
+    ours, theirs = (Contribution.from_value(part["contribution"]) for part in (here, apart))
+    assert theirs.kind == "edges"
+    assert np.array_equal(ours.sums["histogram"], theirs.sums["histogram"])
+
+
+def test_work_tells_a_refusal_of_the_scheme_and_forgets_its_process(tmp_path):
+    data = rows()
+    other = Dataset(("a", "b", "z"), "y", data.X, data.y)
+    with pytest.raises(TaskError, match="'z'"):
+        worked(frozen(tmp_path, data), first_task(other))
+    assert Work.running["answer"] == 0
+
+
+def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(desk, start_agent):
+    data = rows()
+    weights = task_of("fedavg_mlp", data, **MONSTER).body["weights"]
+    model = Perceptron(Parameters(**MONSTER), domain_of(data), weights)
+    agent = start_agent(data, tests=2)
+    desk.wait_for(lambda: desk.messages)
+    desk.publish_model(model.to_document())
+    until(lambda: agent.poll() is not None or children(agent.pid))
+    (worker,) = children(agent.pid)
+    desk.ask(first_task(data), run="other")
+    desk.wait_for(lambda: desk.answers)
+    assert lives(worker)
+    agent.terminate()
+    assert agent.wait(30) == 0
+    until(lambda: not lives(worker))
+
+
+def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_path, monkeypatch):
+    train, test = rows(), rows(seed=1)
+    scheme = catalogue.load("frt")
+    model = local.central(scheme, scheme.Parameters(), domain_of(train), train).model
+    document = model.to_document()
+    record = ModelRecord(
+        format=RECORD_FORMAT,
+        name="m",
+        version=1,
+        digest=document_digest(document),
+        document=document,
+        fleet="f",
+        run="r",
+        scheme="frt",
+        cohort=["v1"],
+        created="2026-01-01T00:00:00Z",
+    )
+    (*_, here) = Evaluator(train, test).steps(record, record)
+    monkeypatch.setattr(worker, "LIGHT", Cost(0.0, 0.0))
+    apart = Evaluator(train, test, budget=Budget(), directory=tmp_path / "scoring")
+    found = []
+    for scores in apart.steps(record, record):
+        found.append(scores)
+        assert apart.is_waiting == (scores is None)
+        time.sleep(0.01)
+    assert here is not None
+    assert found[-1] == here
+    assert list((tmp_path / "scoring").iterdir()) == []
+    assert list(apart._local.values()) == [here.local]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "parameters"),
+    [
+        ("fedavg_mlp", 60, MONSTER),
+        ("tsk", 60, LOCAL | {"max_iterations": 5000}),
+        ("tsk", 400_000, {}),
+        ("fmt", 10**7, {}),
+    ],
+)
+def test_scheme_knows_what_takes_long_and_what_does_not(name, count, parameters):
+    scheme = catalogue.load(name)
+    assert is_light(cost_of(scheme, task_of(name, rows()), 60))
+    assert not is_light(cost_of(scheme, task_of(name, rows(), **parameters), count))
+
+
+def test_every_scheme_says_what_an_answer_may_take():
+    assert [name for name in catalogue.names() if not hasattr(catalogue.load(name), "cost")] == []
