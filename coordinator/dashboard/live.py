@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from coordinator.http.text import show_hidden
 from coordinator.limits import DashboardLimits
 
 
@@ -152,7 +153,7 @@ class Hub:
             news = {name: text for name, (number, text) in channel.texts.items() if number > seen}
             if news:
                 seen = max(number for number, _ in channel.texts.values())
-                data = json.dumps({"fragments": news, "said": channel.said}, ensure_ascii=False)
+                data = show_hidden(json.dumps({"fragments": news, "said": channel.said}, ensure_ascii=False))
                 yield f"id: {self.id}-{seen}\nevent: page\ndata: {data}\n\n"
             if channel.is_last:
                 yield "event: end\ndata: {}\n\n"
