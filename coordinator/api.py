@@ -35,6 +35,7 @@ from schemas.errors import (
     StorageError,
     UsageError,
 )
+from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -169,7 +170,8 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models/{name}/{version}")
     def _record(name: str, version: int) -> Response:
-        return Response(registry.get(name, version).record, media_type="application/json")
+        record = registry.get(name, version).record.decode()
+        return Response(show_hidden(record), media_type="application/json")
 
     @app.get("/api/models/{name}/{version}/evaluations")
     def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coordinator.http.text import show_hidden
 from coordinator.limits import DashboardLimits
+from schemas.text import show_hidden
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from coordinator.dashboard.model_pages import add_model_pages
 from coordinator.dashboard.security import Sessions
 from coordinator.dashboard.standing import Standing, vehicles
 from coordinator.http.access import PROGRAMS
-from coordinator.http.text import ShownJson, show_hidden
+from coordinator.http.text import ShownJson
+from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -179,7 +180,7 @@ class Dashboard:
 
         @app.get("/runs/{run}", include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
-            document = self.coordinator.runs.document(run)
+            document, page = self.coordinator.runs.document(run), max(page, 1)
             return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
 
         @app.get("/events/runs/{run}", include_in_schema=False)
@@ -205,11 +206,9 @@ class Dashboard:
         rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
         parts = {
             name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds)
-            for name in ("run_facts", "run_open", "run_growth", "run_agents")
+            for name in ("run_facts", "run_open", "run_growth", "run_agents", "run_rounds")
         }
         parts["run-refusals"] = self.fragment("run_refusals", refusals=self.service.refusals.of(document["run"]))
-        if page == 1:
-            parts["run-rounds"] = self.fragment("run_rounds", run=document, rounds=rounds)
         return parts
 
 

@@ -259,10 +259,10 @@ class HttpServer(uvicorn.Server):
             try:
                 peer, _ = await loop.sock_accept(self._listener)
             except OSError as fault:
-                if fault.errno in NO_ROOM:
+                is_full = fault.errno in NO_ROOM
+                if is_full:
                     self._tell(fault)
-                    self._make_room()
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0 if is_full and self._make_room() else 0.1)
                 continue
             if len(self._arriving) + len(self.server_state.connections) >= self.limits.connections:
                 self._make_room()
@@ -285,16 +285,16 @@ class HttpServer(uvicorn.Server):
                 ssl_handshake_timeout=self.limits.handshake if config.ssl else None,
             )
 
-    def _make_room(self) -> None:
-        """End the connection that is missed least."""
+    def _make_room(self) -> bool:
+        """End the connection that is missed least; False when there is none."""
         if 2 * len(self._arriving) > self.limits.connections:  # in TLS they cost a place as well
-            next(iter(self._arriving)).cancel()
-            return
+            return next(iter(self._arriving)).cancel()
         made = [one for one in self.server_state.connections if isinstance(one, BoundedProtocol)]
         if made:
             least = min(made, key=lambda one: (one.is_whole, one.since))
             least.transport.abort()
             self.server_state.connections.discard(least)
+        return bool(made)
 
     def _tell(self, fault: OSError) -> None:
         self._untold += 1

@@ -1,28 +1,14 @@
-"""Characters that nobody sees: a vehicle's text must not turn a line around or hide a part of itself."""
+"""JSON as it comes and goes: no text that cannot be written down, none that is shown otherwise than it is."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 from schemas.errors import UsageError
-
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-"""Controls (C0 without tab and line ends, DEL, C1), marks that set the direction of writing, lone surrogates."""
-
-
-def show_hidden(text: str) -> str:
-    r"""Return a text with its hidden characters as JSON writes them; of JSON the meaning stays.
-
-    >>> print(show_hidden("gnp.\u202egpj"))
-    gnp.\u202egpj
-    """
-    return HIDDEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+from schemas.text import show_hidden
 
 
 def check_characters(value: Any) -> None:
