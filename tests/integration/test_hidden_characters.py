@@ -24,7 +24,7 @@ def test_hidden_characters_of_a_vehicle_are_shown_everywhere(tmp_path: Path) -> 
             status="up", incarnation="i1", software=NASTY, schemes=["frt"], features=[NASTY], target=NASTY
         )
         service.coordinator.fleet.up("v1", state)
-        service.coordinator.start_run(RunSpec(run="r1", scheme="frt", target=NASTY, features=[NASTY]))
+        service.coordinator.start_run(RunSpec(run="r1", scheme="frt", target=NASTY, features=["a"]))
         publish(service, zoo.model("frt"), "m", ["a"])
         told = []
         for address in ("/", "/runs/r1", "/api/agents", "/api/runs/r1", "/api/models/m/1", "/runs/none%1b%c2%9b"):
