@@ -35,7 +35,7 @@ from console.common import ca_dir_option, config_option, json_option, print_json
 )  # fmt: skip
 @click.option(
     "--connections", type=click.IntRange(1, 100_000), default=200, show_default=True,
-    help="Connections at once; the oldest gives way.",
+    help="Connections at once; the oldest whose request is not whole gives way.",
 )  # fmt: skip
 @click.option(
     "--max-body-bytes", type=click.IntRange(16 * 1024, 1 << 24), default=32 * 1024, show_default=True,

@@ -117,6 +117,13 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         self._expect()
 
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is not HTTP; to who has an answer already, nothing more can be said."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            self.transport.abort()
+
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic_core import to_json
 from starlette.responses import JSONResponse
 
 from schemas.errors import UsageError
@@ -23,5 +24,9 @@ class ShownJson(JSONResponse):
     """JSON in which no character is hidden."""
 
     def render(self, content: Any) -> bytes:
-        """Return the body."""
-        return show_hidden(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
+        """Return the body; what is not finite is null."""
+        try:
+            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except ValueError:
+            text = to_json(content, inf_nan_mode="null").decode()
+        return show_hidden(text).encode()

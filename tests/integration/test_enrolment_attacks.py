@@ -120,7 +120,7 @@ def test_server_offers_nothing_else(ca, server, method, path, status):
 
 @pytest.mark.parametrize(
     "header",
-    [b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999999999", b"Content-Length: -1",
+    [b"Transfer-Encoding: xchunked", b"Content-Length: 99999999999999999999", b"Content-Length: -1",
      b"Content-Length: \xb2", b"Content-Length: 5\r\nContent-Length: 6"],
 )  # fmt: skip
 def test_server_refuses_lengths_that_lie(ca, server, header):

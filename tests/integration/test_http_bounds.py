@@ -24,6 +24,7 @@ from coordinator import api
 from coordinator.dashboard import asking
 from coordinator.http import server as layer
 from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
+from glassfleet.explain import counterfactual
 from tests import zoo
 from tests.acceptance.cloud import ROOT, wait_for
 from tests.integration.test_dashboard_live import served
@@ -31,6 +32,7 @@ from tests.integration.test_dashboard_size import publish
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
 EXPLAIN = "/api/models/m/explain"
+SHORT = {"header": dataclasses.replace(HTTP_LIMITS, header=0.3), "body": dataclasses.replace(HTTP_LIMITS, body=0.3)}
 MIB = 1024 * 1024
 
 
@@ -126,7 +128,7 @@ def test_server_sends_a_slow_peer_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, sent: bytes
 ) -> None:
     # Only the bound in question is short.
-    monkeypatch.setattr(api, "HTTP_LIMITS", dataclasses.replace(HTTP_LIMITS, **{bound: 0.3}))
+    monkeypatch.setattr(api, "HTTP_LIMITS", SHORT[bound])
     with served(tmp_path) as (_, client), dial(client.base_url) as peer:
         with contextlib.suppress(OSError):
             peer.sendall(sent)
@@ -226,12 +228,11 @@ def test_health_metrics_sign_in_and_actions_go_on_while_many_wait_for_counterfac
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, begun = threading.Event(), threading.Semaphore(0)
-    real = asking.counterfactual
 
     def long(*given: object, **more: object) -> object:
         begun.release()
         found.wait(60)
-        return real(*given, **more)  # type: ignore[arg-type]
+        return counterfactual(*given, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(asking, "counterfactual", long)
     with served(tmp_path) as (service, client):
@@ -271,6 +272,11 @@ def test_malformed_requests_leave_no_line_in_the_log(client: httpx.Client, caplo
         with dial(client.base_url) as peer:
             peer.sendall(text)
             assert status(peer) in (200, 400)
+    with dial(client.base_url) as peer:  # its answer has gone when the rest turns out to be malformed
+        peer.sendall(head("/api/runs", "Transfer-Encoding: chunked"))
+        assert status(peer) == 401
+        peer.sendall(b"no chunk\r\n")
+        assert is_closed(peer)
     assert caplog.records == []
 
 
@@ -288,6 +294,6 @@ def test_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_limits_of_connections_leave_half_of_the_descriptors_to_the_others() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = dataclasses.replace(HTTP_LIMITS, connections=10**9)
-    server = layer.HttpServer(lambda *_: None, wanted, "127.0.0.1", 0)  # type: ignore[arg-type, return-value]
+    server = layer.HttpServer(lambda *_: None, wanted, "127.0.0.1", 0)  # type: ignore[arg-type]
     server.end()
     assert server.limits.connections == soft // 2

@@ -87,7 +87,7 @@ def test_authority_refuses_longer_requests_than_it_was_told_to_read(tmp_path: Pa
     try:
         with httpx.Client(verify=client_context(tls_of(identity)), trust_env=False) as client:
             answer = client.post(f"https://localhost:{server.port}/v1/enrol", content=b"x" * 101)
-        assert (answer.status_code, answer.json()["detail"]) == (413, "at most 100 bytes, with their length")
+        assert (answer.status_code, answer.json()["detail"]) == (413, "a body of more than 100 bytes is not read")
     finally:
         server.stop()
 
