@@ -150,13 +150,12 @@ class Guard:
         length = request.headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or len(length) > LONGEST_LENGTH or int(length) > longest:
             raise too_long
-        parts, size = [], 0
+        body = bytearray()
         async for part in request.stream():  # it may have come without its length
-            size += len(part)
-            if size > longest:
+            body += part
+            if len(body) > longest:
                 raise too_long
-            parts.append(part)
-        return b"".join(parts)
+        return bytes(body)
 
     async def _place(self, request: Request) -> Line | None:
         """Return the line in which the request has taken a place; raises HTTPException when there is none for long."""

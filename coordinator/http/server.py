@@ -81,7 +81,7 @@ class BoundedProtocol(H11Protocol):
     _lifetime: asyncio.TimerHandle | None = None
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
-    _awaited: float | None = None
+    _state: object = None
     _refused = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -131,14 +131,14 @@ class BoundedProtocol(H11Protocol):
 
     def _expect(self) -> None:
         """Give the peer its time for what it owes now; a part that comes late does not make it longer."""
-        owed = {h11.IDLE: self.limits.header, h11.SEND_BODY: self.limits.body}
-        awaited = owed.get(self.conn.their_state)
-        if awaited == self._awaited:
+        state = self.conn.their_state
+        if state is self._state:
             return
-        self._awaited = awaited
+        self._state = state
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = None if awaited is None else self.loop.call_later(awaited, self.transport.abort)
+        seconds = {h11.IDLE: self.limits.header, h11.SEND_BODY: self.limits.body}.get(state)
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
         """Give the peer its time to read."""
