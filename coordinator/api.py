@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException as HttpFault
 from coordinator.dashboard import Dashboard, Hub, scores
 from coordinator.dashboard.calm import Calm
 from coordinator.faults import Fault, Heads, in_words, refuse_booleans
-from coordinator.http.access import HTTP_LIMITS, PROGRAMS, OperatorRules
+from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.guard import READING, Guard
 from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson, check_characters
@@ -146,14 +146,14 @@ def make_app(  # noqa: C901  one short function per address
     def _run(run: str) -> dict[str, Any]:
         return coordinator.runs.document(run)
 
-    @app.post("/api/runs", status_code=201)
+    @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
         for name in ("policy", "bounds", "seed", "rollout"):
             refuse_booleans(spec.get(name), name)
         wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
         return {"run": service.call(lambda core: core.start_run(wanted))}
 
-    @app.post("/api/runs/{run}/cancel")
+    @app.post("/api/runs/{run}/cancel", dependencies=[TOKEN])
     def _cancel(run: str) -> dict[str, str]:
         service.call(lambda core: core.cancel(run))
         return {"run": run}

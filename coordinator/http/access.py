@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fastapi import Security
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -32,6 +34,8 @@ HTTP_LIMITS = HttpLimits(lifetime=None, body_bytes=MAX_DECODED_BYTES, header_byt
 """Live pages last; an operator may send the document of a model."""
 
 NEEDS_TOKEN = "needs 'Authorization: Bearer TOKEN'; the token is in the state directory, file api-token"  # noqa: S105
+TOKEN = Security(HTTPBearer(auto_error=False, description=NEEDS_TOKEN))
+"""Has the API's description say that an address needs the token; `OperatorRules` sees to it, whatever is described."""
 FOREIGN_NAME = "this coordinator answers to loopback names only; set api_expose if a firewall or proxy guards it"
 SIGN_IN = "sign in first: this changes something"
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from coordinator.central import read_reference
 from coordinator.faults import Whole, refuse_booleans
+from coordinator.http.access import TOKEN
 from coordinator.rollout.plan import RolloutPlan
 from schemas.record import ModelRecord
 
@@ -74,6 +75,7 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
     """Add the addresses."""
     coordinator = service.coordinator
     registry, models = coordinator.registry, coordinator.models
+    guarded = [TOKEN]
 
     @app.get("/api/models/{name}/history")
     def _history(name: str) -> dict[str, Any]:
@@ -87,21 +89,21 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
             ],
         }
 
-    @app.post("/api/models/{name}/promote")
+    @app.post("/api/models/{name}/promote", dependencies=guarded)
     def _promote(name: str, wanted: Promotion) -> dict[str, Any]:
         return service.call(
             lambda core: core.models.promote(name, wanted.version, wanted.reason).model_dump(mode="json")
         )
 
-    @app.post("/api/models/{name}/rollback")
+    @app.post("/api/models/{name}/rollback", dependencies=guarded)
     def _rollback(name: str, wanted: Rollback) -> dict[str, Any]:
         return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
 
-    @app.post("/api/models/{name}/{version}/sign")
+    @app.post("/api/models/{name}/{version}/sign", dependencies=guarded)
     def _sign(name: str, version: int, wanted: Vouched) -> dict[str, Any]:
         return service.call(lambda core: core.models.sign(name, version, wanted.digest, wanted.reason))
 
-    @app.post("/api/models/{name}/central", status_code=201)
+    @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
         compared = ModelRecord.load(registry.versions(name)[-1].record)
         # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
@@ -117,21 +119,21 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
         registry.versions(name)
         return models.rollouts.documents(name)
 
-    @app.post("/api/rollouts", status_code=201)
+    @app.post("/api/rollouts", dependencies=guarded, status_code=201)
     def _start(wanted: Wanted) -> dict[str, str]:
         refuse_booleans(wanted.plan, "plan")
         plan = RolloutPlan.from_document(wanted.plan)
         return {"rollout": service.call(lambda core: core.models.rollouts.start(wanted.name, wanted.version, plan))}
 
-    @app.post("/api/rollouts/{name}/pause")
+    @app.post("/api/rollouts/{name}/pause", dependencies=guarded)
     def _pause(name: str, why: Why) -> dict[str, str]:
         return {"phase": service.call(lambda core: core.models.rollouts.pause(name, why.reason).phase)}
 
-    @app.post("/api/rollouts/{name}/resume")
+    @app.post("/api/rollouts/{name}/resume", dependencies=guarded)
     def _resume(name: str) -> dict[str, str]:
         return {"phase": service.call(lambda core: core.models.rollouts.resumed(name).phase)}
 
-    @app.post("/api/rollouts/{name}/stop")
+    @app.post("/api/rollouts/{name}/stop", dependencies=guarded)
     def _stop(name: str, why: Why) -> dict[str, str]:
         return {"phase": service.call(lambda core: core.models.rollouts.stop(name, why.reason).phase)}
 

@@ -173,3 +173,15 @@ def test_head_of_an_address_that_is_not_there_is_refused_and_does_nothing_where_
 def test_run_page_is_shown_whatever_the_number_of_its_page(app: FastAPI, page: str) -> None:
     answer = ask(app, "GET", f"/runs/r0?page={page}")
     assert (answer.status_code, 'id="run-rounds"' in answer.text) == (200, True)
+
+
+def test_api_description_names_the_addresses_that_need_the_token(app: FastAPI) -> None:
+    described, needing = set(), set()
+    for path, methods in app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            described |= {(method, path)} if "security" in operation else set()
+            address = path.format(name="m", version=1, run="r0")
+            answer = ask(app, method, address, headers={"Authorization": ""})
+            needing |= {(method, path)} if answer.status_code == 401 else set()
+    assert described == needing
+    assert len(needing) > 8
