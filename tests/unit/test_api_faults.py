@@ -169,12 +169,6 @@ def test_head_of_an_address_that_is_not_there_is_refused_and_does_nothing_where_
     assert ask(app, "HEAD", EXPLAIN).status_code in {404, 405, 422}
 
 
-@pytest.mark.parametrize("page", ["0", "-1", "2", "99999999999999999999"])
-def test_run_page_is_shown_whatever_the_number_of_its_page(app: FastAPI, page: str) -> None:
-    answer = ask(app, "GET", f"/runs/r0?page={page}")
-    assert (answer.status_code, 'id="run-rounds"' in answer.text) == (200, True)
-
-
 def test_api_description_names_the_addresses_that_need_the_token(app: FastAPI) -> None:
     described, needing = set(), set()
     for path, methods in app.openapi()["paths"].items():
