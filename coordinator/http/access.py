@@ -21,23 +21,24 @@ QUESTIONS = ("/explain", "/counterfactual", "/forecast")
 """Addresses that explain a model. They change nothing, so whoever may read may ask; POST only because rows are long."""
 
 URGENT = ("/api/health", "/api/metrics", "/metrics", "/sign-in")
-"""Addresses that wait for nobody; like actions, and like files for the browser and live pages, which need no thread."""
 AT_ONCE = ("/static/", "/events/")
+"""Addresses, and beginnings of addresses, that wait for nobody, like actions; those of `AT_ONCE` cost next to nothing."""
 
 READS_AT_ONCE = 8
 """Pages and lists that are made at a time. The web framework has 40 threads; more of them are not faster."""
 
 ROW_BYTES = 512 * 1024
-"""Longest body of who need not have the token: a row of as many columns as there can be."""
+"""Longest body of who need not have the token: a row of 4096 columns, their names of a hundred letters."""
 
 HTTP_LIMITS = HttpLimits(lifetime=None, body_bytes=MAX_DECODED_BYTES, header_bytes=64 * 1024)
 """Live pages last; an operator may send the document of a model."""
 
 NEEDS_TOKEN = "needs 'Authorization: Bearer TOKEN'; the token is in the state directory, file api-token"  # noqa: S105
-TOKEN = Security(HTTPBearer(auto_error=False, description=NEEDS_TOKEN))
-"""Has the API's description say that an address needs the token; `OperatorRules` sees to it, whatever is described."""
 FOREIGN_NAME = "this coordinator answers to loopback names only; set api_expose if a firewall or proxy guards it"
 SIGN_IN = "sign in first: this changes something"
+
+TOKEN = Security(HTTPBearer(auto_error=False, description=NEEDS_TOKEN))
+"""Has the API's description say that an address needs the token; `OperatorRules` sees to it, whatever is described."""
 
 
 class OperatorRules(Rules):
