@@ -22,7 +22,7 @@ QUESTIONS = ("/explain", "/counterfactual", "/forecast")
 
 URGENT = ("/api/health", "/api/metrics", "/metrics", "/sign-in")
 AT_ONCE = ("/static/", "/events/")
-"""Addresses, and beginnings of addresses, that wait for nobody, like actions; those of `AT_ONCE` cost next to nothing."""
+"""Addresses, and beginnings of addresses, that wait for nobody, like actions; the latter cost next to nothing."""
 
 READS_AT_ONCE = 8
 """Pages and lists that are made at a time. The web framework has 40 threads; more of them are not faster."""
