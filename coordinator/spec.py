@@ -241,7 +241,7 @@ class RunSpec(BaseModel):
         except ValidationError as fault:
             raise UsageError(f"this run cannot be meant: {_first(fault)}") from fault
         except ValueError as fault:
-            raise UsageError(f"this run cannot be meant: {fault}") from fault
+            raise UsageError(f"this run cannot be meant, for no message can carry it: {fault}") from fault
         return spec
 
 

@@ -325,7 +325,8 @@ def _listen(host: str, port: int, former: int) -> socket.socket:
             listener.close()
             if position == len(tries):
                 raise UsageError(
-                    f"cannot listen on {host}:{port} ({fault.strerror}): choose another port, or 0 for a free one"
+                    f"cannot listen on {host}:{port} ({fault.strerror}): choose another port (--api-port; of "
+                    "`glassfleet ca serve`: --port), or 0 for a free one"
                 ) from fault
         else:
             return listener
