@@ -35,7 +35,7 @@ from console.common import ca_dir_option, config_option, json_option, print_json
 )  # fmt: skip
 @click.option(
     "--connections", type=click.IntRange(1, 100_000), default=200, show_default=True,
-    help="Connections at once; the oldest gives way.",
+    help="Connections at once; the oldest whose request is not whole gives way.",
 )  # fmt: skip
 @click.option(
     "--max-body-bytes", type=click.IntRange(16 * 1024, 1 << 24), default=32 * 1024, show_default=True,
@@ -70,14 +70,14 @@ def serve(  # noqa: PLR0917 - click passes options by name
     Examples:
       glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from coordinator.authority.impatient import DoorLimits  # noqa: PLC0415 - loaded when used
-    from coordinator.authority.store import Authority  # noqa: PLC0415
+    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
     from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
+    from coordinator.http.server import HttpLimits  # noqa: PLC0415
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    limits = DoorLimits(handshake, lifetime, connections, max_body_bytes, max_header_bytes)
+    limits = HttpLimits(handshake, lifetime, connections, max_body_bytes, max_header_bytes)
     server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days, limits=limits)
     server.start()
     place = f"[{host}]" if ":" in host else host

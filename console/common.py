@@ -19,6 +19,7 @@ import click
 from click.core import ParameterSource
 
 from schemas.errors import StorageError, UsageError
+from schemas.text import show_hidden
 from schemas.topics import DEFAULT_FLEET
 
 COMMANDLINE = ParameterSource.COMMANDLINE
@@ -187,8 +188,8 @@ def tell(text: str, *, as_json: bool, **facts: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write JSON to stdout, with units of text unescaped."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """Write JSON to stdout: letters and units as they are, hidden characters escaped."""
+    click.echo(show_hidden(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
 def table_lines(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:

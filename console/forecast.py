@@ -14,6 +14,7 @@ from console.common import json_option, print_json, state_dir_option
 from console.settings import fill_in, settings_options
 from edge_agent.forecast.config import ForecastConfig, load_config
 from schemas.errors import NotFoundError, UsageError, VerificationError
+from schemas.text import show_hidden
 from schemas.topics import DEFAULT_FLEET
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,7 +114,7 @@ def _say(record: dict[str, Any]) -> None:
 
 
 def _say_json(record: dict[str, Any]) -> None:
-    click.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+    click.echo(show_hidden(json.dumps(record, ensure_ascii=False, allow_nan=False)))
 
 
 @forecast.command()

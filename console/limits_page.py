@@ -30,7 +30,7 @@ a test keeps it so. How settings are given: [configuration.md](configuration.md)
 is started, or a flag of `glassfleet run start`. *rollout*: a key of `plan` when a rollout is started. A name of a command: its option.
 The rest cannot be set, and the second column names its place in the code; why not is told in
 [ADR 8](../adr/0008-what-is-not-a-setting.md): *wire* is part of the contract between processes, and a change on one side would break
-the other; *proof* holds up the exactness of the sums.
+the other; *proof* holds up the exactness of the sums; *door* is what somebody whom nobody knows yet may cost.
 
 | of | setting | default | range | what |
 |---|---|---|---|---|
@@ -79,7 +79,17 @@ PROOF: dict[str, str] = {
 }
 """What the proof of exactness rests on: where -> what."""
 
-FIXED: dict[str, dict[str, str]] = {"wire": WIRE, "proof": PROOF}
+DOOR: dict[str, str] = {
+    "coordinator.http.access.ROW_BYTES": "Longest body of an HTTP request without the token: a row of 4096 columns, their names of a hundred letters.",
+    "coordinator.http.access.READS_AT_ONCE": "Pages and lists that are made at a time.",
+    "coordinator.http.server.REFUSED_BYTES": "Bytes of a refused body that are thrown away, for its sender to read why.",
+    "coordinator.http.server.TOLD_EVERY": "Seconds between two log lines that no connection can be taken.",
+    "coordinator.logs.LINES_EACH": "Log lines of one kind that peers can cause, in ...",
+    "coordinator.logs.LINES_SECONDS": "... so many seconds; the others are counted.",
+}
+"""What somebody whom nobody knows yet may cost: where -> what."""
+
+FIXED: dict[str, dict[str, str]] = {"wire": WIRE, "proof": PROOF, "door": DOOR}
 """What cannot be set, by the reason why not. The values are read from the code."""
 
 NOT_LIMITS: dict[str, str] = {
@@ -90,6 +100,7 @@ NOT_LIMITS: dict[str, str] = {
     "schemas.topics.PROTOCOL": "the protocol's version",
     "schemas.trial.ALL": "the size of a hash",
     "coordinator.api.LAST_PORT": "a constant of TCP",
+    "coordinator.http.guard.LONGEST_LENGTH": "digits of a number that is read",
     "coordinator.faults.SHOWN": "layout: characters of a wrong value that an error repeats",
     "coordinator.outages._TOLD_FROM": "a precision: to a tenth of a second an end says how long there was no broker",
     "coordinator.runner._LOOK": "how often a waiting call looks around; what it waits for has settings",

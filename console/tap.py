@@ -11,6 +11,7 @@ import click
 
 from console.common import broker_options, config_option, security_options
 from console.found import broker_url
+from schemas.text import show_hidden
 
 
 @click.command()
@@ -61,7 +62,7 @@ def tap(  # noqa: PLR0917 - click passes options by name
             line["retained"] = message.retained
             if message.payload:
                 line["seal"] = seal(message.topic, message.payload, topics, verifier)
-            click.echo(json.dumps(line, ensure_ascii=False) if as_json else _text(line))
+            click.echo(show_hidden(json.dumps(line, ensure_ascii=False)) if as_json else _text(line))
 
 
 def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:

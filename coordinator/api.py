@@ -6,23 +6,23 @@ See docs/reference/http-api.md and docs/reference/dashboard.md.
 from __future__ import annotations
 
 import contextlib
-import hmac
 import secrets
-import socket
-import threading
-import time
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException as HttpFault
 
 from coordinator.dashboard import Dashboard, Hub, scores
+from coordinator.dashboard.calm import Calm
 from coordinator.faults import Fault, Heads, in_words, refuse_booleans
+from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
+from coordinator.http.guard import READING, Guard
+from coordinator.http.server import HttpServer
+from coordinator.http.text import ShownJson, check_characters
 from coordinator.metrics import CONTENT_TYPE_LATEST
 from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec, with_participation
@@ -35,6 +35,7 @@ from schemas.errors import (
     StorageError,
     UsageError,
 )
+from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -77,6 +78,8 @@ def make_app(  # noqa: C901  one short function per address
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        default_response_class=ShownJson,
+        dependencies=[Depends(_checked)],
         responses={422: {"model": Fault, "description": "It cannot be meant as written; the text names the field."}},
     )
     coordinator = service.coordinator
@@ -84,17 +87,7 @@ def make_app(  # noqa: C901  one short function per address
     dashboard = Dashboard(service, token, hub)
     dashboard.add_api(app)
 
-    def told(request: Request, status: int, detail: str) -> Response:
-        """Tell a fault: to programs as JSON, to people as a page."""
-        if request.url.path.startswith(("/api/", "/events/", "/metrics")):
-            return JSONResponse({"detail": detail}, status)
-        return dashboard.fault(request, status, detail)
-
-    def authorized(authorization: Annotated[str, Header()] = "") -> None:
-        if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
-            raise HTTPException(
-                401, f"needs 'Authorization: Bearer TOKEN'; the token is in the state directory, file {TOKEN_FILE}"
-            )
+    told = dashboard.tell
 
     @app.exception_handler(GlassfleetError)
     async def _told(request: Request, fault: GlassfleetError) -> Response:
@@ -119,6 +112,11 @@ def make_app(  # noqa: C901  one short function per address
     @app.exception_handler(TimeoutError)
     async def _busy(request: Request, _fault: TimeoutError) -> Response:
         return told(request, 503, "the coordinator is busy; look again before repeating this")
+
+    def refuse(request: Request, status: int, detail: str) -> Response:
+        if status == HTTPStatus.MISDIRECTED_REQUEST and not request.url.path.startswith(PROGRAMS):
+            return PlainTextResponse(f"{detail}\n", status)  # who asks under a foreign name learns nothing from a page
+        return told(request, status, detail)
 
     @app.get("/api/health")
     def _health() -> dict[str, Any]:
@@ -148,19 +146,19 @@ def make_app(  # noqa: C901  one short function per address
     def _run(run: str) -> dict[str, Any]:
         return coordinator.runs.document(run)
 
-    @app.post("/api/runs", dependencies=[Depends(authorized)], status_code=201)
+    @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
         for name in ("policy", "bounds", "seed", "rollout"):
             refuse_booleans(spec.get(name), name)
         wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
         return {"run": service.call(lambda core: core.start_run(wanted))}
 
-    @app.post("/api/runs/{run}/cancel", dependencies=[Depends(authorized)])
+    @app.post("/api/runs/{run}/cancel", dependencies=[TOKEN])
     def _cancel(run: str) -> dict[str, str]:
         service.call(lambda core: core.cancel(run))
         return {"run": run}
 
-    add_rollouts(app, service, authorized)
+    add_rollouts(app, service)
 
     @app.get("/api/models")
     def _models() -> list[dict[str, Any]]:
@@ -172,7 +170,8 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models/{name}/{version}")
     def _record(name: str, version: int) -> Response:
-        return Response(registry.get(name, version).record, media_type="application/json")
+        record = registry.get(name, version).record.decode()
+        return Response(show_hidden(record), media_type="application/json")
 
     @app.get("/api/models/{name}/{version}/evaluations")
     def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:
@@ -191,28 +190,32 @@ def make_app(  # noqa: C901  one short function per address
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
     dashboard.add_to(app)
+    rules = OperatorRules(
+        token,
+        dashboard.limits,
+        lambda request: dashboard.sessions.of(request) is not None,
+        loopback_only=not service.config.api_expose,
+    )
+    # From the inside to the outside: the guard's headers are on all answers.
+    app.add_middleware(Calm, tell=dashboard.tell)
     app.add_middleware(Heads)
+    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, tell=refuse)
     return app
+
+
+async def _checked(request: Request) -> None:
+    """Refuse JSON that no file and no message can hold, before anything is done with it."""
+    if request.method not in READING and b"\\u" in await request.body():
+        with contextlib.suppress(ValueError):  # not JSON, which is told elsewhere
+            check_characters(await request.json())
 
 
 def _row(model: Any) -> dict[str, Any]:
     return {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
 
 
-def _bind_former(listener: socket.socket, host: str, note: Path) -> bool:
-    """Bind to the port that `note` names; False when there is none, or it is taken now."""
-    try:
-        port = int(note.read_text(encoding="ascii"))
-        if not 0 < port <= LAST_PORT:
-            return False
-        listener.bind((host, port))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 class ApiServer:
-    """Uvicorn in a thread of its own.
+    """The application on its address, in a thread of its own.
 
     Parameters
     ----------
@@ -223,16 +226,8 @@ class ApiServer:
         self._config = service.config
         self._token = read_or_make_token(service.config.state_dir)
         self._hub = Hub(service.config.dashboard_limits)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(service, self._token, self._hub),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=service.config.api_stop_wait,
-            )
-        )
-        self._thread: threading.Thread | None = None
+        self._app = make_app(service, self._token, self._hub)
+        self._server: HttpServer | None = None
 
     def start(self) -> str:
         """Bind and serve; returns the URL, which is also written to ``{state_dir}/api-url``.
@@ -242,38 +237,32 @@ class ApiServer:
         UsageError
             The port is taken, or the address is not one of this machine's.
         """
-        host, port = self._config.api_host, self._config.api_port
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        former = self._config.state_dir / PORT_FILE
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if port or not _bind_former(listener, host, former):
-                listener.bind((host, port))
-        except OSError as fault:
-            listener.close()
-            raise UsageError(
-                f"the API cannot listen on {host}:{port} ({fault.strerror}): choose another "
-                "--api-port, or 0 for a free one"
-            ) from fault
-        listener.listen(128)
-        chosen = listener.getsockname()[1]
-        url = f"http://[{host}]:{chosen}" if ":" in host else f"http://{host}:{chosen}"
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [listener]}, name="glassfleet-api", daemon=True
-        )
-        self._thread.start()
-        while not self._server.started and self._thread.is_alive():
-            time.sleep(0.005)
-        (self._config.state_dir / URL_FILE).write_text(url + "\n", encoding="ascii")
-        if not port:
-            former.write_text(f"{chosen}\n", encoding="ascii")
+        config = self._config
+        note = config.state_dir / PORT_FILE
+        self._server = server = HttpServer(
+            self._app, HTTP_LIMITS, config.api_host, config.api_port,
+            former=_read_port(note), stop_wait=config.api_stop_wait,
+        )  # fmt: skip
+        server.begin("glassfleet-api")
+        host = f"[{config.api_host}]" if ":" in config.api_host else config.api_host
+        url = f"http://{host}:{server.port}"
+        (config.state_dir / URL_FILE).write_text(url + "\n", encoding="ascii")
+        if not config.api_port:
+            note.write_text(f"{server.port}\n", encoding="ascii")
         return url
 
     def stop(self) -> None:
         """End the server; the URL file goes with it. Idempotent."""
         self._hub.close()
-        self._server.should_exit = True
-        if self._thread is not None:
-            self._thread.join(self._config.api_stop_wait + 4.0)
+        if self._server is not None:
+            self._server.end()
             (self._config.state_dir / URL_FILE).unlink(missing_ok=True)
+
+
+def _read_port(note: Path) -> int:
+    """Return the port that a file names; 0 when there is none."""
+    try:
+        port = int(note.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port <= LAST_PORT else 0

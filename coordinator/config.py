@@ -272,7 +272,7 @@ class CoordinatorConfig(BaseSettings):
     dashboard_form_bytes: Annotated[int, Field(ge=4096, le=16 * 1024 * 1024)] = 64 * 1024
     dashboard_row_chars: Annotated[int, Field(ge=100, le=10_000_000)] = 20_000
     dashboard_models: Annotated[int, Field(ge=1, le=100_000)] = 16
-    explain_at_once: Annotated[int, Field(ge=1, le=1000)] = 2
+    explain_at_once: Annotated[int, Field(ge=1, le=16)] = 2
     explain_wait: Annotated[float, Field(ge=0, le=3600)] = 20.0
     summary_rules: Annotated[int, Field(ge=0, le=10_000_000)] = 10_000
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -16,6 +18,12 @@ _LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+
+PEERS_LINES = {"answered": "outcome", "message-ignored": "code"}
+"""Events that any peer can cause as often as it likes, and the field by which they are told apart."""
+LINES_EACH = 200
+LINES_SECONDS = 60.0
+"""So many lines of one such kind in so many seconds: a flood of messages must not become one of lines."""
 
 
 def configure(level: str, style: str, *, fleet: str = "") -> None:
@@ -38,6 +46,7 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            Bounded(),
             *([_naming(fleet, traced=style == "json")] if fleet else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -48,6 +57,37 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class Bounded:
+    """A processor that drops lines of `PEERS_LINES` beyond the bound; the next one that is told counts them.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def __call__(self, _logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        """Return the line, or drop it."""
+        event = str(line.get("event"))
+        # An accepted answer is one that was asked for, and counts once.
+        if event not in PEERS_LINES or line.get("outcome") == "accepted":
+            return line
+        kind, now = (event, str(line.get(PEERS_LINES[event]))), self._clock()
+        begun, count = self._seen.get(kind, (now, 0))
+        if now - begun >= LINES_SECONDS:
+            if count > LINES_EACH:
+                line["untold"] = count - LINES_EACH
+            begun, count = now, 0
+        self._seen[kind] = begun, count + 1
+        if count >= LINES_EACH:
+            raise structlog.DropEvent
+        return line
 
 
 def _naming(fleet: str, *, traced: bool) -> structlog.typing.Processor:

@@ -21,6 +21,7 @@ from pydantic import (
 from coordinator.rollout.plan import RolloutPlan
 from glassfleet.domain import Domain
 from glassfleet.memory import Memory
+from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 
@@ -235,9 +236,13 @@ class RunSpec(BaseModel):
     def from_document(cls, document: Any) -> RunSpec:
         """Rebuild a spec; raises UsageError naming the first fault."""
         try:
-            return cls.model_validate(document)
+            spec = cls.model_validate(document)
+            encode(spec.to_document())  # as the journal and the vehicles will have it
         except ValidationError as fault:
             raise UsageError(f"this run cannot be meant: {_first(fault)}") from fault
+        except ValueError as fault:
+            raise UsageError(f"this run cannot be meant, for no message can carry it: {fault}") from fault
+        return spec
 
 
 def with_participation(document: Any, lookup: Callable[[str], Any]) -> Any:

@@ -16,30 +16,22 @@ the token, and says the secret only on a second connection that this CA vouches 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import contextlib
 import datetime as dt
-import logging
-import socket
-import ssl
-import threading
-import time
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from broker.tls import CERT, KEY, check_owner
-from coordinator.authority.impatient import DoorLimits, ImpatientLoop, within
 from coordinator.authority.store import DAYS, Authority
-from schemas.errors import GlassfleetError, UsageError, WireError
+from coordinator.http.guard import Guard, Rules
+from coordinator.http.server import HttpLimits, HttpServer
+from schemas.errors import GlassfleetError, WireError
 from schemas.identity import MAX_REQUEST_BYTES
 
 _log = structlog.get_logger("glassfleet.authority")
@@ -68,11 +60,11 @@ class Renewal(BaseModel):
     signature: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def make_app(  # noqa: C901 - one short function per address
+def make_app(
     authority: Authority,
     *,
     days: int = DAYS,
-    limits: DoorLimits = DoorLimits(),  # noqa: B008 - frozen
+    limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
 ) -> FastAPI:
     """Return the application.
 
@@ -81,24 +73,14 @@ def make_app(  # noqa: C901 - one short function per address
     authority : Authority
     days : int
         How long the certificates that it issues are good for.
-    limits : DoorLimits
+    limits : HttpLimits
     """
     app = FastAPI(title="Glassfleet authority", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.middleware("http")
-    async def _bounded(request: Request, proceed: Any) -> Response:
-        length = request.headers.get("content-length", "0")
-        if (
-            not (length.isascii() and length.isdigit() and len(length) < 10)
-            or int(length) > limits.body_bytes
-            or "transfer-encoding" in request.headers
-        ):
-            return JSONResponse({"detail": f"at most {limits.body_bytes} bytes, with their length"}, 413)
-        # h11 has the same bound, but only for headers that do not come whole in one read.
-        if sum(len(name) + len(value) for name, value in request.headers.raw) > limits.header_bytes:
-            return JSONResponse({"detail": f"at most {limits.header_bytes} bytes of headers"}, 431)
-        response: Response = await proceed(request)
-        return response
+    def tell(_request: Request, status: int, detail: str) -> JSONResponse:
+        return JSONResponse({"detail": detail}, status)
+
+    app.add_middleware(Guard, limits=limits, rules=Rules(), tell=tell)
 
     @app.exception_handler(WireError)
     async def _refused(request: Request, fault: WireError) -> JSONResponse:
@@ -155,7 +137,7 @@ class AuthorityServer:
         0: a free one.
     days : int
         See `make_app`.
-    limits : DoorLimits
+    limits : HttpLimits
 
     Raises
     ------
@@ -171,47 +153,23 @@ class AuthorityServer:
         host: str = "127.0.0.1",
         port: int = 0,
         days: int = DAYS,
-        limits: DoorLimits = DoorLimits(),  # noqa: B008 - frozen
+        limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
     ) -> None:
         check_owner(identity, "coordinator")
-        self._limits = limits
         self._authority = authority
-        config = uvicorn.Config(
+        self._server = HttpServer(
             make_app(authority, days=days, limits=limits),
-            host=host,
-            port=port,
-            ssl_certfile=identity / CERT,
-            ssl_keyfile=identity / KEY,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_keep_alive=5,
-            timeout_graceful_shutdown=1,
-            http=within(limits),
-            h11_max_incomplete_event_size=limits.header_bytes,
-            ws="none",
+            limits,
+            host,
+            port,
+            certificate=identity / CERT,
+            key=identity / KEY,
         )
-        config.load()
-        assert config.ssl is not None
-        # The same key seals messages. What TLS 1.3 signs begins with a text of its own (RFC 8446, 4.4.3); what a server
-        # signs in 1.2 begins with 32 bytes that the client chooses.
-        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        self._server = uvicorn.Server(config)
-        self._socket = _listen(host, port)
-        self.port: int = self._socket.getsockname()[1]
-        self._thread: threading.Thread | None = None
+        self.port: int = self._server.port
 
     def start(self) -> None:
         """Serve."""
-        self._thread = threading.Thread(target=self._serve, name="glassfleet-authority", daemon=True)
-        self._thread.start()
-        while not self._server.started and self._thread.is_alive():
-            time.sleep(0.005)
-
-    def _serve(self) -> None:
-        with asyncio.Runner(loop_factory=partial(ImpatientLoop, self._limits.handshake)) as runner:
-            runner.run(self._server.serve(sockets=[self._socket]))
+        self._server.begin("glassfleet-authority")
 
     def keep_fresh(self) -> None:
         """Make a new revocation list when the current one is older than a day: lists expire."""
@@ -219,20 +177,4 @@ class AuthorityServer:
 
     def stop(self) -> None:
         """End the server. Idempotent."""
-        self._server.should_exit = True
-        if self._thread is not None:
-            self._thread.join(5.0)
-        with contextlib.suppress(OSError):
-            self._socket.close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as fault:
-        listener.close()
-        raise UsageError(f"the authority cannot listen on {host}:{port} ({fault.strerror}): choose another") from fault
-    listener.listen(128)
-    return listener
+        self._server.end()

@@ -10,7 +10,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.dashboard.security import COOKIE
+from coordinator.dashboard.security import COOKIE, read_form
 from coordinator.spec import RunSpec, with_participation
 from glassfleet import catalogue
 from schemas.errors import GlassfleetError, UsageError
@@ -39,7 +39,7 @@ def add_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one 
 
     @app.post("/sign-in", include_in_schema=False)
     async def _sign_in(request: Request) -> Response:
-        fields = await dashboard.sessions.read(request)
+        fields = await read_form(request)
         cookie = dashboard.sessions.sign_in(fields.get("token", ""))
         if cookie is None:
             return dashboard.page(request, "sign_in.html", 401, then=_local(fields.get("then", "/")), wrong=True)

@@ -6,9 +6,7 @@ Anybody who may read may ask; nothing is changed or kept by it, the row neither.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -72,7 +70,7 @@ class Otherwise(Question):
 
 
 class Desk:
-    """Answers questions about models, a few at a time.
+    """Answers questions about models.
 
     Parameters
     ----------
@@ -83,7 +81,6 @@ class Desk:
     def __init__(self, library: Library, limits: DashboardLimits = DashboardLimits()) -> None:  # noqa: B008 - frozen
         self.library = library
         self.limits = limits
-        self._places = threading.BoundedSemaphore(limits.explain_at_once)
 
     def explain(self, shelved: Shelved, row: Mapping[str, Any] | list[float]) -> RowExplanation:
         """Say why the model answers as it does.
@@ -92,11 +89,8 @@ class Desk:
         ------
         DataError
             The row does not fit the model.
-        TimeoutError
-            Too many ask.
         """
-        with self._place():
-            return explain_row(shelved.model, None, row)
+        return explain_row(shelved.model, None, row)
 
     def otherwise(
         self,
@@ -111,17 +105,7 @@ class Desk:
         """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
         domain = shelved.model.domain
         wanted = Goal.parse(goal, domain) if goal.strip() else None
-        with self._place():
-            return counterfactual(shelved.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        if not self._places.acquire(timeout=self.limits.explain_wait):
-            raise TimeoutError
-        try:
-            yield
-        finally:
-            self._places.release()
+        return counterfactual(shelved.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
 
 
 def make_router(desk: Desk) -> APIRouter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import traceback
-from collections.abc import Callable
 from urllib.parse import quote
 
 import structlog
@@ -12,12 +11,9 @@ from fastapi import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coordinator.http.guard import READING, Tell
+
 _log = structlog.get_logger("coordinator")
-
-READING = ("GET", "HEAD", "OPTIONS")
-
-Tell = Callable[[Request, int, str], Response]
-"""Tells a fault to whoever asked: as JSON to programs, as a page to people."""
 
 
 class Calm:

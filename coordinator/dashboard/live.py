@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coordinator.limits import DashboardLimits
+from schemas.text import show_hidden
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Hub:
             news = {name: text for name, (number, text) in channel.texts.items() if number > seen}
             if news:
                 seen = max(number for number, _ in channel.texts.values())
-                data = json.dumps({"fragments": news, "said": channel.said}, ensure_ascii=False)
+                data = show_hidden(json.dumps({"fragments": news, "said": channel.said}, ensure_ascii=False))
                 yield f"id: {self.id}-{seen}\nevent: page\ndata: {data}\n\n"
             if channel.is_last:
                 yield "event: end\ndata: {}\n\n"

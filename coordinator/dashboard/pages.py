@@ -9,21 +9,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
 from coordinator.dashboard import charts, draw, sets, show, trees
 from coordinator.dashboard.actions import add_actions
 from coordinator.dashboard.asking import Desk, make_router
-from coordinator.dashboard.calm import Calm
 from coordinator.dashboard.growth import grown
 from coordinator.dashboard.library import Library
 from coordinator.dashboard.live import Hub, Picture, Same, TooManyWatchersError
 from coordinator.dashboard.loaded import add_assets, addresses, compiled, read_assets
 from coordinator.dashboard.model_actions import add_model_actions
 from coordinator.dashboard.model_pages import add_model_pages
-from coordinator.dashboard.security import Guard, Sessions
+from coordinator.dashboard.security import Sessions
 from coordinator.dashboard.standing import Standing, vehicles
+from coordinator.http.access import PROGRAMS
+from coordinator.http.text import ShownJson
+from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -92,8 +94,6 @@ class Dashboard:
         add_model_pages(app, self)
         add_model_actions(app, self)
         add_actions(app, self)
-        app.add_middleware(Calm, tell=self.tell)  # inside of the guard, whose headers its answers need as well
-        app.add_middleware(Guard, loopback_only=not self.service.config.api_expose)
 
     # -- answers --------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Dashboard:
             now=time.time(),
             **values,
         )
-        return HTMLResponse(text, code)
+        return HTMLResponse(show_hidden(text), code)
 
     def fault(self, request: Request, status: int, detail: str) -> HTMLResponse:
         """Return a page that says what is wrong."""
@@ -118,13 +118,13 @@ class Dashboard:
 
     def tell(self, request: Request, status: int, detail: str) -> Response:
         """Tell a fault: to programs as JSON, to people as a page."""
-        if request.url.path.startswith(("/api/", "/events/", "/metrics")):
-            return JSONResponse({"detail": detail}, status)
+        if request.url.path.startswith(PROGRAMS):
+            return ShownJson({"detail": detail}, status)
         return self.fault(request, status, detail)
 
     def fragment(self, name: str, /, **values: Any) -> str:
         """Return a part of a page: the template ``_{name}.html``."""
-        return self._templates.get_template(f"_{name}.html").render(now=time.time(), **values)
+        return show_hidden(self._templates.get_template(f"_{name}.html").render(now=time.time(), **values))
 
     def standing(self, request: Request, stands: Standing, version: int, nature: Nature = "rules") -> str:
         """Return the part of a model's page that says what its name stands for, with what may be done about it."""
@@ -135,13 +135,11 @@ class Dashboard:
         self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], Picture], period: float
     ) -> Response:
         """Return a stream of a page's fragments, or 503 when all places are taken."""
-        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise HTTPException(403, "a page of another site was refused")  # it could take all places
         last = request.headers.get("last-event-id") or request.query_params.get("after", "")
         try:
             self.hub.enter()
         except TooManyWatchersError:
-            return JSONResponse({"detail": "too many live pages are open"}, 503, {"Retry-After": "10"})
+            return ShownJson({"detail": "too many live pages are open"}, 503, {"Retry-After": "10"})
         events = self.hub.stream(name, look, paint, period=period, last_id=last[:40])
         return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -182,7 +180,7 @@ class Dashboard:
 
         @app.get("/runs/{run}", include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
-            document = self.coordinator.runs.document(run)
+            document, page = self.coordinator.runs.document(run), max(page, 1)
             return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
 
         @app.get("/events/runs/{run}", include_in_schema=False)
@@ -208,11 +206,9 @@ class Dashboard:
         rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
         parts = {
             name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds)
-            for name in ("run_facts", "run_open", "run_growth", "run_agents")
+            for name in ("run_facts", "run_open", "run_growth", "run_agents", "run_rounds")
         }
         parts["run-refusals"] = self.fragment("run_refusals", refusals=self.service.refusals.of(document["run"]))
-        if page == 1:
-            parts["run-rounds"] = self.fragment("run_rounds", run=document, rounds=rounds)
         return parts
 
 

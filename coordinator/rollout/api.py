@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
 from coordinator.central import read_reference
 from coordinator.faults import Whole, refuse_booleans
+from coordinator.http.access import TOKEN
 from coordinator.rollout.plan import RolloutPlan
 from schemas.record import ModelRecord
 
@@ -71,13 +71,11 @@ class Why(BaseModel):
     reason: str = ""
 
 
-def add_rollouts(  # noqa: C901  one short function per address
-    app: FastAPI, service: Service, authorized: Callable[..., None]
-) -> None:
-    """Add the addresses; `authorized` guards those that change something."""
+def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one short function per address
+    """Add the addresses."""
     coordinator = service.coordinator
     registry, models = coordinator.registry, coordinator.models
-    guarded = [Depends(authorized)]
+    guarded = [TOKEN]
 
     @app.get("/api/models/{name}/history")
     def _history(name: str) -> dict[str, Any]:

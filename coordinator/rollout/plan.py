@@ -46,8 +46,8 @@ class RolloutPlan(BaseModel):
         if list(self.stages) != sorted(set(self.stages)):
             raise ValueError(f"stages must rise, got {', '.join(f'{share:g}' for share in self.stages)}")
         whole = type(self.min_reports) is int
-        if whole and self.min_reports < 1:
-            raise ValueError(f"min_reports as a number of reports is at least 1, got {self.min_reports}")
+        if whole and not 1 <= self.min_reports < 2**53:
+            raise ValueError(f"min_reports as a number of reports is from 1 to 2**53 - 1, got {self.min_reports}")
         if not whole and not 0 < self.min_reports <= 1:
             raise ValueError(f"min_reports as a fraction lies in (0, 1], got {self.min_reports}")
         return self

@@ -124,12 +124,10 @@ def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
         An input is missing, is not a finite number, or is no category of its column.
     """
     if not isinstance(row, Mapping):
-        values = np.asarray(row, dtype=np.float64).ravel()
-        if values.shape != (len(domain.features),):
-            raise DataError(f"the row has {values.size} values, the model takes {len(domain.features)}")
-        if not np.isfinite(values).all():
-            raise DataError("the row must be finite")
-        return values
+        values = np.asarray(row, dtype=object).ravel().tolist()
+        if len(values) != len(domain.features):
+            raise DataError(f"the row has {len(values)} values, the model takes {len(domain.features)}")
+        row = dict(zip(domain.names, values, strict=True))
     missing = [name for name in domain.names if name not in row]
     if missing:
         raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")

@@ -377,6 +377,13 @@ def test_action_is_refused_without_a_session(there: World, address: str) -> None
         assert client.post(address, data={"csrf": "", "sure": "yes"}).status_code == 401
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "2", "99999999999999999999"])
+def test_run_page_shows_rounds_whatever_the_number_of_its_page(there: World, number: str) -> None:
+    answer = there.api.get(f"/runs/evening?page={number}")
+    assert answer.status_code == 200
+    assert "statistics" in answer.text.split('id="run-rounds"')[1]
+
+
 def test_coordinator_on_loopback_refuses_a_foreign_host_name(there: World) -> None:
     answer = there.api.get("/", headers={"Host": "rebound.example"})
     assert answer.status_code == 421

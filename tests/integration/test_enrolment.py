@@ -19,9 +19,9 @@ from broker.hardened import take_list
 from broker.tls import check_owner, load_identity, save_identity
 from broker.trust import trust
 from console.main import run
-from coordinator.authority.impatient import DoorLimits
 from coordinator.authority.store import Authority
 from coordinator.authority.web import AuthorityServer
+from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, renew, take_bundle, write_request
 from schemas.errors import UsageError
 from schemas.identity import Token, new_key
@@ -272,7 +272,7 @@ def test_server_refuses_what_is_too_long_or_malformed(office):
         connection.close()
         return status
 
-    assert post("/v1/enrol", b"x" * (DoorLimits.body_bytes + 1)) == 413
+    assert post("/v1/enrol", b"x" * (HttpLimits.body_bytes + 1)) == 413
     assert post("/v1/enrol", b"{}") == 422
     assert post("/v1/enrol", json.dumps({"token": "x", "request": "y"}).encode()) == 403
     assert post("/v1/renew", json.dumps({"request": "x", "certificate": "y", "signature": "%"}).encode()) == 403

@@ -19,9 +19,9 @@ import structlog
 
 from broker.tls import load_identity
 from coordinator.authority import web
-from coordinator.authority.impatient import DoorLimits
 from coordinator.authority.store import Authority
 from coordinator.authority.web import AuthorityServer, make_app
+from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.errors import UsageError, WireError
 from schemas.identity import load_key, make_request, new_key
@@ -39,7 +39,7 @@ def own(ca: FleetCa) -> Path:
 
 
 @contextlib.contextmanager
-def serving(authority: Any, identity: Path, limits: DoorLimits = DoorLimits()) -> Iterator[AuthorityServer]:  # noqa: B008 - frozen
+def serving(authority: Any, identity: Path, limits: HttpLimits = HttpLimits()) -> Iterator[AuthorityServer]:  # noqa: B008 - frozen
     server = AuthorityServer(authority, identity, limits=limits)
     server.start()
     try:
@@ -81,7 +81,7 @@ SLOW = {
 @pytest.mark.parametrize("what", SLOW)
 def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, tmp_path, what):
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(serving(ca.authority, own(ca), DoorLimits(places=10)))
+        server = stack.enter_context(serving(ca.authority, own(ca), HttpLimits(connections=10)))
         held = [stack.enter_context(dial(server, ca)) for _ in range(15)]
         for peer in held:
             with contextlib.suppress(OSError):  # the first ones have been told to go
@@ -92,14 +92,14 @@ def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, tmp_path, what):
 
 @pytest.mark.parametrize("what", SLOW)
 def test_slow_peer_is_sent_away(ca, what):
-    with serving(ca.authority, own(ca), DoorLimits(lifetime=0.5)) as server, dial(server, ca) as peer:
+    with serving(ca.authority, own(ca), HttpLimits(lifetime=0.5)) as server, dial(server, ca) as peer:
         peer.sendall(SLOW[what])
         assert is_closed(peer)
 
 
 def test_peer_that_never_begins_tls_is_sent_away(ca):
     with (
-        serving(ca.authority, own(ca), DoorLimits(handshake=0.3)) as server,
+        serving(ca.authority, own(ca), HttpLimits(handshake=0.3)) as server,
         socket.create_connection(("localhost", server.port), 5) as peer,
     ):
         assert is_closed(peer)
@@ -120,7 +120,7 @@ def test_server_offers_nothing_else(ca, server, method, path, status):
 
 @pytest.mark.parametrize(
     "header",
-    [b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999999999", b"Content-Length: -1",
+    [b"Transfer-Encoding: xchunked", b"Content-Length: 99999999999999999999", b"Content-Length: -1",
      b"Content-Length: \xb2", b"Content-Length: 5\r\nContent-Length: 6"],
 )  # fmt: skip
 def test_server_refuses_lengths_that_lie(ca, server, header):
@@ -149,7 +149,7 @@ def test_server_refuses_headers_that_are_too_long_in_however_many_reads_they_com
 
 def test_server_refuses_a_long_header_that_arrived_whole(ca):
     async def statuses() -> list[int]:
-        app = httpx.ASGITransport(make_app(ca.authority, limits=DoorLimits(header_bytes=5000)))
+        app = httpx.ASGITransport(make_app(ca.authority, limits=HttpLimits(header_bytes=5000)))
         async with httpx.AsyncClient(transport=app, base_url="https://x") as client:
             return [(await client.get("/v1/ca", headers={"X": "x" * size})).status_code for size in (4000, 5000)]
 

@@ -17,9 +17,9 @@ from broker.credentials import FolderCredentials
 from broker.signed import Patience as SealPatience
 from broker.tls import client_context, tls_of
 from console.main import run
-from coordinator.authority.impatient import DoorLimits
 from coordinator.authority.web import AuthorityServer
 from coordinator.config import load_config
+from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, Patience, enrol
 from edge_agent.forecast.source import SampleLimits, Samples
 from edge_agent.sources.window import WindowStore
@@ -82,12 +82,12 @@ def test_vehicle_gives_up_on_an_authority_at_the_bounds_that_it_was_given(
 def test_authority_refuses_longer_requests_than_it_was_told_to_read(tmp_path: Path) -> None:
     ca = FleetCa(tmp_path / "office")
     identity = ca.identity("coordinator", "cloud", hosts=("localhost",))
-    server = AuthorityServer(ca.authority, identity, limits=DoorLimits(body_bytes=100))
+    server = AuthorityServer(ca.authority, identity, limits=HttpLimits(body_bytes=100))
     server.start()
     try:
         with httpx.Client(verify=client_context(tls_of(identity)), trust_env=False) as client:
             answer = client.post(f"https://localhost:{server.port}/v1/enrol", content=b"x" * 101)
-        assert (answer.status_code, answer.json()["detail"]) == (413, "at most 100 bytes, with their length")
+        assert (answer.status_code, answer.json()["detail"]) == (413, "a body of more than 100 bytes is not read")
     finally:
         server.stop()
 

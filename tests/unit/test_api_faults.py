@@ -14,6 +14,7 @@ from coordinator.api import make_app
 from coordinator.config import load_config
 from coordinator.journal import MemoryJournal
 from coordinator.runner import build
+from coordinator.spec import RunSpec
 from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
@@ -39,7 +40,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
         created="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
     journal.add_model("m", "r1", lambda _version: (digest, record.to_bytes()))
-    return make_app(build(load_config(state_dir=tmp_path_factory.mktemp("state")), journal=journal), "token")
+    service = build(load_config(state_dir=tmp_path_factory.mktemp("state")), journal=journal)
+    service.coordinator.start_run(RunSpec(run="r0", scheme="frt"))
+    return make_app(service, "token")
 
 
 def ask(app: FastAPI, method: str, path: str, **rest: Any) -> httpx.Response:
@@ -53,6 +56,7 @@ def ask(app: FastAPI, method: str, path: str, **rest: Any) -> httpx.Response:
 
 
 EXPLAIN = "/api/models/m/explain"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,20 @@ EXPLAIN = "/api/models/m/explain"
         (EXPLAIN, {"json": {"row": {"a": 0.5}}}, "the row has no 'b'; the model needs: a, b"),
         (EXPLAIN, {"json": {"row": "text"}}, 'row: write values by column, {"speed": 12.5}, or a list of them'),
         (EXPLAIN, {"json": {"row": [0.5] * 9000}}, "row: at most "),
+        (EXPLAIN, {"json": {"row": [""]}}, "the row has 1 values, the model takes 2"),
+        (EXPLAIN, {"json": {"row": [0.5, ""]}}, "b must be a number, got ''"),
+        (EXPLAIN, {"content": rb'{"row": ["\ud800", 0]}', "headers": JSON}, "a text holds half a character"),
+        (
+            "/api/models/m/promote",
+            {"content": rb'{"version": 1, "reason": "\udc00"}', "headers": JSON},
+            "half a character",
+        ),
+        ("/api/runs", {"json": {"scheme": "frt", "policy": {"min_agents": 10**30}}}, "integers beyond 64 bits"),
+        (
+            "/api/rollouts",
+            {"json": {"name": "m", "version": 1, "plan": {"min_reports": 10**30}}},
+            "min_reports as a number of reports is from 1 to 2**53 - 1",
+        ),
         (EXPLAIN, {"json": {}}, "row is missing: the body must have it"),
         (
             EXPLAIN,
@@ -78,7 +96,7 @@ EXPLAIN = "/api/models/m/explain"
         (EXPLAIN, {}, "the body is missing: send a JSON object"),
         (
             EXPLAIN,
-            {"content": "{", "headers": {"Content-Type": "application/json"}},
+            {"content": "{", "headers": JSON},
             "the body is not JSON, from character",
         ),
         ("/api/models/m/counterfactual", {"json": {"row": [0, 0], "keep": [1]}}, "keep.0: must be a text, got 1"),
@@ -149,3 +167,15 @@ def test_head_of_an_address_that_is_not_there_is_refused_and_does_nothing_where_
 ) -> None:
     assert ask(app, "HEAD", "/api/nothing").status_code == 404
     assert ask(app, "HEAD", EXPLAIN).status_code in {404, 405, 422}
+
+
+def test_api_description_names_the_addresses_that_need_the_token(app: FastAPI) -> None:
+    described, needing = set(), set()
+    for path, methods in app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            described |= {(method, path)} if "security" in operation else set()
+            address = path.format(name="m", version=1, run="r0")
+            answer = ask(app, method, address, headers={"Authorization": ""})
+            needing |= {(method, path)} if answer.status_code == 401 else set()
+    assert described == needing
+    assert len(needing) > 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import structlog
 
 from broker.memory import Faults
+from coordinator import logs
 from coordinator.spec import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data import Dataset, pool
@@ -102,3 +105,26 @@ def test_receipt_line_names_the_round_of_its_answer_not_the_one_that_opened_mean
     assert {(line["agent"], line["task"][:8]): line["round"] for line in of_coordinator} == answered
     ended = [line for line in lines if line["event"] == "run-ended"]
     assert [line["round"] for line in ended] == [max(answered.values())]
+
+
+def test_log_tells_of_a_flood_in_bounded_lines_and_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    log = structlog.get_logger("coordinator")
+    for number in range(1000):
+        log.info("answered", run=f"r{number}", agent="v1", outcome="unknown-run", reason="")
+        log.info("run-ended", run=f"r{number}")
+    lines = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    assert (lines.count("answered"), lines.count("run-ended")) == (logs.LINES_EACH, 1000)
+
+
+def test_log_says_how_many_lines_it_left_out_when_the_flood_is_over() -> None:
+    now = [0.0]
+    bounded = logs.Bounded(lambda: now[0])
+    told = []
+    for moment in (0.0, logs.LINES_SECONDS, 2 * logs.LINES_SECONDS):
+        now[0] = moment
+        for _ in range(logs.LINES_EACH + 7):
+            with contextlib.suppress(structlog.DropEvent):
+                told.append(bounded(None, "info", {"event": "answered", "outcome": "late"}))
+    assert len(told) == 3 * logs.LINES_EACH
+    assert [line["untold"] for line in told if "untold" in line] == [7, 7]
