@@ -11,6 +11,7 @@ import secrets
 import socket
 import threading
 import time
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,7 @@ from schemas.errors import (
     StorageError,
     UsageError,
 )
+from schemas.private_files import kept_secret, replace_private
 
 if TYPE_CHECKING:
     from coordinator.runner import Service
@@ -55,17 +57,8 @@ _STATUS: dict[type[GlassfleetError], int] = {
 
 
 def read_or_make_token(state_dir: Path) -> str:
-    """Return the API token of a state directory, made at the first call, readable by its owner only."""
-    path = state_dir / TOKEN_FILE
-    try:
-        if path.exists():
-            return path.read_text(encoding="ascii").strip()
-        token = secrets.token_urlsafe(32)
-        path.touch(mode=0o600)
-        path.write_text(token + "\n", encoding="ascii")
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
-    return token
+    """Return the API token of a state directory, made at the first call; raises StorageError, see `kept_secret`."""
+    return kept_secret(state_dir / TOKEN_FILE, partial(secrets.token_urlsafe, 32))
 
 
 def make_app(  # noqa: C901  one short function per address
@@ -265,9 +258,9 @@ class ApiServer:
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.005)
-        (self._config.state_dir / URL_FILE).write_text(url + "\n", encoding="ascii")
+        replace_private(self._config.state_dir / URL_FILE, f"{url}\n".encode("ascii"))
         if not port:
-            former.write_text(f"{chosen}\n", encoding="ascii")
+            replace_private(former, f"{chosen}\n".encode("ascii"))
         return url
 
     def stop(self) -> None:

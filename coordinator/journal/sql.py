@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from coordinator.journal.lock import FileLock
 from coordinator.journal.port import REFERENCES, Decision, Entry, StoredModel
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import StorageError
+from schemas.private_files import make_folders, private_database, refuse_shared
 
 HEAD = "0002"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
@@ -58,7 +60,9 @@ class SqlJournal:
                     raise StorageError("an SQLite journal needs a file: sqlite:///path/to/journal.db")
                 path = self._path = Path(parsed.database)
                 try:
-                    path.parent.mkdir(parents=True, exist_ok=True)
+                    make_folders(path.parent)
+                    if not path.parent.stat().st_mode & stat.S_ISVTX:  # as /tmp: nobody can replace another's file
+                        refuse_shared(path.parent)
                 except OSError as fault:
                     raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
                 self._lock = FileLock(path)
@@ -74,6 +78,9 @@ class SqlJournal:
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
             raise StorageError(f"cannot use {_public(url)} as a journal: {fault}{_extra(fault)}") from fault
         try:
+            if self._path is not None:
+                with suppress(OSError):  # SQLite says what is wrong
+                    private_database(self._path)
             with self._translated():
                 self._migrate()
                 self.damage = self._mend()
