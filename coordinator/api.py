@@ -29,6 +29,7 @@ from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec, with_participation
 from schemas.errors import (
     BrokerError,
+    DamagedError,
     DataError,
     DocumentError,
     GlassfleetError,
@@ -51,6 +52,7 @@ _STATUS: dict[type[GlassfleetError], int] = {
     UsageError: 422,
     DataError: 422,
     DocumentError: 409,
+    DamagedError: 409,
     StorageError: 507,
     BrokerError: 503,
 }
@@ -189,7 +191,8 @@ def make_app(  # noqa: C901  one short function per address
 
 
 def _row(model: Any) -> dict[str, Any]:
-    return {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
+    row = {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
+    return row | {"damaged": True} if model.is_damaged else row
 
 
 def _bind_former(listener: socket.socket, host: str, note: Path) -> bool:

@@ -107,7 +107,7 @@ def add_rollouts(  # noqa: C901  one short function per address
 
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
-        compared = ModelRecord.load(registry.versions(name)[-1].record)
+        compared = ModelRecord.load(registry.get(name, registry.versions(name)[-1].version).record)
         # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
         reference = read_reference(wanted.document, compared)
         return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))
