@@ -26,7 +26,13 @@ _WAY_OUT = "restore the journal from a backup, or go on without: the coordinator
 
 @click.group()
 def journal() -> None:
-    """Verify a coordinator's journal, and export it. Both only read: the coordinator may go on meanwhile."""
+    """Verify a coordinator's journal, and export it. Both only read: the coordinator may go on meanwhile.
+
+    \b
+    Examples:
+      glassfleet journal verify
+      glassfleet journal export --out journal.jsonl
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
 def _journal_options(function: F) -> F:
