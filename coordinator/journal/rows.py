@@ -17,7 +17,7 @@ Select = Callable[[sa.Select[Any]], Sequence[Any]]
 
 TABLES = (RECORDS, RUNS, MODELS, DECISIONS)
 
-_AT_ONCE = 200
+_AT_ONCE = 32
 """Rows that are read together; when they cannot be, each of them is read alone."""
 
 _CHECKED = {
@@ -81,9 +81,7 @@ def _judged(table: sa.Table, row: Any) -> Any:
     if is_whole(table, row):
         return row
     key = tuple(getattr(row, column.name) for column in table.primary_key)
-    of = {} if table is MODELS else {"run": shown(row.run)} if table in {RECORDS, RUNS} else {"model": shown(row.name)}
-    if table is MODELS:
-        of = {"run": shown(row.run), "model": shown(row.name)}
+    of = {what: shown(getattr(row, name)) for what, name in (("run", "run"), ("model", "name")) if name in table.c}
     return Damaged(table.name, _said(key), "its checksum does not fit", **of)
 
 
