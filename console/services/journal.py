@@ -119,6 +119,5 @@ def _place(url: str | None, state_dir: Path) -> str:
 def _code(damaged: list[Damaged]) -> int:
     if not damaged:
         return 0
-    rows = "1 row is" if len(damaged) == 1 else f"{len(damaged)} rows are"
-    click.echo(f"{rows} damaged: {_WAY_OUT}", err=True)
+    click.echo(f"the journal is damaged: {_WAY_OUT}", err=True)
     return StorageError.exit_code

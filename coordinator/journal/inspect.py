@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
-from coordinator.journal.rows import TABLES, look
+from coordinator.journal.port import Damaged
+from coordinator.journal.rows import TABLES, Select, look
 from coordinator.journal.sql import HEAD
 from coordinator.journal.sqlite import readable
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
@@ -81,6 +82,8 @@ def _parsed(url: str) -> sa.URL:
 def rows(url: str) -> Iterator[tuple[str, Any]]:
     """Yield every row of a journal: its table's name, and the row or what is `Damaged`. A coordinator may run.
 
+    Of an SQLite file that is damaged in its structure that comes first, of a table called ``file``.
+
     Raises
     ------
     NotFoundError
@@ -97,7 +100,7 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
         _reader(path, stands_still=not os.access(path.parent, os.W_OK)) if is_file else postgres.make_engine(parsed)
     )
 
-    def select(query: sa.Select[Any]) -> Sequence[Any]:
+    def select(query: sa.Executable) -> Sequence[Any]:
         try:
             with engine.connect() as connection:
                 return connection.execute(query).all()
@@ -114,10 +117,21 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
         if revision != HEAD:
             way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
             raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
+        if is_file and (damage := _structure(select)):
+            yield "file", Damaged("file", "", f"its structure is damaged ({damage})")
         for table in TABLES:
             yield from ((table.name, row) for row in look(select, table))
     finally:
         engine.dispose()
+
+
+def _structure(select: Select) -> str:
+    """Say what is wrong with the pages and indexes of an SQLite database; empty: nothing."""
+    try:
+        ((said,),) = select(sa.text("PRAGMA integrity_check(1)"))
+    except DamagedError as fault:
+        said = str(fault)
+    return "" if said == "ok" else " ".join(str(said).split())[:200]
 
 
 def as_document(table: str, row: Any) -> dict[str, Any]:

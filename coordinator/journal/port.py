@@ -41,7 +41,7 @@ class Damaged:
     Attributes
     ----------
     table : str
-        ``records``, ``runs``, ``models`` or ``decisions``.
+        ``records``, ``runs``, ``models`` or ``decisions``; ``file``: all of them may suffer.
     row : str
         Its key; empty: more than one.
     fault : str

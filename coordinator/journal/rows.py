@@ -12,7 +12,7 @@ from coordinator.journal.port import Damaged, StoredModel, checksum
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError
 
-Select = Callable[[sa.Select[Any]], Sequence[Any]]
+Select = Callable[[sa.Executable], Sequence[Any]]
 """Gives the rows of a query; raises DamagedError when the database cannot read them."""
 
 TABLES = (RECORDS, RUNS, MODELS, DECISIONS)

@@ -285,7 +285,7 @@ class SqlJournal:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _select(self, query: sa.Select[Any]) -> Sequence[Any]:
+    def _select(self, query: sa.Executable) -> Sequence[Any]:
         with self._begin() as connection:
             return connection.execute(query).all()
 

@@ -265,7 +265,7 @@ def test_operator_verifies_and_exports_a_damaged_journal_while_the_coordinator_r
     said = capsys.readouterr()
     assert "damaged: models row m 1, run 'r1', model 'm': its checksum does not fit\n" in said.out
     assert "damaged: records row 2, run 'r2': its checksum does not fit\n" in said.out
-    assert "2 rows are damaged" in said.err
+    assert "the journal is damaged: restore" in said.err
     out = state / "journal.jsonl"
     assert run(["journal", "export", "--state-dir", str(state), "--out", str(out)]) == 5
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -293,5 +293,7 @@ def test_export_saves_what_lies_around_a_page_that_cannot_be_read(
     content[100 * 4096 : 101 * 4096] = bytes(4096)
     path.write_bytes(content)
     assert run(["journal", "export", "--state-dir", str(tmp_path)]) == 5
-    lines = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    assert said.err.startswith("damaged: file: its structure is damaged (")
+    lines = said.out.splitlines()
     assert 980 <= len(lines) < 1000
