@@ -24,9 +24,13 @@ _CHECKED = {
     RECORDS.name: ("run", "kind", "at", "body"),
     RUNS.name: ("run", "at", "document"),
     MODELS.name: ("name", "version", "digest", "run", "record"),
-    DECISIONS.name: ("name", "kind", "at", "body"),
+    DECISIONS.name: ("name", "kind", "at", "wall", "body"),
 }
-"""What a row's checksum is over; the last one is what the row is about."""
+"""What a row's checksum is over; the last one is what the row is about. A record's wall clock was left out from the
+first version on: see `wall_of`."""
+
+_LAST_WALL = 1e11
+"""The year 5138: a later time is no time, and cannot be written as a date."""
 
 
 def sum_of(table: sa.Table, values: dict[str, Any]) -> str:
@@ -51,6 +55,11 @@ def model_of(row: Any) -> StoredModel:
     return StoredModel(shown(row.name), version, shown(row.digest), shown(row.run), b"", is_damaged=True)
 
 
+def wall_of(row: Any) -> float:
+    """Return a record's wall clock, which is for displays only; 0 when it cannot be one."""
+    return float(row.wall) if isinstance(row.wall, float) and 0 <= row.wall < _LAST_WALL else 0.0
+
+
 def shown(value: Any) -> str:
     """Return what stands in a damaged field so that it can be written into a page or a log."""
     return str(value)[:64].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -63,11 +72,11 @@ def look(select: Select, table: sa.Table) -> Iterator[Any]:
         some = keys[start : start + _AT_ONCE]
         try:
             found = select(_between(table, some[0], some[-1]))
-        except DamagedError:
+        except (DamagedError, UnicodeEncodeError):  # a key may be no text any more
             for key in some:
                 try:
                     found = select(_between(table, key, key))
-                except DamagedError as fault:
+                except (DamagedError, UnicodeEncodeError) as fault:
                     yield Damaged(table.name, _said(key), str(fault))
                 else:
                     yield from (_judged(table, row) for row in found)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 from coordinator.journal import postgres, sqlite
 from coordinator.journal.lock import FileLock
 from coordinator.journal.port import REFERENCES, Damaged, Decision, Entry, StoredModel
-from coordinator.journal.rows import is_whole, look, model_of, shown, sum_of
+from coordinator.journal.rows import is_whole, look, model_of, shown, sum_of, wall_of
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError, StorageError
 from schemas.private_files import make_folders, private_database, refuse_shared
@@ -260,7 +260,7 @@ class SqlJournal:
         if name is not None:
             query = query.where(DECISIONS.c.name == name)
         return [
-            Decision(row.name, row.kind, float(row.at), float(row.wall), json.loads(row.body))
+            Decision(row.name, row.kind, row.at, row.wall, json.loads(row.body))
             for row in self._each(DECISIONS, query, name)
             if is_whole(DECISIONS, row)
         ]
@@ -368,12 +368,15 @@ class SqlJournal:
 
 
 def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    rows = [{**vars(each), "at": float(each.at), "body": json.dumps(each.body)} for each in decisions]
+    rows = [
+        {**vars(each), "at": float(each.at), "wall": float(each.wall), "body": json.dumps(each.body)}
+        for each in decisions
+    ]
     return [{**row, "checksum": sum_of(DECISIONS, row)} for row in rows]
 
 
 def _entry(row: Any) -> Entry:
-    return Entry(row.run, row.kind, float(row.at), float(row.wall), bytes(row.body))
+    return Entry(row.run, row.kind, float(row.at), wall_of(row), bytes(row.body))
 
 
 def _public(url: str) -> str:

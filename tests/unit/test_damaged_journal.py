@@ -211,6 +211,16 @@ def test_clock_does_not_run_away_with_a_time_that_is_damaged(
     assert reopened().coordinator.now() < 1e6
 
 
+def test_wall_clock_that_is_damaged_is_no_time_and_the_run_goes_on(state: Path, reopened: Callable[[], Opened]) -> None:
+    change(state, "UPDATE records SET wall = 1e300 WHERE run = 'open-1'")
+    change(state, "UPDATE decisions SET wall = 1e300 WHERE rowid = 1")
+    service = reopened()
+    assert service.outcomes()["open-1"] == "running"
+    assert service.get("/runs/open-1").status_code == service.get("/models/m/2").status_code == 200
+    assert service.coordinator.metrics["journal.damaged"] == 1
+    all_go_on(service)
+
+
 @pytest.mark.parametrize("value", [None, 2**40, "text", b"\xff\xfe", 0.5], ids=repr)
 @pytest.mark.parametrize(
     "fields",

@@ -22,7 +22,7 @@ def upgrade() -> None:
     kinds: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (
         ("runs", "number", "run, at, document", lambda row: isinstance(json.loads(row.document), dict)),
         ("models", "name, version", "name, version, digest, run, record", _is_registered),
-        ("decisions", "number", "name, kind, at, body", lambda row: isinstance(json.loads(row.body), dict)),
+        ("decisions", "number", "name, kind, at, wall, body", lambda row: isinstance(json.loads(row.body), dict)),
     )
     for table, keys, checked, is_readable in kinds:
         op.add_column(table, sa.Column("checksum", sa.String(32), nullable=False, server_default=""))
