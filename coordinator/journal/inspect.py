@@ -23,6 +23,9 @@ from coordinator.journal.sqlite import readable
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
+_UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
+"""SQLite says in words what is wrong with a damaged table, and quotes it."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -104,7 +107,7 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
         try:
             with engine.connect() as connection:
                 return connection.execute(query).all()
-        except SQLAlchemyError as fault:
+        except _UNREADABLE as fault:
             known = None if is_file else postgres.in_words(getattr(fault, "orig", None), what)
             if known is not None:
                 raise StorageError(known) from fault
@@ -113,7 +116,8 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
             ) from fault
 
     try:
-        ((revision,),) = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
+        found = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
+        revision = str(found[0][0]) if found else "none"
         if revision != HEAD:
             way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
             raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
@@ -160,7 +164,7 @@ def _file(path: Path) -> Seen | None:
         with engine.connect() as connection:
             damage = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
             revision, records, unfinished = _counts(connection)
-    except SQLAlchemyError as fault:
+    except _UNREADABLE as fault:
         text = str(getattr(fault, "orig", None) or fault)
         raise StorageError(
             f"the journal {path} cannot be read ({text}): give it to this user, or restore it from a backup"

@@ -32,6 +32,11 @@ _FULL = (
     "and agents send again what was not acknowledged"
 )
 
+_DAMAGED = (
+    "the journal {what} is damaged ({text}): restore it from a backup, or save what can be read (glassfleet journal "
+    "export) and move it away to begin anew"
+)
+
 
 class SqlJournal:
     """The `Journal` protocol over a database.
@@ -320,6 +325,8 @@ class SqlJournal:
             yield
         except IntegrityError as fault:
             raise StorageError(f"the journal {self._what} has the same run or model already: {fault.orig}") from fault
+        except UnicodeDecodeError as fault:  # in what SQLite quotes of a damaged table
+            raise DamagedError(_DAMAGED.format(what=self._what, text="its tables are no text")) from fault
         except SQLAlchemyError as fault:
             text = str(getattr(fault, "orig", None) or fault)
             known = postgres.in_words(getattr(fault, "orig", None), self._what) if self._path is None else None
@@ -328,10 +335,7 @@ class SqlJournal:
             if "full" in text or "disk I/O error" in text or "No space left" in text:
                 raise StorageError(_FULL.format(what=self._what)) from fault
             if "malformed" in text or "not a database" in text:
-                raise DamagedError(
-                    f"the journal {self._what} is damaged ({text}): restore it from a backup, or save what can be read "
-                    "(glassfleet journal export) and move it away to begin anew"
-                ) from fault
+                raise DamagedError(_DAMAGED.format(what=self._what, text=text)) from fault
             raise StorageError(f"the journal {self._what} cannot be used: {text}") from fault
 
     def _migrate(self) -> None:

@@ -8,6 +8,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from glassfleet import catalogue, local
 from glassfleet.data import Dataset
 from glassfleet.domain import Domain, Variable
 from schemas.documents import document_digest
+from schemas.errors import DamagedError, StorageError
 from schemas.record import ModelRecord
 
 PAGES = ("/", "/runs", "/models", "/api/runs", "/api/models", "/api/models/m", "/api/metrics", "/metrics")
@@ -176,6 +178,43 @@ def test_run_with_a_flipped_bit_says_so_and_the_others_are_shown(
     assert service.outcomes() == {"r1": "damaged", "r2": "cancelled", "open-1": "running", "open-2": "running"}
     assert service.get("/runs/r1").status_code == 200
     all_go_on(service)
+
+
+def contents(journal: SqlJournal) -> tuple[dict[Any, Any], dict[Any, Any], list[Decision]]:
+    documents = {}
+    for ended in journal.ended():
+        with suppress(DamagedError):
+            documents[ended] = journal.document(ended)
+    models = {(each.name, each.version): each for each in journal.models() if not each.is_damaged}
+    return models, {ended: told for ended, told in documents.items() if told is not None}, journal.decisions()
+
+
+def test_journal_with_any_one_bit_flipped_is_refused_by_name_or_hands_out_only_what_was_written(state: Path) -> None:
+    path = state / "journal.sqlite"
+    url = f"sqlite:///{path}"
+    journal = SqlJournal(url)
+    models, documents, decisions = contents(journal)
+    journal.close()
+    whole, draw, named = path.read_bytes(), random.Random(0), 0
+    for number in range(60):
+        # Every third one where the tables are described.
+        place = draw.randrange(4096 if number % 3 == 0 else len(whole))
+        changed = bytearray(whole)
+        changed[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        try:
+            journal = SqlJournal(url)
+        except StorageError:
+            named += 1
+            continue
+        found = contents(journal)
+        assert found[0].items() <= models.items()
+        assert all(documents[ended] == told for ended, told in found[1].items())
+        assert all(each in decisions for each in found[2])
+        assert journal.damaged or (found[0], found[2]) == (models, decisions), place
+        named += bool(journal.damaged)
+        journal.close()
+    assert named > 5
 
 
 def test_champion_that_is_damaged_is_not_published_and_nothing_else_stops(
