@@ -98,6 +98,10 @@ class Runs:
             try:
                 # All of them first: nothing may hold the database open while it is written to.
                 entries.extend(self._journal.records(run))
+            except DamagedError as fault:
+                self._suspend(run, entries, fault)
+                continue
+            try:
                 self._started[run] = entries[0].wall
                 state = fold(self._engine, entries)
             except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything

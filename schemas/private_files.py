@@ -194,18 +194,22 @@ def _close(path: Path, what: str, mode: int) -> None:
     refuse_shared(path, what, mode)
     found = path.stat()
     if found.st_uid == os.geteuid() and found.st_mode & _OTHERS:
-        path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
-        _tell(path, stat.S_IMODE(found.st_mode))
+        try:
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+        except OSError:  # FAT, some network disks: they know no rights
+            _tell("cannot-be-made-private", path, stat.S_IMODE(found.st_mode))
+        else:
+            _tell("made-private", path, stat.S_IMODE(found.st_mode))
 
 
-def _tell(path: Path, former: int) -> None:
+def _tell(event: str, path: Path, former: int) -> None:
     """Say what was closed: in the log of a service, else on stderr, for stdout holds what a command answers."""
     import structlog  # noqa: PLC0415 - slow to import, and hardly ever needed
 
     if structlog.is_configured():
-        structlog.get_logger("files").warning("made-private", path=str(path), former=f"{former:04o}")
+        structlog.get_logger("files").warning(event, path=str(path), mode=f"{former:04o}")
     else:
-        print(f"made private: {path} (its mode was {former:04o})", file=sys.stderr)  # noqa: T201
+        print(f"{event.replace('-', ' ')}: {path} (its mode was {former:04o})", file=sys.stderr)  # noqa: T201
 
 
 def _others_in(group: int) -> str:
