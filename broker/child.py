@@ -12,6 +12,7 @@ from broker.port import Link
 from broker.process import die_with_parent
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
+from schemas.private_files import open_private
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class ChildBroker:
         if self.is_running:
             return
         program = self._program
-        with (program.state_dir / program.output).open("wb") as output:
+        with open_private(program.state_dir / program.output, "wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - the program that we found, with our own files
                 program.command,
                 stdin=subprocess.DEVNULL,

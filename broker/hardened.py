@@ -17,8 +17,9 @@ from pathlib import Path
 
 from broker.folders import alone_in
 from broker.passwords import write_private
-from broker.tls import CA, CRL, replace_private
+from broker.tls import CA, CRL
 from schemas.errors import StorageError, UsageError, WireError
+from schemas.private_files import replace_private
 from schemas.revocation import lists_in, merged, newest_of_each, number_of, of_file
 from schemas.signing import Verifier
 from schemas.topics import check_id

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import secrets
 from pathlib import Path
 
 from schemas.errors import StorageError
+from schemas.private_files import replace_private
 
 _ITERATIONS = 20_000
 """PBKDF2 rounds. The passwords are 192 random bits, so no dictionary helps; many agents sign in at once."""
@@ -27,11 +27,8 @@ def mosquitto_hash(password: str, *, salt: bytes | None = None, iterations: int 
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whatever the umask; raises StorageError."""
+    """Put a file that only its owner can read in place, whole or not at all; raises StorageError."""
     try:
-        path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        replace_private(path, text.encode())
     except OSError as fault:
         raise StorageError(f"cannot write {path}: {fault.strerror}. Choose another state directory") from fault

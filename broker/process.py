@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.passwords import new_password, write_private
+from broker.passwords import new_password
 from schemas.errors import StorageError
+from schemas.private_files import kept_secret, private_folder
 
 _PR_SET_PDEATHSIG = 1
 
@@ -45,10 +46,9 @@ def _first_of_the_systems_own() -> int:
 
 
 def prepare_state_dir(path: Path) -> Path:
-    """Make a directory for its owner alone; raises StorageError when that is not possible."""
+    """Make a directory for its owner alone; raises StorageError when it cannot be, or others can write there."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o700)
+        private_folder(path)
     except OSError as fault:
         raise StorageError(
             f"cannot use {path} for the broker: {fault.strerror}. Choose another state directory"
@@ -58,17 +58,7 @@ def prepare_state_dir(path: Path) -> Path:
 
 def kept_password(state_dir: Path) -> str:
     """Give the password of the broker that lives in `state_dir`: the one made before, or a new one."""
-    path = state_dir / "secret"
-    try:
-        if path.exists():
-            kept = path.read_text(encoding="utf-8").strip()
-            if kept:
-                return kept
-    except OSError as fault:
-        raise StorageError(f"cannot read {path}: {fault.strerror}") from fault
-    made = new_password()
-    write_private(path, made + "\n")
-    return made
+    return kept_secret(state_dir / "secret", new_password)
 
 
 if sys.platform == "linux":

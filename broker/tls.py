@@ -7,13 +7,9 @@ reconnect on, without a restart.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import os
-import secrets
 import socket
 import ssl
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +20,7 @@ from cryptography import x509
 
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
 from schemas.identity import load_key
+from schemas.private_files import make_folders, replace_private
 from schemas.signing import UNREADABLE, Owner, Role, owner_of
 
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
@@ -330,60 +327,8 @@ def save_identity(folder: Path, *, key: bytes | None = None, **files: bytes) -> 
     if key is not None:
         contents = {KEY: key, **contents}
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(folder)
         for name, content in contents.items():
             replace_private(folder / name, content)
     except OSError as fault:
         raise StorageError(f"cannot write the identity to {folder}: {fault.strerror}; choose another folder") from fault
-
-
-def replace_private(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put a file in place whole and on disk, or not at all; of this mode whatever the umask. Raises OSError.
-
-    It belongs to whom the file that it replaces belonged to, where this user may give it away: root renews the
-    certificate of a broker that runs as another user.
-
-    The draft's name cannot be guessed and is never opened when it exists already: in a folder that others can write to,
-    they could else have laid a link there, or a file that they can read.
-    """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), mode)  # first: a root in a container may give a file away, and then not change it
-            _give_to_the_former_owner(file.fileno(), path)
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
-    # The name is on disk only when the folder is: a certificate that was handed out must not be forgotten.
-    sync_folder(path.parent)
-
-
-def _give_to_the_former_owner(descriptor: int, path: Path) -> None:
-    """Give a draft to the owner and group of the file that it is to replace, unless a stranger may have laid it."""
-    try:
-        former, folder = path.lstat(), path.parent.stat()
-    except FileNotFoundError:
-        return
-    # Where others can write, a file says nothing: who laid it there would be given the key that replaces it.
-    is_shared = bool(folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)) and former.st_uid != folder.st_uid
-    if not stat.S_ISREG(former.st_mode) or is_shared:
-        return
-    # Only root may give a file to another user; everybody else's owner is right already, and the group may be kept.
-    for owner, group in ((former.st_uid, -1), (-1, former.st_gid)):
-        with contextlib.suppress(OSError):
-            os.fchown(descriptor, owner, group)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

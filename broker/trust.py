@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.folders import alone_in
-from broker.tls import CA, CRL, Identity, load_identity, replace_private
+from broker.tls import CA, CRL, Identity, load_identity
 from schemas.certificates import is_issued
 from schemas.errors import StorageError, UsageError
+from schemas.private_files import replace_private
 from schemas.revocation import merged, newest_of_each, of_file
 from schemas.signing import UNREADABLE, Owner
 

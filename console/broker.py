@@ -11,17 +11,19 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 
+from broker.passwords import write_private
 from broker.url import is_loopback
 from console.common import config_option, json_option, print_json, state_dir_option, tell
 from console.found import read_note
 from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
+from schemas.private_files import make_folders, open_private, private_folder
 from schemas.topics import DEFAULT_FLEET, Topics
 
 _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
@@ -43,8 +45,8 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 def broker(context: click.Context, /, **options: Any) -> None:
     """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.
 
-    Its address, with the password, is printed and written to STATE_DIR/broker-url (for your eyes only), where the other
-    commands find it.
+    Its URL, with the password, is written to STATE_DIR/broker-url, which only you can read and where the other commands
+    find it. The password is never printed.
 
     \b
     Examples:
@@ -69,15 +71,16 @@ def broker(context: click.Context, /, **options: Any) -> None:
         if port == 0 or (killed and wanted is ParameterSource.DEFAULT):
             port = _former(kept, port)
         running = launch(options["kind"], state_dir=state_dir / "broker", port=port)
-        kept.write_text(f"{urlsplit(running.url).port}\n", encoding="utf-8")
+        write_private(kept, f"{urlsplit(running.url).port}\n")
         stack.callback(_take_back, note, running.url)
         stack.callback(running.stop)
-        note.touch(mode=0o600)
-        note.write_text(running.url + "\n", encoding="utf-8")
+        write_private(note, running.url + "\n")
+        # Without the password: what is printed lands in logs.
+        place = running.address.public
         if options["as_json"]:
-            print_json({"url": running.url, "kind": running.kind, "pid": running.pid})
+            print_json({"address": place, "url_file": str(note), "kind": running.kind, "pid": running.pid})
         else:
-            click.echo(f"{running.kind} broker at {running.url} (also in {note}); Ctrl-C ends it")
+            click.echo(f"{running.kind} broker at {place}; its URL with the password is in {note}; Ctrl-C ends it")
         while not stop.wait(0.5):
             if not running.is_running:
                 raise BrokerError(f"the {running.kind} broker ended by itself; its log is in {state_dir / 'broker'}")
@@ -106,8 +109,9 @@ def _only_one(folder: Path) -> Iterator[None]:
     """Hold a broker's folder; the system gives it free when this process ends, however it ends."""
     path = folder / "lock"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = path.open("ab")
+        private_folder(folder.parent)
+        private_folder(folder)
+        file = open_private(path, "ab")
     except OSError as fault:
         raise StorageError(f"cannot open {path}: {fault.strerror}; choose another --state-dir") from fault
     with file:
@@ -121,7 +125,7 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def _lock(file: BinaryIO) -> None:
+def _lock(file: IO[bytes]) -> None:
     """Take the lock; who only looks whether it is held has it for a moment."""
     for _ in range(_TRIES - 1):
         with contextlib.suppress(BlockingIOError):
@@ -212,11 +216,11 @@ def config(program: str, **options: Any) -> None:
     if out is None:
         click.echo(made.render(), nl=False)
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     if isinstance(made, MosquittoConfig):
         write_mosquitto(made, out)
         if os.geteuid() == 0:
-            click.echo(f"as root it becomes the user mosquitto: chown its files in {folder} to it", err=True)
+            click.echo(f"as root it becomes mosquitto: chown -R mosquitto {folder}", err=True)
         click.echo(f"start it with: mosquitto -c {out}", err=True)
     else:
         write_rabbitmq(made, out)
@@ -249,7 +253,7 @@ def _mutual(options: dict[str, Any]) -> None:
         return
     coordinators = options["coordinators"] or ("coordinator",)
     acl = certificate_acl(Topics(options["fleet"]), coordinators=coordinators, operators=options["operators"])
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     write_mutual(made, out, acl)
     if os.geteuid() == 0:
         click.echo(f"as root it becomes mosquitto: chown {folder} and {options['identity']} to it", err=True)

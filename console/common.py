@@ -19,6 +19,7 @@ import click
 from click.core import ParameterSource
 
 from schemas.errors import StorageError, UsageError
+from schemas.private_files import make_folders
 from schemas.text import show_hidden
 from schemas.topics import DEFAULT_FLEET
 
@@ -233,7 +234,7 @@ def workshop(keep: Path | None, name: str) -> Iterator[Path]:
     """
     if keep is not None:
         try:
-            keep.mkdir(parents=True, exist_ok=True)
+            make_folders(keep)
             if any(keep.iterdir()):
                 raise UsageError(f"--keep {keep} is not empty: name a new folder")
         except OSError as fault:

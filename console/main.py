@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": ("console.demo:demo", "A fleet learns one model over MQTT while vehicles vanish, lag and come back."),
     "broker": ("console.broker:broker", "Start a broker for one machine: Mosquitto when found, else the embedded one."),
     "coordinator": ("console.coordinator:coordinator", "Start the cloud service that opens and closes rounds."),
+    "journal": ("console.services.journal:journal", "Verify a coordinator's journal, export what can be read of it."),
     "ca": ("console.authority:ca", "Decide who may speak: certificates, tokens for vehicles, revocation."),
     "data": ("console.data:data", "Check a vehicle's rows, and keep a window over a live stream to learn from."),
     "agent": ("console.agent:agent", "Start the process on a vehicle; its rows stay with it."),

@@ -207,9 +207,7 @@ def _pooled(verdict: Verdict) -> list[str]:
     if verdict.pooled is None:
         return []
     fleet, score = _cell(verdict.mean("federated")), SCORES[verdict.metric]
-    return [
-        f"  mean test {score}: central model of the cohort's own rows {verdict.pooled:.4f}, fleet's {fleet}"
-    ]
+    return [f"  mean test {score}: central model of the cohort's own rows {verdict.pooled:.4f}, fleet's {fleet}"]
 
 
 def _a_row(result: Result) -> tuple[str, int, Dataset] | None:

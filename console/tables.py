@@ -19,6 +19,7 @@ COLOURS = {
     "failed": "red",
     "cancelled": "yellow",
     "suspended": "yellow",
+    "damaged": "red",
     "complete": "green",
     "partial": "yellow",
     "missed": "red",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec, with_participation
 from schemas.errors import (
     BrokerError,
+    DamagedError,
     DataError,
     DocumentError,
     GlassfleetError,
@@ -35,6 +37,7 @@ from schemas.errors import (
     StorageError,
     UsageError,
 )
+from schemas.private_files import kept_secret, replace_private
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -50,23 +53,15 @@ _STATUS: dict[type[GlassfleetError], int] = {
     UsageError: 422,
     DataError: 422,
     DocumentError: 409,
+    DamagedError: 409,
     StorageError: 507,
     BrokerError: 503,
 }
 
 
 def read_or_make_token(state_dir: Path) -> str:
-    """Return the API token of a state directory, made at the first call, readable by its owner only."""
-    path = state_dir / TOKEN_FILE
-    try:
-        if path.exists():
-            return path.read_text(encoding="ascii").strip()
-        token = secrets.token_urlsafe(32)
-        path.touch(mode=0o600)
-        path.write_text(token + "\n", encoding="ascii")
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
-    return token
+    """Return the API token of a state directory, made at the first call; raises StorageError, see `kept_secret`."""
+    return kept_secret(state_dir / TOKEN_FILE, partial(secrets.token_urlsafe, 32))
 
 
 def make_app(  # noqa: C901  one short function per address
@@ -211,7 +206,8 @@ async def _checked(request: Request) -> None:
 
 
 def _row(model: Any) -> dict[str, Any]:
-    return {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
+    row = {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
+    return row | {"damaged": True} if model.is_damaged else row
 
 
 class ApiServer:
@@ -246,9 +242,9 @@ class ApiServer:
         server.begin("glassfleet-api")
         host = f"[{config.api_host}]" if ":" in config.api_host else config.api_host
         url = f"http://{host}:{server.port}"
-        (config.state_dir / URL_FILE).write_text(url + "\n", encoding="ascii")
+        replace_private(config.state_dir / URL_FILE, f"{url}\n".encode("ascii"))
         if not config.api_port:
-            note.write_text(f"{server.port}\n", encoding="ascii")
+            replace_private(note, f"{server.port}\n".encode("ascii"))
         return url
 
     def stop(self) -> None:

@@ -198,6 +198,9 @@ class Coordinator:
         for text in journal.damage:
             _log.warning("journal-mended", detail=text)
             self.metrics["journal.mended"] += 1
+        for row in journal.damaged:
+            _log.error("journal-damaged", detail=str(row))
+            self.metrics["journal.damaged"] += 1
         begun = clock()
         self.models.resume(journal.decisions())
         self.runs.resume()

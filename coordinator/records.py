@@ -50,7 +50,7 @@ def spec_of(entries: Sequence[Entry]) -> dict[str, Any]:
     try:
         value: Any = codec.decode(entries[0].body, max_bytes=2 * MAX_DECODED_BYTES)
         return dict(value["spec"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError):
         return {}
 
 

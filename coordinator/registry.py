@@ -18,7 +18,7 @@ from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.vouching import Vouching, one_by_one
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import DamagedError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.parts import Frame, clearing, frames_for_model
 from schemas.record import ModelRecord, Training
@@ -80,7 +80,7 @@ class Registry:
     def adopt(self) -> None:
         """Make the newest version of each name current that was registered before there were decisions."""
         missing = [name for name in self.names() if name not in self.aliases.current]
-        newest = [self.versions(name)[-1] for name in missing]
+        newest = [versions[-1] for name in missing if (versions := self.whole(name))]
         self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
 
     def decide(self, decisions: Sequence[Decision]) -> None:
@@ -98,7 +98,7 @@ class Registry:
         """Return the version below the current one that was current last; raises NotFoundError when there is none."""
         self.versions(name)
         current = self.aliases.current[name].version
-        known = {model.version for model in self.versions(name)}
+        known = {model.version for model in self.whole(name)}
         for each in reversed(self._journal.decisions(name)):
             if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:
                 return int(each.body["version"])
@@ -112,7 +112,8 @@ class Registry:
             return record.digest, record.to_bytes()
 
         # Before the transaction: it holds the database.
-        earlier = [model for model in self._journal.models(effect.name) if model.run != effect.run]
+        known = (model for model in self._journal.models(effect.name) if not model.is_damaged)
+        earlier = [model for model in known if model.run != effect.run]
         parents = [earlier[-1].digest] if earlier else []
 
         return self._journal.add_model(effect.name, effect.run, make)
@@ -252,20 +253,29 @@ class Registry:
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
-        return sorted({model.name for model in self._journal.models()})
+        return sorted({name for name, _ in self._journal.numbers()})
 
     def versions(self, name: str) -> list[StoredModel]:
-        """All versions of a model, oldest first; raises NotFoundError when there is none."""
+        """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""
         models = self._journal.models(name)
         if not models:
             raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
         return models
 
+    def whole(self, name: str) -> list[StoredModel]:
+        """As `versions`, without damaged ones."""
+        return [model for model in self.versions(name) if not model.is_damaged]
+
     def get(self, name: str, version: int) -> StoredModel:
-        """Return one version; raises NotFoundError when there is none."""
+        """Return one version; raises NotFoundError when there is none, DamagedError when it is not as it was."""
         versions = self.versions(name)
         for model in versions:
             if model.version == version:
+                if model.is_damaged:
+                    raise DamagedError(
+                        f"version {version} of model {name!r} is damaged in the journal, and not served: restore the "
+                        "journal from a backup, or use another version"
+                    )
                 return model
         raise NotFoundError(
             f"model {name!r} has no version {version}; it has {', '.join(str(m.version) for m in versions)}"
@@ -339,7 +349,7 @@ class Registry:
 
     def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
         """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
-        if pointer is None or any(each.version == pointer.version for each in self.versions(pointer.name)):
+        if pointer is None or any(each.version == pointer.version for each in self.whole(pointer.name)):
             return pointer
         if (pointer.name, pointer.version) not in self._missing:  # told once: pointers are published often
             self._missing.add((pointer.name, pointer.version))
@@ -378,6 +388,8 @@ class Registry:
 
     @staticmethod
     def _frames(model: StoredModel, topics: Topics, limit: int) -> list[Frame]:
+        if model.is_damaged:  # what the broker has of it may be whole, and stays
+            return []
         return list(frames_for_model(model.record, topics, model.name, model.version, limit).frames)
 
 

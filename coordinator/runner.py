@@ -42,6 +42,7 @@ from coordinator.refusals import Refusals
 from coordinator.rival import Rivalry
 from coordinator.tracing import observers
 from schemas.errors import BrokerError, IdentityError, StorageError
+from schemas.private_files import private_folder
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
@@ -274,7 +275,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
         The broker's address cannot be meant.
     """
     try:
-        config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(config.state_dir)
     except OSError as fault:
         raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
     topics = Topics(config.fleet)

@@ -19,8 +19,8 @@ from coordinator.journal.port import Entry, Journal
 from coordinator.observer import place
 from coordinator.outages import Outages
 from coordinator.records import entry_of, fold, spec_of
-from coordinator.view import run_document, suspended_document, time_in_words
-from schemas.errors import GlassfleetError, NotFoundError, StorageError
+from coordinator.view import damaged_document, run_document, suspended_document, time_in_words
+from schemas.errors import DamagedError, GlassfleetError, NotFoundError, StorageError
 
 _log = structlog.get_logger("coordinator")
 
@@ -92,13 +92,17 @@ class Runs:
         self._kept_versions = kept_versions
 
     def resume(self) -> None:
-        """Go on with what the journal holds; raises StorageError when it is damaged."""
+        """Go on with what the journal holds; a run whose records are damaged, or cannot be followed, is suspended."""
         for run in self._journal.unfinished():
-            # A list, not an iterator: nothing may hold the database open while it is written to. A damaged record
-            # raises here; one that is whole but cannot be followed concerns its own run only.
-            entries = list(self._journal.records(run))
-            self._started[run] = entries[0].wall
+            entries: list[Entry] = []
             try:
+                # All of them first: nothing may hold the database open while it is written to.
+                entries.extend(self._journal.records(run))
+            except DamagedError as fault:
+                self._suspend(run, entries, fault)
+                continue
+            try:
+                self._started[run] = entries[0].wall
                 state = fold(self._engine, entries)
             except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
                 self._suspend(run, entries, fault)
@@ -180,7 +184,10 @@ class Runs:
         state = self.live.get(run)
         if state is not None:
             return self._document(state, started=self._started.get(run, 0.0), ended=None, lacks=self._lacks(state))
-        document = self.suspended.get(run) or self._journal.document(run)
+        try:
+            document = self.suspended.get(run) or self._journal.document(run)
+        except DamagedError as fault:
+            return damaged_document(run, str(fault))
         if document is None:
             raise NotFoundError(f"no run {run!r}")
         return document
@@ -221,13 +228,15 @@ class Runs:
     def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
         """Leave a run in the journal that this software cannot go on with; the other runs must not wait for it."""
         detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
+        way_out = (
+            "Cancel it" if isinstance(fault, DamagedError) else "Install what it needs and start again, or cancel it"
+        )
         self.suspended[run] = suspended_document(
             {
                 "run": run,
                 "spec": spec_of(entries),
-                "started": entries[0].wall,
-                "reason": f"suspended: {detail[:300]}. Install what it needs and start the coordinator again, or "
-                "cancel it",
+                "started": entries[0].wall if entries else 0.0,
+                "reason": f"suspended: {detail[:300]}. {way_out}",
             }
         )
         self._metrics["runs.suspended"] += 1

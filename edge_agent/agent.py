@@ -108,6 +108,7 @@ class Agent:
         self._tell_scores = False
         self._presence.check_size(config.max_message_bytes)
 
+        make_directory(config.state_dir)
         directory = make_directory(config.directory)
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import StorageError
+from schemas.private_files import private_database
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 
@@ -74,6 +75,8 @@ class Outbox:
         self.max_bytes = max_bytes
         self._max_ended = max_ended
         with self._explained("open"):
+            with suppress(OSError):  # SQLite says what is wrong
+                private_database(path)
             self._database = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
         with self._explained("open"):
             self._database.execute("PRAGMA journal_mode=WAL")

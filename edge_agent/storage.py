@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from schemas import private_files
 from schemas.errors import IdentityError, StorageError
 
 SECRET_BYTES = 32
@@ -38,36 +38,21 @@ def _words(fault: OSError) -> str:
 
 
 def make_directory(path: Path) -> Path:
-    """Create `path` (and parents), for this user only."""
+    """Create `path` (and parents), for this user only; raises StorageError, also when others can write into it."""
     with explained("create directory", path):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
+        return private_files.private_folder(path)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a new file beside `path` and put it in place only when it is whole and on disk.
 
     A process that is killed meanwhile leaves the former file, or none; a ``.tmp`` that it left is overwritten the next
     time.
     """
     draft = path.with_name(f".{path.name}.tmp")
-    try:
-        with explained("write", path):
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-            directory = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)  # the name itself must survive a power cut
-            finally:
-                os.close(directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
+    with explained("write", path), private_files.replacing(path, draft=draft) as file:
+        yield file
 
 
 def load_secret(state_dir: Path) -> bytes:
@@ -82,6 +67,7 @@ def load_secret(state_dir: Path) -> bytes:
     with explained("read", path):
         try:
             secret = path.read_bytes()
+            private_files.private_file(path)
         except FileNotFoundError:
             secret = secrets.token_bytes(SECRET_BYTES)
             with replacing(path) as file:
@@ -100,7 +86,7 @@ class Lock:
     def __init__(self, state_dir: Path, agent: str) -> None:
         path = state_dir / "lock"
         with explained("open", path):
-            self._file = path.open("a+b")
+            self._file = private_files.open_private(path, "a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as fault:

@@ -36,6 +36,10 @@ class StorageError(GlassfleetError):
     exit_code = 5
 
 
+class DamagedError(StorageError):
+    """A part of the journal was changed or cannot be read; the rest is as it was."""
+
+
 class RunFailedError(GlassfleetError):
     """The run reached a named end that is not a model."""
 

@@ -39,7 +39,8 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
 
 def journal(url: str) -> Iterator[Finding]:
     """Look at the journal without taking its lock; raises StorageError when it cannot be read."""
-    from coordinator.journal.inspect import inspect  # noqa: PLC0415 - extra coordinator
+    from coordinator.journal.inspect import inspect, rows  # noqa: PLC0415 - extra coordinator
+    from coordinator.journal.port import Damaged  # noqa: PLC0415
     from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
 
     seen = inspect(url)
@@ -60,5 +61,8 @@ def journal(url: str) -> Iterator[Finding]:
         yield wrong(
             "journal", f"{says}; {seen.damage}", "restore it from a backup, or move it away to begin anew",
         )  # fmt: skip
+    elif damaged := sum(isinstance(row, Damaged) for _, row in rows(url)):
+        fix = "glassfleet journal verify names them; restore it from a backup"
+        yield wrong("journal", f"{says}; {many(damaged, 'row')} damaged", fix)
     else:
         yield fine("journal", says)

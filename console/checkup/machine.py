@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from console.lazy import EXTRAS
+from schemas.private_files import writable_by_others
 
 CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
 
@@ -58,9 +58,15 @@ def state_folder(folder: Path) -> Finding:
             f"{folder} cannot be written: {fault.strerror}",
             "give it to this user, or choose another with --state-dir or GLASSFLEET_STATE_DIR",
         )
-    mode = place.stat().st_mode
-    if place == folder and mode & 0o022 and place.stat().st_uid == os.geteuid() and not mode & 0o1000:
-        return warning("state folder", f"{folder} can be written by other users", f"chmod 700 {folder}")
+    if place == folder.absolute():
+        if who := writable_by_others(folder):
+            return wrong("state folder", f"{who} can write {folder}: no service starts there", f"chmod 700 {folder}")
+        if folder.stat().st_mode & 0o077:
+            return warning(
+                "state folder",
+                f"other users can look into {folder}, which holds secrets",
+                f"chmod 700 {folder}; each service does it when it starts",
+            )
     return fine("state folder", f"{folder} can be written")
 
 

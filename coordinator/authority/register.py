@@ -15,8 +15,8 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.tls import replace_private
 from schemas.errors import StorageError
+from schemas.private_files import make_folders, replace_private
 from schemas.signing import Role
 
 REGISTER_FILE = "register.json"
@@ -131,7 +131,7 @@ class RegisterFolder:
         """Store a certificate as it stands."""
         path = self.path_of(serial)
         with explained(path.parent):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            make_folders(path.parent)
             replace_private(path, certificate_pem)
 
     def kept(self, serial: str) -> bytes:

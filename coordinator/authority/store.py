@@ -30,12 +30,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from broker.tls import replace_private
 from coordinator.authority.certificates import Revoked, issue, make_ca, make_crl
 from coordinator.authority.register import Issued, OpenToken, Register, RegisterFolder, explained
 from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
 from schemas.identity import Token, check_renewal, key_digest, load_key, read_request
+from schemas.private_files import private_folder, replace_private
 from schemas.signing import UNREADABLE, Owner, owner_of
 
 CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
@@ -79,7 +79,7 @@ class Authority:
     UsageError
         Its key needs a password (``GLASSFLEET_CA_PASSWORD``), or another one.
     StorageError
-        A file cannot be read.
+        A file cannot be read, or other users can write into the folder.
     """
 
     def __init__(self, folder: Path, *, clock: Callable[[], dt.datetime] = _utc) -> None:
@@ -89,6 +89,7 @@ class Authority:
         try:
             self.ca_pem = (folder / CA_FILE).read_bytes()
             self._ca = x509.load_pem_x509_certificate(self.ca_pem)
+            private_folder(folder)
             self._key = self._read_key()
         except FileNotFoundError as fault:
             raise NotFoundError(f"there is no authority in {folder}: make one with `glassfleet ca init`") from fault

@@ -14,9 +14,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from broker.tls import sync_folder
 from coordinator.authority.register import ISSUED, REGISTER_FILE, Issued, RegisterFolder, explained
 from schemas.errors import NotFoundError, StorageError, UsageError
+from schemas.private_files import private_folder, sync_folder
 from schemas.signing import UNREADABLE
 
 CA_FILE, KEY_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "crl.pem"
@@ -113,7 +113,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     draft = folder / _DRAFT
     with explained(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "r+b") as lock, explained(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)

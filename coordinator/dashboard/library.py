@@ -103,13 +103,16 @@ class Library:
         ------
         NotFoundError
             No such model or version.
+        DamagedError
+            It is damaged in the journal.
         DocumentError
             The scheme is not installed here, or has changed.
         """
         champion = self._registry.aliases.current.get(name)
         if version is None and champion is not None:
             version = champion.version
-        stored = self._registry.versions(name)[-1] if version is None else self._registry.get(name, version)
+        version = self._registry.versions(name)[-1].version if version is None else version
+        stored = self._registry.get(name, version)
         key = (stored.name, stored.version, stored.digest)
         with self._lock:
             found = self._shelf.get(key)

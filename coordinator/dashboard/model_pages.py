@@ -94,7 +94,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             began=dashboard.coordinator.fleet.began,
             unequal=scores.why_not_equal(shelved),
             cohort=shelved.record.cohort[:MEMBERS_PER_PAGE],
-            versions=[(each.version, each.digest, each.run) for each in versions[::-1][:20]],
+            versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
             count=len(versions),
         )
 

@@ -20,7 +20,7 @@ from coordinator.core import Coordinator
 from coordinator.dashboard.library import Library, Shelved
 from glassfleet import catalogue
 from glassfleet.scheme import promises_central
-from schemas.errors import GlassfleetError
+from schemas.errors import DamagedError, GlassfleetError
 from schemas.record import ModelRecord
 
 Source = Literal["equality", "reference", "itself", ""]
@@ -238,5 +238,8 @@ def _reference(coordinator: Coordinator, name: str) -> ModelRecord | None:
     pointer = coordinator.registry.aliases.current.get(reference_of(name))
     if pointer is None:
         return None
-    record = ModelRecord.load(coordinator.registry.get(pointer.name, pointer.version).record)
+    try:
+        record = ModelRecord.load(coordinator.registry.get(pointer.name, pointer.version).record)
+    except DamagedError:  # as if nobody had registered one
+        return None
     return record if record.is_reference else None

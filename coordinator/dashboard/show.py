@@ -222,6 +222,8 @@ def before(change: Change) -> str:
 
 def sentence(document: Mapping[str, Any]) -> str:
     """Return how a run stands, for those who listen."""
+    if document["outcome"] == "damaged":
+        return "What was written about the run is damaged."
     if document["state"] == "ended":
         return f"The run has {'been ' if document['outcome'] == 'cancelled' else ''}{document['outcome']}."
     if document["state"] == "suspended":

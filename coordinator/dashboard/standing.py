@@ -140,9 +140,9 @@ def compared_with(registry: Registry, name: str) -> str:
         No such model.
     """
     base = name.removesuffix(reference_of(""))
-    newest = registry.versions(name)[-1]
     # Its name says so before its record is read: a list of all models reads none of the others.
-    return base if base != name and ModelRecord.load(newest.record).is_reference else ""
+    whole = registry.whole(name)
+    return base if base != name and whole and ModelRecord.load(whole[-1].record).is_reference else ""
 
 
 def _before(coordinator: Coordinator, name: str) -> int:

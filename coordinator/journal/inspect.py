@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
+import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
+from coordinator.journal.port import Damaged
+from coordinator.journal.rows import TABLES, Select, look
 from coordinator.journal.sql import HEAD
+from coordinator.journal.sqlite import readable
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
-from schemas.errors import StorageError
+from schemas.errors import DamagedError, NotFoundError, StorageError
+
+_UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
+"""SQLite says in words what is wrong with a damaged table, and quotes it."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +69,83 @@ def inspect(url: str) -> Seen | None:
     StorageError
         It cannot be read; the text says what to do.
     """
+    parsed = _parsed(url)
+    return _file(Path(parsed.database or "")) if parsed.get_backend_name() == "sqlite" else _server(parsed)
+
+
+def _parsed(url: str) -> sa.URL:
     try:
         parsed = postgres.with_driver(sa.make_url(url))
-        if parsed.get_backend_name() == "sqlite":
-            return _file(Path(parsed.database or ""))
-        return _server(parsed)
+        parsed.get_dialect()
     except (ArgumentError, NoSuchModuleError) as fault:
         raise StorageError(f"this is no URL of a journal ({fault}): sqlite:///... or postgresql://...") from fault
+    return parsed
+
+
+def rows(url: str) -> Iterator[tuple[str, Any]]:
+    """Yield every row of a journal: its table's name, and the row or what is `Damaged`. A coordinator may run.
+
+    Of an SQLite file that is damaged in its structure that comes first, of a table called ``file``.
+
+    Raises
+    ------
+    NotFoundError
+        There is no journal.
+    StorageError
+        It cannot be read, or is of another version.
+    """
+    parsed = _parsed(url)
+    what, is_file = parsed.render_as_string(hide_password=True), parsed.get_backend_name() == "sqlite"
+    path = Path(parsed.database or "")
+    if is_file and not path.exists():
+        raise NotFoundError(f"there is no journal {path}")
+    engine = (
+        _reader(path, stands_still=not os.access(path.parent, os.W_OK)) if is_file else postgres.make_engine(parsed)
+    )
+
+    def select(query: sa.Executable) -> Sequence[Any]:
+        try:
+            with engine.connect() as connection:
+                return connection.execute(query).all()
+        except _UNREADABLE as fault:
+            known = None if is_file else postgres.in_words(getattr(fault, "orig", None), what)
+            if known is not None:
+                raise StorageError(known) from fault
+            raise DamagedError(
+                f"the journal {what} cannot be read ({getattr(fault, 'orig', None) or fault})"
+            ) from fault
+
+    try:
+        found = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
+        revision = str(found[0][0]) if found else "none"
+        if revision != HEAD:
+            way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
+            raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
+        if is_file and (damage := _structure(select)):
+            yield "file", Damaged("file", "", f"its structure is damaged ({damage})")
+        for table in TABLES:
+            yield from ((table.name, row) for row in look(select, table))
+    finally:
+        engine.dispose()
+
+
+def _structure(select: Select) -> str:
+    """Say what is wrong with the pages and indexes of an SQLite database; empty: nothing."""
+    try:
+        ((said,),) = select(sa.text("PRAGMA integrity_check(1)"))
+    except DamagedError as fault:
+        said = str(fault)
+    return "" if said == "ok" else " ".join(str(said).split())[:200]
+
+
+def as_document(table: str, row: Any) -> dict[str, Any]:
+    """Return a whole row as JSON values; an event's bytes, which are MessagePack, in Base64."""
+    told = {name: value for name, value in row._mapping.items() if name != "checksum"}  # noqa: SLF001 - public name
+    for name in ("document", "record", "body"):
+        if name in told:
+            body = told[name]
+            told[name] = base64.b64encode(body).decode() if table == RECORDS.name else json.loads(body)
+    return {"table": table, **told}
 
 
 def _file(path: Path) -> Seen | None:
@@ -79,14 +159,12 @@ def _file(path: Path) -> Seen | None:
         (path.parent / f".{path.name}.doctor").unlink()
     except OSError as fault:
         why = f"{fault.filename}: {fault.strerror}"
-    # Read-only; where its side files cannot be made, which a journal in WAL mode needs, as a file that stands still.
-    still = "&immutable=1" if why and not path.with_name(path.name + "-wal").exists() else ""
-    engine = sa.create_engine(f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro{still}&uri=true")
+    engine = _reader(path, stands_still=bool(why))
     try:
         with engine.connect() as connection:
             damage = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
             revision, records, unfinished = _counts(connection)
-    except SQLAlchemyError as fault:
+    except _UNREADABLE as fault:
         text = str(getattr(fault, "orig", None) or fault)
         raise StorageError(
             f"the journal {path} cannot be read ({text}): give it to this user, or restore it from a backup"
@@ -98,6 +176,18 @@ def _file(path: Path) -> Seen | None:
         str(path), revision, records, unfinished, room, _has_flock(path), not why, why,
         "" if damage == "ok" else f"the file is damaged ({damage})",
     )  # fmt: skip
+
+
+def _reader(path: Path, *, stands_still: bool) -> sa.Engine:
+    # Read-only; where its side files cannot be made, which a journal in WAL mode needs, as a file that stands still.
+    still = "&immutable=1" if stands_still and not path.with_name(path.name + "-wal").exists() else ""
+    engine = sa.create_engine(f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro{still}&uri=true")
+
+    @sa.event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        connection.text_factory = readable
+
+    return engine
 
 
 def _has_flock(path: Path) -> bool:

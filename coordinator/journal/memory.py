@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator.journal.port import REFERENCES, Decision, Entry, StoredModel
+from coordinator.journal.port import REFERENCES, Damaged, Decision, Entry, StoredModel
 from schemas.errors import StorageError
 
 
@@ -47,6 +47,11 @@ class MemoryJournal:
     @property
     def damage(self) -> tuple[str, ...]:
         """Memory does not tear."""
+        return ()
+
+    @property
+    def damaged(self) -> tuple[Damaged, ...]:
+        """Memory does not rot."""
         return ()
 
     def append(self, entries: Sequence[Entry]) -> None:

@@ -5,8 +5,10 @@ Rules:
 1. ``append`` is all or nothing, and what it returned from survives SIGKILL and, with ``synchronous=FULL``, a power cut.
 2. Records come back in the order in which they were appended.
 3. One coordinator at a time: opening a journal that another process holds raises StorageError.
-4. A record whose checksum does not fit is never handed out. At the very end of the journal it is a torn write: it is
-   removed and reported in ``damage``. Anywhere else it raises StorageError.
+4. Every row has a checksum, and one that it does not fit is never handed out. As the very last record it is a torn
+   write: it is removed and reported in ``damage``. Anywhere else it concerns its own run or model only: it is reported
+   in ``damaged``, asking for the run raises DamagedError, the model is listed without its record, a decision is left
+   out.
 """
 
 from __future__ import annotations
@@ -20,6 +22,42 @@ from schemas.record import CENTRAL
 
 REFERENCES = f"{CENTRAL}-"
 """What stands for the run of a central reference begins so: there is no such run, see `coordinator.central`."""
+
+
+def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
+    """Return the checksum of a row: BLAKE2b-128 (hex) over a line for each head, then the body.
+
+    A text may hold what was no UTF-8 in a damaged database (``surrogateescape``).
+    """
+    lines = "".join(f"{head if isinstance(head, str) else repr(head)}\n" for head in heads)
+    content = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
+    return hashlib.blake2b(lines.encode("utf-8", "surrogateescape") + content, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A row that is not as it was written.
+
+    Attributes
+    ----------
+    table : str
+        ``records``, ``runs``, ``models`` or ``decisions``; ``file``: all of them may suffer.
+    row : str
+        Its key; empty: more than one.
+    fault : str
+    run, model : str
+        Whose it is, as far as it can be read.
+    """
+
+    table: str
+    row: str
+    fault: str
+    run: str = ""
+    model: str = ""
+
+    def __str__(self) -> str:
+        whose = "".join(f", {what} {name!r}" for what, name in (("run", self.run), ("model", self.model)) if name)
+        return f"{self.table}{' row ' if self.row else ''}{self.row}{whose}: {self.fault}"
 
 
 @dataclass(frozen=True)
@@ -47,20 +85,20 @@ class Entry:
 
     @property
     def checksum(self) -> str:
-        """BLAKE2b-128 (hex) over everything but the wall clock."""
-        head = f"{self.run}\n{self.kind}\n{self.at!r}\n".encode()
-        return hashlib.blake2b(head + self.body, digest_size=16).hexdigest()
+        """Over everything but the wall clock."""
+        return checksum((self.run, self.kind, self.at), self.body)
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A row of the model registry. `record` is ``ModelRecord.to_bytes()``."""
+    """A row of the model registry. `record` is ``ModelRecord.to_bytes()``; empty when the row is damaged."""
 
     name: str
     version: int
     digest: str
     run: str
     record: bytes
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +134,11 @@ class Journal(Protocol):
         """What was found torn when the journal was opened, in words."""
         ...
 
+    @property
+    def damaged(self) -> tuple[Damaged, ...]:
+        """Runs, models and decisions that were found damaged when the journal was opened."""
+        ...
+
     def append(self, entries: Sequence[Entry]) -> None:
         """Append all entries in one transaction; raises StorageError and changes nothing when that cannot be done."""
         ...
@@ -105,7 +148,7 @@ class Journal(Protocol):
         ...
 
     def records(self, run: str) -> Iterator[Entry]:
-        """Yield the records of one run, in order; raises StorageError on a damaged one."""
+        """Yield the records of one run, in order; raises DamagedError on a damaged one."""
         ...
 
     def last_time(self) -> float | None:
@@ -130,13 +173,13 @@ class Journal(Protocol):
         ...
 
     def document(self, run: str) -> dict[str, Any] | None:
-        """Return the document of a closed run."""
+        """Return the document of a closed run; raises DamagedError when its row is damaged."""
         ...
 
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`; a run that has one gets that one back.
 
-        `make` returns digest and record for a version number.
+        `make` returns digest and record for a version number. A damaged one is made again under its version.
         """
         ...
 
@@ -148,7 +191,7 @@ class Journal(Protocol):
         ...
 
     def models(self, name: str | None = None) -> list[StoredModel]:
-        """Return the registered models, of one name or all, by name and version."""
+        """Return the registered models, of one name or all, by name and version; a damaged one without its record."""
         ...
 
     def model(self, name: str, version: int) -> StoredModel | None:

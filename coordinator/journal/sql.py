@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,13 +13,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
-from coordinator.journal import postgres
+from coordinator.journal import postgres, sqlite
 from coordinator.journal.lock import FileLock
-from coordinator.journal.port import REFERENCES, Decision, Entry, StoredModel
+from coordinator.journal.port import REFERENCES, Damaged, Decision, Entry, StoredModel
+from coordinator.journal.rows import is_whole, look, model_of, shown, sum_of, wall_of
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
-from schemas.errors import StorageError
+from schemas.errors import DamagedError, StorageError
+from schemas.private_files import make_folders, private_database, refuse_shared
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
@@ -26,6 +30,11 @@ _AT_ONCE = 500
 _FULL = (
     "no room to write the journal {what}: free some space and start the coordinator again; it goes on where it was, "
     "and agents send again what was not acknowledged"
+)
+
+_DAMAGED = (
+    "the journal {what} is damaged ({text}): restore it from a backup, or save what can be read (glassfleet journal "
+    "export) and move it away to begin anew"
 )
 
 
@@ -58,11 +67,13 @@ class SqlJournal:
                     raise StorageError("an SQLite journal needs a file: sqlite:///path/to/journal.db")
                 path = self._path = Path(parsed.database)
                 try:
-                    path.parent.mkdir(parents=True, exist_ok=True)
+                    make_folders(path.parent)
+                    if not path.parent.stat().st_mode & stat.S_ISVTX:  # as /tmp: nobody can replace another's file
+                        refuse_shared(path.parent)
                 except OSError as fault:
                     raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
                 self._lock = FileLock(path)
-                self._engine = _sqlite(parsed, busy_timeout)
+                self._engine = sqlite.make_engine(parsed, busy_timeout)
             elif parsed.get_backend_name() == "postgresql":
                 self._engine = postgres.make_engine(parsed)
                 with self._translated():
@@ -74,14 +85,21 @@ class SqlJournal:
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
             raise StorageError(f"cannot use {_public(url)} as a journal: {fault}{_extra(fault)}") from fault
         try:
+            if self._path is not None:
+                with suppress(OSError):  # SQLite says what is wrong
+                    private_database(self._path)
             with self._translated():
                 self._migrate()
                 self.damage = self._mend()
+                # Not the records: those of a run that goes on are looked at when it is resumed, the others are history.
+                looked = (look(self._select, table) for table in (RUNS, MODELS, DECISIONS))
+                self.damaged = tuple(each for rows in looked for each in rows if isinstance(each, Damaged))
         except BaseException:
             self.close()
             raise
 
     damage: tuple[str, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append all entries in one transaction."""
@@ -107,26 +125,37 @@ class SqlJournal:
         query = sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq)
         with self._begin() as connection:
             for row in connection.execute(query):
-                entry = _entry(row)
-                if entry.checksum != row.checksum:
-                    raise StorageError(
+                if not is_whole(RECORDS, row):
+                    raise DamagedError(
                         f"record {row.seq} of the journal {self._what} is damaged (run {run!r}): restore the file "
-                        "from a backup, or move it away to begin anew"
+                        "from a backup"
                     )
-                yield entry
+                yield _entry(row)
 
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended."""
-        with self._begin() as connection:
-            tables = (RECORDS, RUNS, DECISIONS)
-            times = [connection.execute(sa.select(sa.func.max(table.c.at))).scalar() for table in tables]
-        return max((time for time in times if time is not None), default=None)
+        return max((time for table in (RECORDS, RUNS, DECISIONS) for time in self._last_times(table)), default=None)
+
+    def _last_times(self, table: sa.Table) -> Iterator[float]:
+        """Yield the latest time in a table, if there is one; a damaged row's would let the clock run away."""
+        (key,) = table.primary_key
+        latest = sa.select(key).order_by(table.c.at.desc(), key.desc()).limit(1)
+        for start in itertools.count():
+            found = self._select(latest.offset(start))
+            if not found:
+                return
+            with suppress(DamagedError):
+                row = self._select(sa.select(table).where(key == found[0][0]))[0]
+                if is_whole(table, row):
+                    yield float(row.at)
+                    return
 
     def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
         """Store the document of an ended run."""
         with self._write() as connection:
             if connection.execute(sa.select(RUNS.c.run).where(RUNS.c.run == run)).first() is None:
-                connection.execute(sa.insert(RUNS).values(run=run, at=at, document=json.dumps(document)))
+                values = {"run": run, "at": float(at), "document": json.dumps(document)}
+                connection.execute(sa.insert(RUNS).values(**values, checksum=sum_of(RUNS, values)))
             if not keep_records:
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
 
@@ -154,33 +183,48 @@ class SqlJournal:
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""
         with self._begin() as connection:
-            return list(connection.execute(sa.select(RUNS.c.run).order_by(RUNS.c.number)).scalars())
+            found = connection.execute(sa.select(RUNS.c.run).order_by(RUNS.c.number)).scalars()
+            return [shown(run) for run in found]
 
     def document(self, run: str) -> dict[str, Any] | None:
         """Return the document of a closed run."""
-        with self._begin() as connection:
-            text = connection.execute(sa.select(RUNS.c.document).where(RUNS.c.run == run)).scalar()
-        return None if text is None else dict(json.loads(text))
+        found = self._select(sa.select(RUNS).where(RUNS.c.run == run))
+        if not found:
+            return None
+        if not is_whole(RUNS, found[0]):
+            raise DamagedError(f"what the journal says of run {run!r} is damaged: restore it from a backup")
+        return dict(json.loads(found[0].document))
 
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`."""
         with self._write() as connection:
             row = connection.execute(sa.select(MODELS).where(MODELS.c.run == run)).first()
-            if row is not None:
-                return _model(row)
-            last = connection.execute(sa.select(sa.func.max(MODELS.c.version)).where(MODELS.c.name == name)).scalar()
-            version = 1 + (last or 0)
+            former = None if row is None else model_of(row)
+            if former is not None and not former.is_damaged:
+                return former
+            if former is not None and former.name == name:
+                version = former.version
+            else:
+                newest = sa.select(sa.func.max(MODELS.c.version)).where(MODELS.c.name == name)
+                version = 1 + (connection.execute(newest).scalar() or 0)
+            if former is not None:
+                connection.execute(sa.delete(MODELS).where(MODELS.c.run == run))
             digest, record = make(version)
-            model = StoredModel(name, version, digest, run, record)
-            connection.execute(sa.insert(MODELS).values(**vars(model)))
-            return model
+            values = {"name": name, "version": version, "digest": digest, "run": run, "record": record}
+            connection.execute(sa.insert(MODELS).values(**values, checksum=sum_of(MODELS, values)))
+            return StoredModel(name, version, digest, run, record)
 
     def put_record(self, model: StoredModel, decisions: Sequence[Decision] = ()) -> None:
         """Put another record in place of a registered version's."""
         key = sa.and_(MODELS.c.name == model.name, MODELS.c.version == model.version, MODELS.c.digest == model.digest)
         with self._write() as connection:
-            if not connection.execute(sa.update(MODELS).where(key).values(record=model.record)).rowcount:
+            row = connection.execute(sa.select(MODELS).where(key)).first()
+            if row is None or not is_whole(MODELS, row):
                 raise StorageError(f"the journal has no version {model.version} of {model.name!r} with this digest")
+            changed = {**row._mapping, "record": model.record}  # noqa: SLF001 - the public name of SQLAlchemy
+            connection.execute(
+                sa.update(MODELS).where(key).values(record=model.record, checksum=sum_of(MODELS, changed))
+            )
             if decisions:
                 connection.execute(sa.insert(DECISIONS), _rows(decisions))
 
@@ -189,15 +233,12 @@ class SqlJournal:
         query = sa.select(MODELS).order_by(MODELS.c.name, MODELS.c.version)
         if name is not None:
             query = query.where(MODELS.c.name == name)
-        with self._begin() as connection:
-            return [_model(row) for row in connection.execute(query)]
+        return [model_of(row) for row in self._each(MODELS, query, name)]
 
     def model(self, name: str, version: int) -> StoredModel | None:
         """Return one registered model."""
         query = sa.select(MODELS).where(MODELS.c.name == name, MODELS.c.version == version)
-        with self._begin() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else _model(row)
+        return next((model_of(row) for row in self._select(query)), None)
 
     def numbers(self) -> list[tuple[str, int]]:
         """Return names and versions of all registered models, by name and version."""
@@ -223,9 +264,11 @@ class SqlJournal:
         query = sa.select(DECISIONS).order_by(DECISIONS.c.number)
         if name is not None:
             query = query.where(DECISIONS.c.name == name)
-        with self._begin() as connection:
-            rows = connection.execute(query).all()
-        return [Decision(row.name, row.kind, float(row.at), float(row.wall), json.loads(row.body)) for row in rows]
+        return [
+            Decision(row.name, row.kind, row.at, row.wall, json.loads(row.body))
+            for row in self._each(DECISIONS, query, name)
+            if is_whole(DECISIONS, row)
+        ]
 
     def size_bytes(self) -> int | None:
         """Return the room of the database's files (SQLite) or tables with their indexes (PostgreSQL)."""
@@ -246,6 +289,18 @@ class SqlJournal:
         self._engine.dispose()
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _select(self, query: sa.Executable) -> Sequence[Any]:
+        with self._begin() as connection:
+            return connection.execute(query).all()
+
+    def _each(self, table: sa.Table, query: sa.Select[Any], name: str | None) -> Sequence[Any]:
+        """Return the rows of a query about one name, or all; where the file is damaged, those that can be read."""
+        try:
+            return self._select(query)
+        except DamagedError:
+            rows = (row for row in look(self._select, table) if not isinstance(row, Damaged))
+            return [row for row in rows if name in {None, row.name}]
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
@@ -270,6 +325,8 @@ class SqlJournal:
             yield
         except IntegrityError as fault:
             raise StorageError(f"the journal {self._what} has the same run or model already: {fault.orig}") from fault
+        except UnicodeDecodeError as fault:  # in what SQLite quotes of a damaged table
+            raise DamagedError(_DAMAGED.format(what=self._what, text="its tables are no text")) from fault
         except SQLAlchemyError as fault:
             text = str(getattr(fault, "orig", None) or fault)
             known = postgres.in_words(getattr(fault, "orig", None), self._what) if self._path is None else None
@@ -278,10 +335,7 @@ class SqlJournal:
             if "full" in text or "disk I/O error" in text or "No space left" in text:
                 raise StorageError(_FULL.format(what=self._what)) from fault
             if "malformed" in text or "not a database" in text:
-                raise StorageError(
-                    f"the journal {self._what} is damaged ({text}): restore it from a backup, or move it away to begin "
-                    "anew"
-                ) from fault
+                raise DamagedError(_DAMAGED.format(what=self._what, text=text)) from fault
             raise StorageError(f"the journal {self._what} cannot be used: {text}") from fault
 
     def _migrate(self) -> None:
@@ -310,40 +364,23 @@ class SqlJournal:
         """Remove a torn last record: its append never returned, so nothing was done because of it."""
         with self._write() as connection:
             row = connection.execute(sa.select(RECORDS).order_by(RECORDS.c.seq.desc()).limit(1)).first()
-            if row is None or _entry(row).checksum == row.checksum:
+            if row is None or is_whole(RECORDS, row):
                 return ()
             connection.execute(sa.delete(RECORDS).where(RECORDS.c.seq == row.seq))
-            return (f"the last record ({row.seq}, run {row.run!r}, {row.kind}) was torn and has been removed",)
+            whose = f"{row.seq}, run {shown(row.run)!r}, {shown(row.kind)}"
+            return (f"the last record ({whose}) was torn and has been removed",)
 
 
 def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    return [{**vars(each), "body": json.dumps(each.body)} for each in decisions]
-
-
-def _sqlite(url: sa.URL, busy_timeout: float) -> sa.Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": busy_timeout})
-
-    @sa.event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # BEGIN is ours, see below
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
-
-    @sa.event.listens_for(engine, "begin")
-    def _start(connection: sa.Connection) -> None:
-        # Take the write lock at once: a read that turns into a write could otherwise fail half way.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
+    rows = [
+        {**vars(each), "at": float(each.at), "wall": float(each.wall), "body": json.dumps(each.body)}
+        for each in decisions
+    ]
+    return [{**row, "checksum": sum_of(DECISIONS, row)} for row in rows]
 
 
 def _entry(row: Any) -> Entry:
-    return Entry(row.run, row.kind, float(row.at), float(row.wall), bytes(row.body))
-
-
-def _model(row: Any) -> StoredModel:
-    return StoredModel(row.name, row.version, row.digest, row.run, bytes(row.record))
+    return Entry(row.run, row.kind, float(row.at), wall_of(row), bytes(row.body))
 
 
 def _public(url: str) -> str:

@@ -6,6 +6,19 @@ import sqlalchemy as sa
 
 METADATA = sa.MetaData()
 
+
+class _Bytes(sa.LargeBinary):
+    """Bytes as the driver gives them: SQLAlchemy would turn a number in a damaged row into so many bytes."""
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> None:  # noqa: ARG002
+        """Return no processor."""
+        return
+
+
+def _checksum() -> sa.Column[str]:
+    return sa.Column("checksum", sa.String(32), nullable=False, server_default="")
+
+
 RECORDS = sa.Table(
     "records",
     METADATA,
@@ -14,7 +27,7 @@ RECORDS = sa.Table(
     sa.Column("kind", sa.String(40), nullable=False),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("wall", sa.Double, nullable=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("body", _Bytes, nullable=False),
     sa.Column("checksum", sa.String(32), nullable=False),
     sqlite_autoincrement=True,
 )
@@ -27,6 +40,7 @@ RUNS = sa.Table(
     sa.Column("run", sa.String(64), nullable=False, unique=True),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
+    _checksum(),
 )
 """Documents of ended runs."""
 
@@ -37,7 +51,8 @@ MODELS = sa.Table(
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("run", sa.String(64), nullable=False, unique=True),
-    sa.Column("record", sa.LargeBinary, nullable=False),
+    sa.Column("record", _Bytes, nullable=False),
+    _checksum(),
 )
 """The model registry: one version per run."""
 
@@ -50,6 +65,7 @@ DECISIONS = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("wall", sa.Double, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
+    _checksum(),
     sqlite_autoincrement=True,
 )
 """What was decided about models, append-only."""

@@ -105,7 +105,7 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
 
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
-        compared = ModelRecord.load(registry.versions(name)[-1].record)
+        compared = ModelRecord.load(registry.get(name, registry.versions(name)[-1].version).record)
         # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
         reference = read_reference(wanted.document, compared)
         return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))

@@ -25,6 +25,7 @@ from typing import Any
 from edge_agent.forecast.chain import Head, seal, unseal
 from edge_agent.storage import Lock, explained, load_secret, make_directory, replacing
 from schemas.errors import StorageError, VerificationError
+from schemas.private_files import open_private, sync_folder
 
 DEFAULT_MAX_BYTES = 256 << 20
 """A record has about 1500 bytes with thirty inputs: two days of a forecast each second."""
@@ -126,7 +127,7 @@ class ForecastLog:
             with explained("open", path):
                 handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 self._file, self._path = os.fdopen(handle, "ab"), path
-                _sync_directory(self._directory)
+                sync_folder(self._directory)
         return self._file
 
     def _close(self) -> None:
@@ -160,7 +161,8 @@ class ForecastLog:
         path = self._directory / "head.json"
         draft = path.with_name(".head.json.tmp")
         with explained("write", path):
-            draft.write_bytes(head.to_bytes(self._secret))
+            with open_private(draft, "wb") as file:
+                file.write(head.to_bytes(self._secret))
             draft.replace(path)
         self.head = head
 
@@ -263,14 +265,6 @@ def _has(paths: list[Path], head: Head) -> bool:
                 if record["n"] == head.n:
                     return bool(record["hash"] == head.hash)
     return False
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 __all__ = ["DEFAULT_MAX_BYTES", "SEGMENTS", "ForecastLog", "StorageError", "records", "segments"]

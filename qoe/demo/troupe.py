@@ -9,6 +9,7 @@ from pathlib import Path
 
 from broker.child import ChildBroker
 from broker.launch import launch
+from broker.passwords import write_private
 from qoe.demo.processes import ChildError, Family
 from qoe.demo.scene import COORDINATOR, FLEET, OPERATOR, Api, Settings, Watcher
 from qoe.demo.secure import Identities, secure_broker
@@ -78,8 +79,7 @@ class Troupe:
         """Write what a reader's commands need to find this fleet, for ``source``; return the file."""
         told = {**self._environment_of(OPERATOR), "GLASSFLEET_STATE_DIR": str(self._coordinator_state)}
         path = self._settings.work / "environment"
-        path.touch(mode=0o600)
-        path.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(told.items())))
+        write_private(path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(told.items())))
         return path
 
     def stop_broker(self) -> None:

@@ -69,7 +69,7 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk 
     """A place that runs full: a small disk where one may be mounted, and a limit on files everywhere."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(folder)]
     if request.param == "disk" and subprocess.run(mount, check=False, capture_output=True).returncode == 0:
         try:
             yield SmallDisk(folder)

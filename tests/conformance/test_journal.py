@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from coordinator.journal import Entry, Journal, MemoryJournal
-from coordinator.journal.port import Decision
+from coordinator.journal import Entry, Journal, MemoryJournal, postgres
+from coordinator.journal.inspect import rows
+from coordinator.journal.port import Damaged, Decision
 from coordinator.journal.sql import HEAD, SqlJournal
-from schemas.errors import StorageError
+from schemas.errors import DamagedError, StorageError
 from tests.postgres import PostgresServer
 
 Opener = Callable[[], Journal]
@@ -243,6 +245,54 @@ def test_sqlite_journal_refuses_a_damaged_record_in_the_middle(path: Path) -> No
     journal = SqlJournal(f"sqlite:///{path}")
     with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
         list(journal.records("r"))
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def address(request: pytest.FixtureRequest, path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{path}"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.url(server.database())
+
+
+def test_journal_names_damaged_rows_and_gives_all_others(address: str) -> None:
+    journal = SqlJournal(address)
+    journal.append([entry("a", 1), entry("b", 2), entry("a", 3), entry("b", 4)])
+    for number, ended in enumerate(("r1", "r2"), start=1):
+        journal.close_run(ended, {"run": ended}, 5.0)
+        journal.add_model("m", ended, lambda version: ("d" * 64, b"record %d" % version))
+        journal.decide([Decision("m", "current", 6.0, 0.0, {"version": number})])
+    journal.close()
+    engine = sa.create_engine(postgres.with_driver(sa.make_url(address)))
+    with engine.begin() as desk:
+        for statement in (
+            "UPDATE records SET at = 1e300 WHERE seq = 1",
+            "UPDATE runs SET at = 1e300, document = replace(document, 'r1', 'r7') WHERE run = 'r1'",
+            "UPDATE models SET digest = 'e' WHERE version = 1",
+            "UPDATE decisions SET at = 1e300 WHERE number = 1",
+        ):
+            desk.execute(sa.text(statement))
+    engine.dispose()
+    journal = SqlJournal(address)
+    assert [(row.table, row.run, row.model) for row in journal.damaged] == [
+        ("runs", "r1", ""), ("models", "r1", "m"), ("decisions", "", "m"),
+    ]  # fmt: skip
+    with pytest.raises(DamagedError, match=r"record 1 .* is damaged \(run 'a'\)"):
+        list(journal.records("a"))
+    assert list(journal.records("b")) == [entry("b", 2), entry("b", 4)]
+    with pytest.raises(DamagedError, match="'r1' is damaged"):
+        journal.document("r1")
+    assert (journal.ended(), journal.document("r2")) == (["r1", "r2"], {"run": "r2"})
+    assert [(model.is_damaged, model.record) for model in journal.models("m")] == [(True, b""), (False, b"record 2")]
+    assert journal.model("m", 1) == journal.models()[0]
+    assert [each.body for each in journal.decisions("m")] == [{"version": 2}]
+    assert journal.last_time() == 6.0, "a damaged time would let the clock run away"
+    found = [(table, row) for table, row in rows(address) if isinstance(row, Damaged)]
+    assert [(table, row.row) for table, row in found] == [
+        ("records", "1"), ("runs", "1"), ("models", "m 1"), ("decisions", "1"),
+    ]  # fmt: skip
+    again = journal.add_model("m", "r1", lambda version: ("d" * 64, b"again %d" % version))
+    assert (again.version, journal.models("m")[0]) == (1, again), "whoever knows a damaged model can register it again"
 
 
 def test_sqlite_journal_names_what_to_do_when_the_file_is_not_a_database(path: Path) -> None:

@@ -381,6 +381,12 @@ def test_doctor_tells_whether_a_coordinator_has_the_journal(doctor: Doctor, tmp_
 def test_doctor_says_that_a_journal_is_damaged_or_newer(doctor: Doctor, tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.sqlite"
     journal_with(path, 60)
+    with sqlite3.connect(path) as desk:
+        desk.execute("UPDATE records SET body = x'00' WHERE seq = 30")
+    desk.close()
+    found = doctor()["journal"]
+    assert (found["level"], found["says"].rpartition("; ")[2]) == ("wrong", "1 row damaged")
+    assert "glassfleet journal verify" in found["fix"]
     with path.open("r+b") as file:
         file.seek(5 * 4096)
         file.write(os.urandom(4 * 4096))

@@ -402,3 +402,23 @@ def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(ho
     assert "api-token" in refused.stderr
     assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
     assert house.ask("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
+
+
+@pytest.mark.parametrize("style", [[], ["--json"]], ids=["words", "json"])
+def test_password_of_the_broker_is_in_no_output_and_nobody_else_can_read_the_state(
+    house: House, style: list[str]
+) -> None:
+    state = house.folder / "new" / "state"
+    umask = os.umask(0o022)
+    try:
+        broker = house.start("broker", "--port", "0", "--kind", "embedded", "--state-dir", str(state), *style)
+        coordinator = house.start("coordinator", "--api-port", "0", "--state-dir", str(state), "--broker-wait", "40")
+        until(lambda: house.note("new/state/api-url") and house.said(broker, "out"))
+    finally:
+        os.umask(umask)
+    assert (state / "broker-url").name in house.said(broker, "out")
+    password = (state / "broker" / "secret").read_text().strip()
+    assert password in house.note("new/state/broker-url")
+    assert all(password not in house.said(each, end) for each in (broker, coordinator) for end in ("out", "err"))
+    places = [state.parent, state, *state.rglob("*")]
+    assert [str(path) for path in places if path.exists() and path.stat().st_mode & 0o077] == []

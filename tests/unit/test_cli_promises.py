@@ -33,6 +33,7 @@ DOCUMENTS = {
     "glassfleet coordinator": "a service; its log can be JSON (--log-format)",
     "glassfleet agent": "a service; its log can be JSON (--log-format)",
     "glassfleet model export": "writes a document",
+    "glassfleet journal export": "writes JSON lines",
 }
 """Commands without --json that have no result of ours to print."""
 

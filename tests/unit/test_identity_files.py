@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.tls import ask_why, load_identity, replace_private, save_identity, tls_of
+from broker.tls import ask_why, load_identity, save_identity, tls_of
 from broker.trust import trust
 from console.main import run
+from schemas.private_files import replace_private
 from tests.fleet import FleetCa
 
 SOMEBODY = 54321

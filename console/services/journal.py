@@ -1,0 +1,123 @@
+"""``glassfleet journal``: what is damaged in a coordinator's journal, and what can still be read of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from console.common import config_option, json_option, print_json, state_dir_option
+from schemas.errors import StorageError
+from schemas.private_files import replacing
+
+if TYPE_CHECKING:
+    from coordinator.journal.port import Damaged
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WAY_OUT = "restore the journal from a backup, or go on without: the coordinator serves nothing that is damaged"
+
+
+@click.group()
+def journal() -> None:
+    """Verify a coordinator's journal, and export it. Both only read: the coordinator may go on meanwhile.
+
+    \b
+    Examples:
+      glassfleet journal verify
+      glassfleet journal export --out journal.jsonl
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+def _journal_options(function: F) -> F:
+    function = config_option(state_dir_option(function))
+    return click.option(
+        "--journal", "url", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
+        help="Journal to read. Default: STATE_DIR/journal.sqlite.",
+    )(function)  # fmt: skip
+
+
+@journal.command()
+@_journal_options
+@json_option
+def verify(url: str | None, state_dir: Path, *, as_json: bool) -> int:
+    """Hold every row of the journal against its checksum, and print what is damaged.
+
+    Exit code 5 when something is.
+
+    \b
+    Examples:
+      glassfleet journal verify
+      glassfleet journal verify --journal postgresql://glassfleet@db/glassfleet --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from coordinator.journal.inspect import rows  # noqa: PLC0415 - extra coordinator
+    from coordinator.journal.port import Damaged  # noqa: PLC0415
+
+    whole: Counter[str] = Counter()
+    damaged: list[Damaged] = []
+    for table, row in rows(_place(url, state_dir)):
+        if isinstance(row, Damaged):
+            damaged.append(row)
+        else:
+            whole[table] += 1
+    if as_json:
+        print_json({"whole": whole, "damaged": [asdict(each) for each in damaged]})
+    else:
+        for each in damaged:
+            click.echo(f"damaged: {each}")
+        said = ", ".join(f"{count} {table}" for table, count in whole.items()) or "nothing yet"
+        click.echo(f"whole: {said}")
+    return _code(damaged)
+
+
+@journal.command()
+@_journal_options
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Write it there, for you alone (mode 0600). Default: stdout.",
+)  # fmt: skip
+def export(url: str | None, state_dir: Path, out: Path | None) -> int:
+    """Write each row that can be read as a line of JSON, and name the others on stderr.
+
+    Exit code 5 when rows had to be left out. Events are MessagePack, in Base64.
+
+    \b
+    Examples:
+      glassfleet journal export --out journal.jsonl
+      glassfleet journal export | jq -c 'select(.table == "models") | .record.document'
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    if out is None:
+        return _write(_place(url, state_dir), sys.stdout.write)
+    with replacing(out) as file:
+        return _write(_place(url, state_dir), lambda line: file.write(line.encode()))
+
+
+def _write(url: str, write: Callable[[str], object]) -> int:
+    from coordinator.journal.inspect import as_document, rows  # noqa: PLC0415 - extra coordinator
+    from coordinator.journal.port import Damaged  # noqa: PLC0415
+
+    damaged: list[Damaged] = []
+    for table, row in rows(url):
+        if isinstance(row, Damaged):
+            damaged.append(row)
+            click.echo(f"damaged: {row}", err=True)
+        else:
+            write(json.dumps(as_document(table, row)) + "\n")
+    return _code(damaged)
+
+
+def _place(url: str | None, state_dir: Path) -> str:
+    return url or f"sqlite:///{state_dir / 'journal.sqlite'}"
+
+
+def _code(damaged: list[Damaged]) -> int:
+    if not damaged:
+        return 0
+    click.echo(f"the journal is damaged: {_WAY_OUT}", err=True)
+    return StorageError.exit_code

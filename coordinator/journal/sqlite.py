@@ -1,0 +1,32 @@
+"""An SQLite database as a journal: how its connections are set up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+
+def make_engine(url: sa.URL, busy_timeout: float) -> sa.Engine:
+    """Return an engine; nothing is connected yet."""
+    engine = sa.create_engine(url, connect_args={"timeout": busy_timeout})
+
+    @sa.event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # BEGIN is ours, see below
+        connection.text_factory = readable
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def _start(connection: sa.Connection) -> None:
+        # Take the write lock at once: a read that turns into a write could otherwise fail half way.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def readable(text: bytes) -> str:
+    """Return a text, whatever bytes stand there: a damaged one must not keep the others from being read."""
+    return text.decode("utf-8", "surrogateescape")
