@@ -30,6 +30,7 @@ from coordinator.registry import Registry
 from coordinator.rehearsal import Rehearsal
 from coordinator.runs import Runs
 from coordinator.turn import Ready
+from glassfleet.discovery.guard import in_words
 from schemas.messages import Outcome
 from schemas.parts import Retained
 
@@ -97,6 +98,7 @@ class Performer:
             case RoundClosed():
                 self._metrics["rounds.closed"] += 1
                 log.info("round-closed", **canonical(effect.summary, state))
+                self._tell_outliers(effect, state, log)
             case Restarted():
                 self._metrics["runs.restarts"] += 1
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
@@ -142,6 +144,13 @@ class Performer:
                     if isinstance(effect, OpenRound):
                         self._publisher.repeat(effect.run, ready[effect.key])
         self._publisher.pointers()
+
+    @staticmethod
+    def _tell_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
+        """Name the vehicles that are far out, once: with the round that found the domain."""
+        if effect.summary.phase == "domain" and state is not None and state.domain is not None:
+            for line in in_words(state.guard, state.max_rows_each):
+                log.warning("vehicle-stands-out", what=line)
 
     def _tell_opened(self, effect: OpenRound, log: Any) -> None:
         self._metrics["rounds.opened"] += 1

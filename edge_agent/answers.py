@@ -7,6 +7,7 @@ from collections.abc import Callable
 from edge_agent.freeze import Freezer, Frozen, privacy_generator
 from glassfleet import catalogue
 from glassfleet.data import Dataset
+from glassfleet.draw import drawn_for
 from glassfleet.memory import Memory, remember
 from glassfleet.scheme import Client, Task, TaskError
 from schemas.envelope import Envelope
@@ -55,7 +56,7 @@ class Answerer:
             It cannot be answered here; the text says why.
         """
         rng = privacy_generator(self._secret, run, digest)
-        data = with_memory(task, frozen.data)
+        data = drawn_for(task, with_memory(task, frozen.data))
         refuse_text(task, data)
         contribution = client_of(task.scheme).contribute(task, data, rng)
         return ContributionBody(

@@ -35,7 +35,7 @@ class Rounds(Ledger):
         try:
             server, parameters = self.engine.server(self.state)
             domain = None if self.state.phase == "domain" else self.state.domain
-            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce)
+            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce, self.state.max_rows_each)
         except SchemeFaultError as fault:
             self._end(fault.cause, "failed", str(fault))
             return
@@ -118,8 +118,8 @@ class Rounds(Ledger):
         members = self._record(missed)
         rows = sum(self.state.store[digest][member].rows for member in members)
         try:
-            server, parameters = self.engine.server(self.state)
-            learning.check_rows(server, parameters, rows, len(members))
+            server, _ = self.engine.server(self.state)
+            learning.check_rows(rows, len(members))
             self._count_round(server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
         except SchemeFaultError as fault:
             self._end(fault.cause, "failed", str(fault))
@@ -187,7 +187,12 @@ class Rounds(Ledger):
             self._move("counted", "domain")
             self._open()
             return
-        self._update(domain=growth.done.model)
+        found = growth.done.summary
+        most = int(found.get("max_rows_each", 0))
+        self._update(domain=growth.done.model, max_rows_each=most, guard=dict(found.get("guard", {})))
+        if most:
+            kept = {agent: (min(rows, most), digest) for agent, (rows, digest) in self.state.frozen.items()}
+            self._update(frozen=kept)
         self._begin_statistics("domain-found")
 
     @staticmethod
@@ -213,6 +218,10 @@ def request(state: RunState) -> OpenRound:
     """Return the effect that opens the open round (again)."""
     current, level = state.open, state.trail[-1]
     assert current is not None
+    asked = current.asked if current.limited else None
+    if state.spec.without and asked is None:
+        # "Every agent that can" would ask those too that the run leaves out.
+        asked = asking.able(state)
     return OpenRound(
         state.run,
         current.kind,
@@ -220,7 +229,7 @@ def request(state: RunState) -> OpenRound:
         current.attempt,
         level.task,
         level.digest,
-        current.asked if current.limited else None,
+        asked,
         current.closes_at,
         state.spec.policy.deadline,
         sum(state.attempts.values()),

@@ -49,6 +49,7 @@ from glassfleet.discovery.client import DiscoveryClient
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
 from glassfleet.domain import Domain
+from glassfleet.draw import drawn_for
 from glassfleet.memory import remember
 from glassfleet.scheme import Done, Next
 
@@ -82,7 +83,7 @@ class Discovery:
         return DiscoveryServer()
 
     def exact(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
-        """Return `parameters` with no count withheld."""
+        """Return `parameters` with nothing withheld or left out."""
         return parameters.exact()
 
 
@@ -104,7 +105,7 @@ def discover(parameters: DiscoveryParameters, datasets: Sequence[Dataset]) -> Do
     datasets = [remember(data, parameters.memory) for data in datasets]
     step: Next | Done = DISCOVERY.server.start(parameters)
     while isinstance(step, Next):
-        answers = [DISCOVERY.client.contribute(step.task, data, rng) for data in datasets]
+        answers = [DISCOVERY.client.contribute(step.task, drawn_for(step.task, data), rng) for data in datasets]
         step = DISCOVERY.server.reduce(step.state, answers)
     domain: Domain = step.model
     return domain

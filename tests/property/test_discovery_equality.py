@@ -106,7 +106,9 @@ def test_limits_are_displaced_by_few_ranks_when_small_counts_are_withheld(fleet:
     fleet = [data for data in fleet if data.rows >= min_count]
     if not fleet:
         return
-    parameters = DiscoveryParameters(features=FEATURES, target="y", input_quantiles=(0.1, 0.9), min_count=min_count)
+    parameters = DiscoveryParameters(
+        features=FEATURES, target="y", input_quantiles=(0.1, 0.9), min_count=min_count, guarded=False
+    )
     domain = discover(parameters, fleet)
     slack = (min_count - 1) * len(fleet)
     for variable in domain.features:
