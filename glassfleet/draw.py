@@ -77,9 +77,8 @@ def _hashes(data: Dataset) -> NDArray[np.uint64]:
     """Return a hash of each row, shape (n,): its values, mixed in one by one (SplitMix64, Steele et al. 2014)."""
     mixed = np.zeros(data.rows, dtype=np.uint64)
     for index, name in enumerate(data.features):
-        texts = data.categories.get(name)
-        column = data.X[:, index]
-        mixed = _mix(mixed, _bits(column) if texts is None else _of_texts(texts)[column.astype(np.intp)])
+        column, own = data.X[:, index], data.categories.get(name)
+        mixed = _mix(mixed, _bits(column) if own is None else _of_texts(own)[column.astype(np.intp)])
     if data.y.dtype.kind == "f":
         return _mix(mixed, _bits(data.y))
     texts, places = np.unique(data.y.astype(np.str_), return_inverse=True)

@@ -33,9 +33,9 @@ class Answers(Rounds):
         if current is None or event.task_digest != current.digest:
             known = any(event.task_digest == summary.task_digest for summary in state.rounds)
             return ("late", "the round is closed") if known else ("rejected", "unknown-task")
-        fault = self._not_taken(event, current)
-        if fault:
-            return "rejected", fault
+        refusal = self._not_taken(event, current)
+        if refusal:
+            return "rejected", refusal
         server, parameters = self.engine.server(state)
         try:
             contribution = learning.weigh(server, state.trail[-1].task, event.contribution, event.rows)

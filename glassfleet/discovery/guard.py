@@ -26,9 +26,9 @@ MIN_FLEET: Final = 5
 MANY_ROWS: Final = 5
 """A vehicle counts for at most so many times the median vehicle's rows, unless the run says how many."""
 
-FAR_OUT: Final = 0.25
-"""A vehicle is named when this share of its rows, or more, lies outside a column's limits. With the usual quantiles a
-twentieth of all rows does."""
+FAR_OUT: Final = 0.5
+"""A vehicle is named when this share of its rows, or more, lies outside the limits of a column: with the usual
+quantiles a twentieth of all rows does."""
 
 MAX_NAMED: Final = 100
 """So many vehicles are named at most."""
