@@ -17,15 +17,20 @@ The limits are the outer edges of the bins that hold the quantiles, never somebo
 quantiles cannot be told apart after ``max_rounds`` rounds is a constant: low == high.
 
 Definition and error. For N counted rows the q-quantile is the value of rank max(1, ceil(q N)), the inverse of the
-empirical distribution function (numpy's ``inverted_cdf``). With ``min_count`` 0 and the same vehicles in every round,
-``low`` is at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin, which is
-at most ``1/RESOLUTION`` of ``high - low``. Values outside declared bounds are counted in the edge bins, hence clipped,
-and reported.
+empirical distribution function (numpy's ``inverted_cdf``). Exact, and with the same vehicles in every round, ``low`` is
+at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin, which is at most
+``1/RESOLUTION`` of ``high - low`` (or, after the last round, 1e-9 of the magnitude). Values outside declared bounds are
+counted in the edge bins, hence clipped, and reported.
+
+One vehicle alone. From five vehicles on a limit also needs vehicles, and no vehicle counts for more than five times the
+median vehicle's rows: :mod:`glassfleet.discovery.guard`. What did not count in one round is known to the next, where it
+lies in the edge bins. The limit of rows, ``max_rows_each``, is part of what is found: the run's later tasks state it.
 
 Small counts. A bin with one row tells one column's value of one row to within a bin. With ``min_count`` m (default 3,
 as for leaf statistics) a vehicle therefore joins bins with fewer than m rows to the next bin towards its own median
-before it sends: no count in 1 .. m - 1 leaves it and the total stays. The value returned for a rank then has a true
-rank within m - 1 of it per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts
+before it sends: no count in 1 .. m - 1 leaves it and the total stays; nor does one follow from the rows outside
+declared bounds and the edge bin that they are in. The value returned for a rank then has a true rank within m - 1 of it
+per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts
 nothing. The domain found then depends, a little, on how rows are spread; promise 1 is stated *given* the domain and
 is untouched. :meth:`DiscoveryParameters.exact` turns it off.
 

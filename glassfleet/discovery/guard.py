@@ -2,9 +2,9 @@
 
 A unit mistake (inputs times 10^6) in one of fifteen vehicles is a fifteenth of all rows, more than any quantile
 forgives. So a limit also needs vehicles: rows in a stretch of bins that fewer than max(2, a tenth of the fleet) reach
-are not counted. And a vehicle that claims many times the rows of others would decide every quantile: it counts like
-five times the median, at most. Both need sums only, over vehicles, of rows, of ones per stretch, and of ones per bin of
-row counts.
+are not counted - in the logarithmic bins always, in equal bins where that matters (`LEVERAGE`). And a vehicle that
+claims many times the rows of others would decide every quantile: it counts like five times the median, at most. Both
+need sums only, over vehicles: of rows, of ones per stretch, and of ones per bin of row counts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ MIN_FLEET: Final = 5
 
 MANY_ROWS: Final = 5
 """A vehicle counts for at most so many times the median vehicle's rows, unless the run says how many."""
+
+LEVERAGE: Final = 2
+"""In equal bins the rule holds where one vehicle makes the range more than so many times as wide. Below that it would
+cost more, in fleets where each vehicle has its own part of the range, than a wrong vehicle can do."""
 
 FAR_OUT: Final = 0.5
 """A vehicle is named when this share of its rows, or more, lies outside the limits of a column: with the usual
@@ -84,10 +88,23 @@ def weighed_down(contribution: Contribution, most: int) -> NDArray[np.int64]:
     return counts if not most or contribution.rows <= most else counts * most // contribution.rows
 
 
-def counted(
-    grid: Grid, counts: NDArray[np.int64], vehicles: NDArray[np.int64], fewest: int, dropped: Sequence[int]
-) -> NDArray[np.int64]:
-    """Return the rows of one column by bin that count for its limits.
+def counted(counts: NDArray[np.int64], dropped: Sequence[int]) -> NDArray[np.int64]:
+    """Return the rows of one column by bin without those `dropped` in former rounds, below and above the grid.
+
+    They are in the edge bins now.
+    """
+    kept = counts.copy()
+    for side in (0, 1):  # the first bin, and the last
+        kept[-side] = max(0, int(kept[-side]) - dropped[side])
+    return kept if kept.any() else counts
+
+
+def supported(
+    grid: Grid, counts: NDArray[np.int64], vehicles: NDArray[np.int64], fewest: int
+) -> NDArray[np.int64] | None:
+    """Return the rows of one column by bin in stretches that `fewest` vehicles reach.
+
+    None when that is less than half of all rows: such vehicles differ, and none of them is the odd one.
 
     Parameters
     ----------
@@ -97,18 +114,9 @@ def counted(
     vehicles : ndarray of int64, shape (stretches,)
         How many vehicles reach each stretch of `grid`.
     fewest : int
-        Rows of stretches that fewer reach do not count - if any stretch is reached by so many.
-    dropped : (int, int)
-        Rows below and above the grid that did not count in former rounds: they are in the edge bins now.
     """
-    kept = counts.copy()
-    for side in (0, 1):  # the first bin, and the last
-        kept[-side] = max(0, int(kept[-side]) - dropped[side])
-    enough = vehicles >= fewest
-    if enough.any():
-        sizes = np.diff(grid.stretches(), append=grid.size)
-        kept = np.where(np.repeat(enough, sizes), kept, 0)
-    return kept if kept.any() else counts
+    kept = np.where(np.repeat(vehicles >= fewest, np.diff(grid.stretches(), append=grid.size)), counts, 0)
+    return kept if 2 * int(kept.sum()) >= int(counts.sum()) else None
 
 
 def noted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.categories import check_categories, union_of_categories
 from glassfleet.discovery.client import reached, read_task, row_bin, stretches_of
-from glassfleet.discovery.guard import counted, fewest_vehicles, noted, usual_rows, weighed_down
+from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.domain import Domain, Variable
 from glassfleet.grids import ZERO, Grid, narrowest
@@ -102,6 +102,7 @@ class DiscoveryServer:
             refined[parameters.target] = _coarse(parameters, parameters.target)
         dropped: dict[str, Value] = {}
         spans: dict[str, tuple[int, int, int, int]] = {}
+        free: list[Value] = list(state.get("free", []))
         begin = 0
         for row, (name, grid) in enumerate(grids.items()):
             part, end = sums.counts[begin : begin + grid.size], begin + grid.size
@@ -110,23 +111,24 @@ class DiscoveryServer:
             else:
                 if number == 1 and sums.outside[row].any():
                     outside[name] = sums.outside[row].tolist()
-                kept = counted(grid, part, sums.vehicles[name], sums.fewest, state.get("dropped", {}).get(name, (0, 0)))
-                quantiles = parameters.quantiles_of(name)
-                low, high, finer, (first, last) = _place(grid, kept, quantiles, parameters.bins, number)
-                spans[name] = (begin, begin + first, begin + last + 1, end)
-                if finer is None or number >= parameters.max_rounds:
+                rest = counted(part, state.get("dropped", {}).get(name, (0, 0)))
+                reach = None if name in free else (sums.vehicles[name], sums.fewest)
+                place = _place_guarded(grid, rest, reach, parameters.quantiles_of(name), parameters.bins, number)
+                spans[name] = (begin, begin + place.first, begin + place.last + 1, end)
+                if place.finer is None or number >= parameters.max_rounds:
                     # Still not told apart in the last round: a constant, at the lower edge.
-                    found[name] = [low, high if finer is None else _last_high(grid, low, high)]
+                    found[name] = [place.low, place.high if place.finer is None else _last_high(grid, place)]
                 else:
-                    refined[name] = finer
-                    gone = part - kept  # in the edge bins: those that were gone before, or what is left of them
-                    dropped[name] = [int(gone[:first].sum()), int(gone[last + 1 :].sum())]
+                    refined[name] = place.finer
+                    gone = part - place.counts  # in the edge bins: those that were gone before, or what is left of them
+                    dropped[name] = [int(gone[: place.first].sum()), int(gone[place.last + 1 :].sum())]
+                    free += [name] if place.is_free else []
             begin = end
         if parameters.guarded:
             named["guard"] = noted(state.get("guard", {}), contributions, spans, sums.most)
         if refined:
-            known: State = {"found": found, "outside": outside, "sums_digest": digest, "dropped": dropped, **named}
-            return _ask(parameters, number + 1, refined, {**known, "max_rows_each": sums.most})
+            known: State = {"found": found, "outside": outside, "sums_digest": digest, "max_rows_each": sums.most}
+            return _ask(parameters, number + 1, refined, {**known, "dropped": dropped, "free": free, **named})
         rows = sum(contribution.rows for contribution in contributions)
         summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside, **named}
         return Done(_domain(parameters, found, categories), {**summary, "max_rows_each": sums.most})
@@ -239,10 +241,46 @@ def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Gri
     return Next(state, Task("domain", "histogram", body).limited(known["max_rows_each"]))
 
 
-def _place(
-    grid: Grid, counts: NDArray[np.int64], quantiles: tuple[float, float], bins: int, number: int
-) -> tuple[float, float, Grid | None, tuple[int, int]]:
-    """Return both limits on `grid`, the finer grid that they need or None when they are good enough, and their bins."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a column's limits are on a grid.
+
+    ``finer`` is the grid that they need, None when they are good enough; ``first`` and ``last`` are their bins, and
+    ``counts`` what they were found in. ``is_free``: too many rows lie where few vehicles are to leave them out.
+    """
+
+    low: float
+    high: float
+    finer: Grid | None
+    first: int
+    last: int
+    counts: NDArray[np.int64]
+    is_free: bool = False
+
+
+def _place_guarded(  # noqa: PLR0917 - one call
+    grid: Grid,
+    counts: NDArray[np.int64],
+    reach: tuple[NDArray[np.int64], int] | None,
+    quantiles: tuple[float, float],
+    bins: int,
+    number: int,
+) -> _Place:
+    """Return the limits on `grid`; `reach` says how many vehicles are in each stretch, and how many must be.
+
+    None: all rows count.
+    """
+    plain = _place(grid, counts, quantiles, bins, number)
+    kept = counts if reach is None else supported(grid, counts, *reach)
+    if kept is None or kept is counts:
+        return replace(plain, is_free=True)
+    place = _place(grid, kept, quantiles, bins, number)
+    is_narrow = grid.bins == 0 or LEVERAGE * (place.high - place.low) < plain.high - plain.low
+    return place if is_narrow else plain
+
+
+def _place(grid: Grid, counts: NDArray[np.int64], quantiles: tuple[float, float], bins: int, number: int) -> _Place:
+    """Return the limits on `grid` of the rows `counts`."""
     cumulative = np.cumsum(counts)
     total = int(cumulative[-1])
     if total == 0:
@@ -255,18 +293,18 @@ def _place(
         edges = np.where(np.abs(edges) == ZERO, 0.0, edges)
     low, low_end, high_start, high = (float(edges[i]) for i in (first, first + 1, last, last + 1))
     if low == high or (number > 1 and grid.width <= (high - low) / RESOLUTION):
-        return low, high, None, (first, last)
+        return _Place(low, high, None, first, last, counts)
     span = high - low
     if span <= narrowest(low, high, bins):
-        return low, low, None, (first, last)
+        return _Place(low, low, None, first, last, counts)
     left = min(bins, max(1, math.ceil((low_end - low) / span * bins)))
     right = min(bins, max(1, math.ceil((high - high_start) / span * bins)))
-    return low, high, Grid(low, high, bins, left, right), (first, last)
+    return _Place(low, high, Grid(low, high, bins, left, right), first, last, counts)
 
 
-def _last_high(grid: Grid, low: float, high: float) -> float:
-    """Return the upper limit of a column that the last round left unresolved: `low` when it is within two bins."""
-    return low if high - low <= 2 * grid.width else high
+def _last_high(grid: Grid, place: _Place) -> float:
+    """Return the upper limit of a column that the last round left unresolved: the lower when it is within two bins."""
+    return place.low if place.high - place.low <= 2 * grid.width else place.high
 
 
 def _domain(parameters: DiscoveryParameters, found: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:
