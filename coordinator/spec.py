@@ -161,7 +161,7 @@ class RunSpec(BaseModel):
         Differences and lags of columns as further inputs; None when `domain` is given, which says it itself.
     max_rows_each : int or None
         At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
-        five times the median, where the domain is found by five vehicles or more; else all rows count.
+        five times the median, from five vehicles on.
     without : tuple of str
         Vehicles that are never asked.
     seed : int

@@ -13,7 +13,7 @@ from glassfleet.data import Dataset
 from glassfleet.domain import Domain
 from glassfleet.draw import draw
 from glassfleet.memory import remember
-from glassfleet.scheme import Done, Model, Next, Scheme
+from glassfleet.scheme import ContributionError, Done, Model, Next, Scheme
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000
@@ -88,6 +88,13 @@ def federated(
         Who answers a round, as in elastic participation; without it everybody does. See :func:`drawn`.
     max_rows_each : int
         At most so many rows of each agent count; 0: all. See :func:`counted_rows`.
+
+    Raises
+    ------
+    ContributionError
+        An answer cannot be true.
+    RunFailedError
+        These rows give no model.
     """
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
@@ -107,6 +114,8 @@ def federated(
         for agent in agents if present is None else sorted(present(rounds, agents)):
             contribution = scheme.client.contribute(task, datasets[agent], _noise(seed, agent, digest))
             scheme.server.check(task, contribution)
+            if contribution.rows > max_rows_each > 0:
+                raise ContributionError(f"{agent} claims {contribution.rows} rows; {max_rows_each} count of each")
             nullified += contribution.nullified
             up += len(encode(contribution.to_value()))
             contributions.append(replace(contribution, agent=agent))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from coordinator.engine import asking, learning
 from coordinator.engine.effects import OpenRound, Publish, Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.ledger import Ledger
 from coordinator.engine.state import Level, Round, RunState
+from glassfleet.discovery.guard import usual_rows
 from glassfleet.scheme import Server
 
 
@@ -137,7 +139,9 @@ class Rounds(Ledger):
 
     def _count_round(self, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
         state = self.state
-        if state.phase == "recruiting":
+        if self._limit_rows(members):
+            self._plant_and_open()
+        elif state.phase == "recruiting":
             self._move("cohort-fixed", "learning")
             self._update(cohort=members, founders=len(members))
             self._grown(learning.grow(server, state.trail, members, state.store), "counted")
@@ -151,6 +155,31 @@ class Rounds(Ledger):
             else:
                 self._update(cohort=tuple(sorted({*state.cohort, *members})))
                 self._grown(growth, "counted")
+
+    def _limit_rows(self, members: tuple[str, ...]) -> bool:
+        """Find what is to count of a vehicle's rows, when its first statistics show that one claims far more than most.
+
+        With a given domain nothing was asked before. Who has so many rows is asked again, with the limit, as all are:
+        whoever then still claims more is refused.
+        """
+        state, level = self.state, self.state.trail[-1]
+        if state.phase == "domain" or level.number > 1 or state.max_rows_each or not state.spec.guarded:
+            return False
+        rows = {member: state.store[level.digest][member].rows for member in members}
+        most = usual_rows(list(rows.values()))
+        if not most or max(rows.values()) <= most:
+            return False
+        self._move("rows-limited", state.phase)
+        self._forget(level)
+        many = {agent: count for agent, count in rows.items() if count > most}
+        self._limit(most, {**state.guard, "rows": many})
+        return True
+
+    def _limit(self, most: int, guard: Mapping[str, Any]) -> None:
+        kept = {
+            agent: (min(rows, most) if most else rows, digest) for agent, (rows, digest) in self.state.frozen.items()
+        }
+        self._update(max_rows_each=most, guard=guard, frozen=kept)
 
     def _count_fixed(self, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
         """Count a round of a fixed cohort; who did not answer is lost, and the run is evaluated without it."""
@@ -188,11 +217,8 @@ class Rounds(Ledger):
             self._open()
             return
         found = growth.done.summary
-        most = int(found.get("max_rows_each", 0))
-        self._update(domain=growth.done.model, max_rows_each=most, guard=dict(found.get("guard", {})))
-        if most:
-            kept = {agent: (min(rows, most), digest) for agent, (rows, digest) in self.state.frozen.items()}
-            self._update(frozen=kept)
+        self._update(domain=growth.done.model)
+        self._limit(int(found.get("max_rows_each", 0)), found.get("guard", {}))
         self._begin_statistics("domain-found")
 
     @staticmethod

@@ -10,7 +10,7 @@ need sums only, over vehicles: of rows, of ones per stretch, and of ones per bin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -69,12 +69,17 @@ def fewest_vehicles(vehicles: int) -> int:
     return max(2, math.ceil(vehicles / 10)) if vehicles >= MIN_FLEET else 1
 
 
-def usual_rows(contributions: Sequence[Contribution]) -> int:
-    """Return `MANY_ROWS` times the median number of rows, by the upper edge of its bin; 0 for less than `MIN_FLEET`."""
-    bins = sum(
-        (contribution.sums.get("row_counts", row_bin(contribution.rows)) for contribution in contributions),
-        np.zeros(ROW_EDGES.size - 1, dtype=np.int64),
-    )
+def usual_rows(rows: Iterable[int | NDArray[np.int64]]) -> int:
+    """Return `MANY_ROWS` times the median number of rows, by the upper edge of its bin; 0 for less than `MIN_FLEET`.
+
+    Parameters
+    ----------
+    rows : iterable of int or ndarray of int64, shape (238,)
+        Numbers of rows, or ones in their bins (``row_counts``) or sums of such.
+    """
+    bins = np.zeros(ROW_EDGES.size - 1, dtype=np.int64)
+    for each in rows:
+        bins += row_bin(each) if isinstance(each, int) else each
     vehicles = int(bins.sum())
     if vehicles < MIN_FLEET:
         return 0

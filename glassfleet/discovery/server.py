@@ -160,7 +160,7 @@ def _add_up(
 ) -> _Sums:
     most = int(state.get("max_rows_each", 0))
     if parameters.guarded and not most:
-        most = usual_rows(contributions)
+        most = usual_rows(each.sums.get("row_counts", each.rows) for each in contributions)
     counts = np.zeros(sum(grid.size for grid in grids.values()), dtype=np.int64)
     outside = np.zeros((len(grids), 2), dtype=np.int64)
     vehicles = np.zeros(len(stretches_of(grids)), dtype=np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.defaults import default_engine
-from coordinator.engine import Answer, Event, Offer, Publish, RunState, Start
+from coordinator.engine import Answer, Engine, Event, Offer, Publish, RunState, SendReceipt, Start
 from coordinator.engine.events import from_value, to_value
 from coordinator.spec import RunSpec
 from coordinator.view import run_document
@@ -115,8 +115,7 @@ def test_claimed_rows_decide_no_limit() -> None:
         for grid in (Grid.from_value(task.body["columns"][name]) for name in sorted(task.body["columns"])):
             one[begin + int(np.argmax(answer.sums["counts"][begin : begin + grid.size]))] = 2 * 10**9
             begin += grid.size
-        rows = {"rows": 2 * 10**9, "sums": {"counts": one, "outside": answer.sums["outside"]}}
-        return replace(answer, **rows)
+        return replace(answer, rows=2 * 10**9, sums={"counts": one, "outside": answer.sums["outside"]})
 
     found = search(PARAMETERS, fleet(), told=claim)
     assert found.summary["max_rows_each"] == 5 * 208, "200 rows are in the bin from 192 to 208"
@@ -127,10 +126,10 @@ def test_claimed_rows_decide_no_limit() -> None:
 
 
 def test_a_fleet_of_less_than_five_has_no_usual_number_of_rows() -> None:
-    answers = [Contribution("histogram", rows) for rows in (100, 100, 100, 10_000)]
-    assert usual_rows(answers) == 0
-    assert usual_rows([*answers, Contribution("histogram", 0)]) == 0, "without rows nobody counts"
-    assert usual_rows([*answers, Contribution("histogram", 120)]) == 5 * 104
+    four = [100, 100, 100, 10_000]
+    assert usual_rows(four) == 0
+    assert usual_rows([*four, 0]) == 0, "without rows nobody counts"
+    assert usual_rows([*four, 120]) == 5 * 104, "100 is in the bin from 96 to 104"
 
 
 def test_a_vehicle_of_a_former_version_is_understood_and_a_wrong_one_is_not() -> None:
@@ -181,17 +180,17 @@ class Drive:
             assert state.open is not None
             task, asked = state.trail[-1].task, state.open.asked
             for name in asked:
-                if not state.is_ended and state.trail[-1].task is task:
+                if state.trail[-1].task is task:
                     state = self._step(engine, state, self._answer(name, task))
         return state
 
-    def _step(self, engine: Any, state: RunState | None, event: Event) -> RunState:
+    def _step(self, engine: Engine, state: RunState | None, event: Event) -> RunState:
         self.events.append(event)
         after, effects = engine.step(state, event)
         for effect in effects:
             if isinstance(effect, Publish):
                 self.published = effect
-            if getattr(effect, "outcome", "") == "rejected":
+            if isinstance(effect, SendReceipt) and effect.outcome == "rejected":
                 self.reasons[effect.agent] = effect.reason
         return after
 
@@ -242,6 +241,26 @@ def test_claimed_rows_are_refused_by_name_and_the_others_learn() -> None:
     assert drive.reasons == {"v14": "impossible: v14 claims 20000 rows; the run counts 1040 (max_rows_each)"}
     assert "v14" not in state.cohort
     assert len(state.cohort) == 14
+
+
+@pytest.mark.parametrize(("scheme", "participation"), [("fmt", "cohort"), ("frt", "elastic")])
+def test_a_fleet_with_a_given_domain_is_asked_again_with_a_limit_when_one_has_far_more_rows(
+    scheme: str, participation: str
+) -> None:
+    domain = discover(PARAMETERS, fleet()).to_document()
+    how: dict[str, Any] = {"scheme": scheme, "domain": domain, "participation": participation}
+    honest = a_run(fleet(6, rows=5000), **how).run()
+    assert honest.phase == "finished", honest.reason
+    assert honest.cohort == tuple(f"v{number:02d}" for number in range(6))
+    assert (honest.max_rows_each, honest.frozen["v05"][0]) == (1040, 1040)
+    assert honest.guard["rows"] == {"v05": 5000}
+    drive = a_run(fleet(6), **how, lies={"v05": 100})
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    assert drive.reasons == {"v05": "impossible: v05 claims 20000 rows; the run counts 1040 (max_rows_each)"}
+    counted = [set(summary.accepted_agents) for summary in state.rounds]
+    assert "v05" in counted[0]
+    assert all("v05" not in agents for agents in counted[1:]), "what it claimed at first is in no model"
 
 
 def test_rows_above_the_grid_drop_who_claims_them_where_nothing_limits_rows() -> None:
