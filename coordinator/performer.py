@@ -147,8 +147,10 @@ class Performer:
 
     @staticmethod
     def _tell_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
-        """Name the vehicles that are far out, once: with the round that found the domain."""
-        if effect.summary.phase == "domain" and state is not None and state.domain is not None:
+        """Name the vehicles that stand out, once: with the round that found the domain, or the limit of rows."""
+        if state is None or state.domain is None or state.open is None:
+            return
+        if effect.summary.phase == "domain" or effect.summary.number == state.open.number == 1:
             for line in in_words(state.guard, state.max_rows_each):
                 log.warning("vehicle-stands-out", what=line)
 

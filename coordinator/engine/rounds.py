@@ -218,7 +218,7 @@ class Rounds(Ledger):
             return
         found = growth.done.summary
         self._update(domain=growth.done.model)
-        self._limit(int(found.get("max_rows_each", 0)), found.get("guard", {}))
+        self._limit(int(found.get("max_rows_each", 0)) or self.state.max_rows_each, found.get("guard", {}))
         self._begin_statistics("domain-found")
 
     @staticmethod
