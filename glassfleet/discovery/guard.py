@@ -109,7 +109,8 @@ def supported(
 ) -> NDArray[np.int64] | None:
     """Return the rows of one column by bin in stretches that `fewest` vehicles reach.
 
-    None when that is less than half of all rows: such vehicles differ, and none of them is the odd one.
+    None when that is less than a quarter of all rows: such vehicles differ, and none of them is the odd one. One
+    vehicle cannot bring that about: with five times the rows of each of four others it has less than three quarters.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ def supported(
     fewest : int
     """
     kept = np.where(np.repeat(vehicles >= fewest, np.diff(grid.stretches(), append=grid.size)), counts, 0)
-    return kept if 2 * int(kept.sum()) >= int(counts.sum()) else None
+    return kept if 4 * int(kept.sum()) >= int(counts.sum()) else None
 
 
 def noted(

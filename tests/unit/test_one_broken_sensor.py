@@ -71,6 +71,13 @@ def test_one_vehicle_with_a_unit_mistake_leaves_the_limits_as_they_are(
         assert abs(other.high - one.high) < width
 
 
+def test_a_wrong_vehicle_of_five_with_ten_times_the_rows_sets_no_limit() -> None:
+    right, wrong = (
+        discover(PARAMETERS, fleet(5, rows=rows, factor=factor)) for rows, factor in ((200, 1), (2000, 1e6))
+    )
+    assert wrong.features[0].high == pytest.approx(right.features[0].high, rel=0.1)
+
+
 def test_declared_bounds_do_not_bring_the_unit_mistake_back() -> None:
     parameters = PARAMETERS.model_copy(update={"bounds": {"speed": (-1e3, 1e3)}})
     speed = discover(parameters, fleet(factor=1e6)).features[0]
