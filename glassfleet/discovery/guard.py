@@ -50,7 +50,7 @@ def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
     Examples
     --------
     >>> in_words({"far_out": {"v3": {"speed": 0.98, "load": 1.0}}, "rows": {"v4": 64000}}, 640)
-    ["v3: 100% of its rows lie outside the limits of 'load', 98% of 'speed'", 'v4: 640 of its 64000 rows count']
+    ["v3: 100% of its rows lie outside the limits of 'load', 98% of 'speed'", 'v4: at most 640 of its 64000 rows count']
     """
     lines = []
     for agent, columns in sorted(notes.get("far_out", {}).items()):
@@ -60,7 +60,7 @@ def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
         first, _, rest = said.partition(" of ")
         lines.append(f"{agent}: {first} of its rows lie outside the limits of {rest}{more}")
     return lines + [
-        f"{agent}: {most} of its {rows} rows count" for agent, rows in sorted(notes.get("rows", {}).items())
+        f"{agent}: at most {most} of its {rows} rows count" for agent, rows in sorted(notes.get("rows", {}).items())
     ]
 
 

@@ -66,7 +66,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
         broker.stop()
     wrong, many = run["notes"]
     assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
-    assert many == f"{MANY}: {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
+    assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
     for text in (page, shown, told):
         assert wrong.split(":")[1][:40] in text.replace("&#39;", "'")
         assert many.split(":")[1] in text
