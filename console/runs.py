@@ -11,6 +11,7 @@ import click
 from console.common import config_option, json_option, print_json, state_dir_option
 from console.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
 from console.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
+from console.tables import printable
 from schemas.errors import RunFailedError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,6 +79,13 @@ def run() -> None:
 @click.option("--max-restarts", type=int, default=5, show_default=True, help="Replays after losing vehicles.")
 @click.option("--gather-agents", type=int, default=1, show_default=True, metavar="N", help="Wait until so many are up.")
 @click.option("--gather-timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Wait for them.")
+@click.option(
+    "--without", multiple=True, metavar="ID", help="Never ask this vehicle; repeatable. The model's record says so."
+)
+@click.option(
+    "--max-rows-each", type=click.IntRange(min=1), metavar="N",
+    help="At most so many rows of each vehicle count. Default: five times the median, from five vehicles on.",
+)  # fmt: skip
 @click.option("--features", metavar="A,B,...", help="Input columns. Default: those that the agents offer.")
 @click.option("--target", metavar="COLUMN", help="Target column. Default: the agents' target.")
 @click.option(
@@ -197,6 +205,7 @@ def show(
     for line in (status.get("progress") or {}).get("lines", []):
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")
+    _tell_notes(status)
 
 
 @run.command()
@@ -224,12 +233,22 @@ def _finish(status: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(status)
     else:
+        _tell_notes(status)
         click.echo(line_of_run(status))
     name, outcome = status.get("run"), status.get("outcome")
     if outcome == "finished" and status.get("model") is None:
         raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
     if outcome != "finished":
         raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
+
+
+def _tell_notes(status: dict[str, Any]) -> None:
+    """Say which vehicles stand out, and how to learn without them."""
+    notes = status.get("notes") or []
+    for line in notes:
+        click.echo(printable(f"  {line}"))
+    if notes:
+        click.echo("  (to learn without a vehicle: glassfleet run start --without ID)")
 
 
 def _items(answer: Any, key: str) -> list[dict[str, Any]]:

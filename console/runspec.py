@@ -53,6 +53,8 @@ def spec_of(options: dict[str, Any]) -> dict[str, Any]:
         "model": options["model_name"],
         "target": options["target"],
         "seed": options["seed"],
+        "max_rows_each": options["max_rows_each"],
+        "without": list(options["without"]),
     }
     if options["participation"] is not None:
         spec["participation"] = options["participation"]

@@ -302,7 +302,7 @@ class Coordinator:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.parameters(spec)
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
-        spec = spec.model_copy(update={"nonce": secrets.token_hex(16)})
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
         self.runs.begin(spec.run)
         self._apply([(spec.run, Start(self.now(), spec, self.fleet.offers()))])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.

@@ -31,6 +31,7 @@ def discover(
         labels=purposes == {"classification"},
         either=purposes == {"classification", "regression"},
         categories=getattr(scheme, "categorical", False) is True,
+        guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
     return cast("Server", DISCOVERY.server), parameters
 

@@ -30,6 +30,7 @@ from coordinator.registry import Registry
 from coordinator.rehearsal import Rehearsal
 from coordinator.runs import Runs
 from coordinator.turn import Ready
+from glassfleet.discovery.guard import in_words
 from schemas.messages import Outcome
 from schemas.parts import Retained
 
@@ -97,6 +98,7 @@ class Performer:
             case RoundClosed():
                 self._metrics["rounds.closed"] += 1
                 log.info("round-closed", **canonical(effect.summary, state))
+                self._tell_outliers(effect, state, log)
             case Restarted():
                 self._metrics["runs.restarts"] += 1
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
@@ -142,6 +144,15 @@ class Performer:
                     if isinstance(effect, OpenRound):
                         self._publisher.repeat(effect.run, ready[effect.key])
         self._publisher.pointers()
+
+    @staticmethod
+    def _tell_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
+        """Name the vehicles that stand out, once: with the round that found the domain, or the limit of rows."""
+        if state is None or state.domain is None or state.open is None:
+            return
+        if effect.summary.phase == "domain" or effect.summary.number == state.open.number == 1:
+            for line in in_words(state.guard, state.max_rows_each):
+                log.warning("vehicle-stands-out", what=line)
 
     def _tell_opened(self, effect: OpenRound, log: Any) -> None:
         self._metrics["rounds.opened"] += 1

@@ -244,6 +244,9 @@ class Registry:
                 "participation": state.spec.participation,
                 "seed": state.spec.seed,
                 "policy": state.spec.policy.model_dump(mode="json"),
+                # With the cohort, what a central reference needs to learn from the same rows.
+                **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
+                **({"without": list(state.spec.without)} if state.spec.without else {}),
             },
             training=_training(state),
             created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),

@@ -160,11 +160,19 @@ class RunSpec(BaseModel):
         column's unit and terms.
     memory : Memory or None
         Differences and lags of columns as further inputs; None when `domain` is given, which says it itself.
+    max_rows_each : int or None
+        At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
+        five times the median, from five vehicles on.
+    without : tuple of str
+        Vehicles that are never asked.
     seed : int
         For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
     nonce : str
         Stands in each task of the run, see ``glassfleet.scheme.Task``. The coordinator draws it; what is given is
         replaced.
+    guarded : bool
+        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
+        that a former version began.
     rollout : RolloutPlan or None
         The model is tried by a part of the fleet first; None: it becomes current at once. The first model of a name
         always does.
@@ -183,7 +191,10 @@ class RunSpec(BaseModel):
     domain: Domain | None = None
     bounds: dict[Column, Known] | None = None
     memory: Memory | None = None
+    max_rows_each: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    guarded: bool = False
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     rollout: RolloutPlan | None = None
 

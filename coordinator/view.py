@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.engine import Engine, RunState
+from glassfleet.discovery.guard import in_words
 
 
 def run_document(
@@ -52,6 +53,8 @@ def run_document(
         "domain_contributors": list(state.domain_contributors),
         "nullified": state.nullified,
         "joined_bins": state.joined_bins,
+        "max_rows_each": state.max_rows_each or None,
+        "notes": in_words(state.guard, state.max_rows_each),
         "rows": {agent: rows for agent, (rows, _) in sorted(state.frozen.items())},
         "restarts": state.restarts,
         "rounds": [summary.to_document() for summary in state.rounds],
@@ -94,6 +97,8 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "domain_contributors": [],
         "nullified": 0,
         "joined_bins": 0,
+        "max_rows_each": None,
+        "notes": [],
         "rows": {},
         "restarts": 0,
         "rounds": [],

@@ -15,6 +15,7 @@ from edge_agent.freeze import Freezer, Frozen, noise_key, privacy_generator
 from edge_agent.worker import Work, is_light
 from glassfleet import catalogue
 from glassfleet.data import Dataset
+from glassfleet.draw import drawn_for
 from glassfleet.memory import Memory, remember
 from glassfleet.scheme import Client, Task, TaskError, cost_of
 from schemas.envelope import Envelope
@@ -105,7 +106,7 @@ class Answerer:
 
 def answer(task: Task, data: Dataset, noise: bytes) -> dict[str, Any]:
     """Return the number of rows and the contribution as a codec value; raises TaskError. Anywhere the same."""
-    data = with_memory(task, data)
+    data = drawn_for(task, with_memory(task, data))
     refuse_text(task, data)
     contribution = client_of(task.scheme).contribute(task, data, privacy_generator(noise))
     return {"rows": data.rows, "contribution": contribution.to_value()}

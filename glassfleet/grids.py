@@ -22,6 +22,10 @@ ZERO: Final = 2.0**-1000
 MAX_BINS: Final = 2**16
 """Most bins of a linear grid."""
 
+STRETCHES: Final = 32
+"""A linear grid's bins are taken together to so many stretches, to count who reaches them. In a single fine bin near
+the end of a range one finds rows of one vehicle, if any, also in a fleet where nothing is wrong."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -65,6 +69,19 @@ class Grid:
             return edges
         return np.concatenate([edges[: self.left + 1], edges[self.bins - self.right :]])
 
+    def stretches(self) -> NDArray[np.intp]:
+        """Return where the stretches begin in which vehicles are counted: bin numbers, ascending, the first is 0.
+
+        Of the logarithmic grid each bin is one; of a linear grid `STRETCHES` equal parts of the range, as far as its
+        bins are counted one by one.
+        """
+        if self.bins == 0 or self.bins <= STRETCHES:
+            return np.arange(self.size)
+        place = np.arange(self.size)
+        if self.size < self.bins:
+            place[self.left + 1 :] += self.bins - self.size
+        return np.flatnonzero(np.diff(place * STRETCHES // self.bins, prepend=-1))
+
     def to_value(self) -> list[Value]:
         """Return the recipe as a codec value."""
         return [self.low, self.high, self.bins, self.left, self.right]
@@ -92,6 +109,9 @@ def _log_edges() -> NDArray[np.float64]:
 
 
 LOG_EDGES: Final = _log_edges()
+
+ROW_EDGES: Final = np.unique(np.outer(np.arange(8, 16), 2 ** np.arange(32)) // 8)
+"""Edges of the bins of row counts, eight per octave: 1, 2 ... 16, 18, 20 ... Integers, the last is above 2^31."""
 
 
 def narrowest(low: float, high: float, bins: int) -> float:

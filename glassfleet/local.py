@@ -12,8 +12,9 @@ import numpy as np
 from glassfleet.condense import condensed
 from glassfleet.data import Dataset, pool
 from glassfleet.domain import Domain
+from glassfleet.draw import draw
 from glassfleet.memory import remember
-from glassfleet.scheme import Done, Model, Next, Scheme
+from glassfleet.scheme import ContributionError, Done, Model, Next, Scheme
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000
@@ -68,6 +69,7 @@ def federated(
     seed: int = 0,
     *,
     present: Present | None = None,
+    max_rows_each: int = 0,
 ) -> Outcome:
     """Learn from several agents' datasets as a fleet would (FL), without faults.
 
@@ -85,11 +87,20 @@ def federated(
         For the server half and, in place of agents' secrets, for privacy noise.
     present : callable, optional
         Who answers a round, as in elastic participation; without it everybody does. See :func:`drawn`.
+    max_rows_each : int
+        At most so many rows of each agent count; 0: all. See :func:`counted_rows`.
+
+    Raises
+    ------
+    ContributionError
+        An answer cannot be true.
+    RunFailedError
+        These rows give no model.
     """
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
     agents = sorted(datasets)
-    datasets = {agent: remember(data, domain.memory) for agent, data in datasets.items()}
+    datasets = {agent: counted_rows(data, domain, max_rows_each) for agent, data in datasets.items()}
     step: Next | Done = scheme.server.start(parameters, domain, seed)
     rounds = nullified = down = up = 0
     while isinstance(step, Next):
@@ -104,6 +115,8 @@ def federated(
         for agent in agents if present is None else sorted(present(rounds, agents)):
             contribution = scheme.client.contribute(task, datasets[agent], _noise(seed, agent, digest))
             scheme.server.check(task, contribution)
+            if contribution.rows > max_rows_each > 0:
+                raise ContributionError(f"{agent} claims {contribution.rows} rows; {max_rows_each} count of each")
             nullified += contribution.nullified
             up += len(encode(contribution.to_value()))
             contributions.append(replace(contribution, agent=agent))
@@ -111,8 +124,21 @@ def federated(
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
 
 
+def counted_rows(data: Dataset, domain: Domain, max_rows_each: int) -> Dataset:
+    """Return the rows of one agent that a run with `domain` counts: with its differences and lags, and drawn by hash.
+
+    A model's record says ``max_rows_each`` in its parameters where there was a limit; whoever pools the rows of its
+    cohort to learn the central model takes these.
+    """
+    return draw(remember(data, domain.memory), domain.names, max_rows_each)
+
+
 def central(scheme: Scheme, parameters: Any, domain: Domain, dataset: Dataset, seed: int = 0) -> Outcome:
-    """Learn from pooled rows on one machine, as they are (CL)."""
+    """Learn from pooled rows on one machine, as they are (CL).
+
+    The central model of a run whose vehicles have more than its ``max_rows_each`` rows is learned from their
+    :func:`counted_rows`.
+    """
     return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed)
 
 
@@ -149,4 +175,4 @@ def _noise(seed: int, agent: str, digest: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))
 
 
-__all__ = ["Model", "Outcome", "Present", "central", "central_of", "drawn", "federated", "learn_local"]
+__all__ = ["Model", "Outcome", "Present", "central", "central_of", "counted_rows", "drawn", "federated", "learn_local"]

@@ -73,6 +73,24 @@ class Task:
         """SHA-256 (hex) of the encoded task: its identity within a run."""
         return digest_of(self.to_value())
 
+    @property
+    def max_rows_each(self) -> int:
+        """At most so many of a vehicle's rows count (:mod:`glassfleet.draw`); 0: all. Raises TaskError.
+
+        Schemes leave it alone, like `nonce`: their clients are given the drawn rows. It stands in the body, where
+        vehicles of former versions do not mind it.
+        """
+        most = self.body.get("max_rows_each", 0)
+        if type(most) is not int or most < 0:
+            raise TaskError(f"max_rows_each must be an integer of at least 0, got {most!r}"[:200])
+        return most
+
+    def limited(self, max_rows_each: int) -> Task:
+        """Return this task with `max_rows_each`; itself for 0."""
+        if not max_rows_each:
+            return self
+        return Task(self.scheme, self.kind, {**self.body, "max_rows_each": max_rows_each}, self.nonce)
+
 
 @dataclass(frozen=True)
 class Contribution:

@@ -299,7 +299,10 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
             scheme = catalogue.load(record.scheme)
             parameters = scheme.Parameters.model_validate(record.document["parameters"])
             domain = Domain.from_document(record.document["domain"])
-            rows = pool([sources[name].select(domain.names) for name in record.cohort])
+            most = int(record.parameters.get("max_rows_each", 0))
+            rows = pool(
+                [local.counted_rows(sources[name].select(domain.names), domain, most) for name in record.cohort]
+            )
             central[key] = document_digest(local.central(scheme, parameters, domain, rows).model.to_document())
         run["equal"] = central[key] == record.digest == document_digest(record.document)
         if not run["equal"]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from coordinator.engine import asking, learning
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.rounds import Rounds
-from coordinator.engine.state import Stored
+from coordinator.engine.rounds import Rounds, request
+from coordinator.engine.state import Round, Stored
 from glassfleet.scheme import ContributionError
 from schemas.messages import Outcome
 
@@ -33,17 +33,27 @@ class Answers(Rounds):
         if current is None or event.task_digest != current.digest:
             known = any(event.task_digest == summary.task_digest for summary in state.rounds)
             return ("late", "the round is closed") if known else ("rejected", "unknown-task")
-        if current.limited and event.agent not in current.asked:
-            return "rejected", "not-asked"
-        if state.frozen.get(event.agent, (event.rows, event.data_digest)) != (event.rows, event.data_digest):
-            return "rejected", "data-changed"
+        refusal = self._not_taken(event, current)
+        if refusal:
+            return "rejected", refusal
+        server, parameters = self.engine.server(state)
         try:
-            server, _ = self.engine.server(state)
             contribution = learning.weigh(server, state.trail[-1].task, event.contribution, event.rows)
         except ContributionError as fault:
             return "rejected", f"impossible: {fault}"[:480]
         answers = dict(state.store.get(current.digest, {}))
         answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+        try:
+            fit, beyond = learning.too_many(server, parameters, {agent: each.rows for agent, each in answers.items()})
+        except learning.SchemeFaultError as fault:
+            self._end(fault.cause, "failed", str(fault))
+            return "late", "the run has failed"
+        too_many = {
+            agent: f"impossible: {agent} claims {answers.pop(agent).rows} rows; the sums are good for {fit} in all"
+            for agent in beyond
+        }
+        if event.agent in too_many:
+            return "rejected", too_many[event.agent]
         self._update(
             store={**state.store, current.digest: answers},
             frozen={**state.frozen, event.agent: (event.rows, event.data_digest)},
@@ -51,12 +61,26 @@ class Answers(Rounds):
             open=replace(
                 current,
                 asked=current.asked if event.agent in current.asked else tuple(sorted({*current.asked, event.agent})),
-                dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent},
+                dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent} | too_many,
                 size=current.size + event.size,
             ),
         )
         self._receipt(event.agent, event.task_digest, "accepted", "")
         return "accepted", ""
+
+    def _not_taken(self, event: Answer, current: Round) -> str:
+        """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
+        state, most = self.state, self.state.trail[-1].task.max_rows_each
+        if event.agent in state.spec.without:
+            return "left-out"
+        if current.limited and event.agent not in current.asked:
+            return "not-asked"
+        if most and event.rows > most:
+            return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
+        rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
+        # An agent that answered before the limit was found draws its rows now.
+        same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
+        return "" if same else "data-changed"
 
     def _turn_away(self, agent: str, digest: str, outcome: str, reason: str) -> None:
         self._count(agent, digest, outcome)
@@ -82,7 +106,7 @@ class Answers(Rounds):
         if state.is_ended or current is None or event.task_digest != current.digest or answered:
             self._turn_away(event.agent, event.task_digest, "late", "the round no longer waits for this agent")
             return
-        if current.limited and event.agent not in current.asked:
+        if event.agent in state.spec.without or (current.limited and event.agent not in current.asked):
             self._turn_away(event.agent, event.task_digest, "rejected", "not-asked")
             return
         self._drop(event.agent, f"refused: {event.reason}"[:480])
@@ -133,3 +157,5 @@ class Answers(Rounds):
         if current is None or current.limited or agent in current.asked or agent not in asking.able(state):
             return
         self._update(open=replace(current, asked=tuple(sorted({*current.asked, agent}))))
+        if state.spec.without:
+            self.effects.append(request(self.state))  # it asks by name

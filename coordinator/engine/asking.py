@@ -73,6 +73,9 @@ def unable(state: RunState) -> dict[str, str]:
     target = state.target or state.spec.target or ""
     found = {}
     for agent, offer in state.agents.items():
+        if agent in state.spec.without:
+            found[agent] = "is left out of this run"
+            continue
         missing = sorted(wanted - set(offer.features)) if offer.features else []
         if state.spec.scheme not in offer.schemes:
             found[agent] = f"cannot run {state.spec.scheme!r}"
@@ -127,4 +130,8 @@ def sample(agents: tuple[str, ...], number: float | None, salt: str) -> tuple[st
 
 
 def _offers(state: RunState) -> dict[str, Offer]:
-    return {agent: offer for agent, offer in state.agents.items() if state.spec.scheme in offer.schemes}
+    return {
+        agent: offer
+        for agent, offer in state.agents.items()
+        if state.spec.scheme in offer.schemes and agent not in state.spec.without
+    }

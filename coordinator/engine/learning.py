@@ -68,13 +68,15 @@ class Growth:
     done: Done | None = None
 
 
-def plant(server: Server, parameters: Any, domain: Domain | None, seed: int, nonce: str) -> Level:
-    """Return the first level; its task, and so those of all later levels, carries the run's nonce."""
+def plant(  # noqa: PLR0917 - one call
+    server: Server, parameters: Any, domain: Domain | None, seed: int, nonce: str, max_rows_each: int
+) -> Level:
+    """Return the first level; its task, and so those of all later levels, carries nonce and ``max_rows_each``."""
     try:
         first = server.start(parameters, domain, seed)  # type: ignore[arg-type]  # discovery starts without a domain
     except Exception as fault:
         raise _fault("start", fault) from fault
-    task = replace(first.task, nonce=nonce)
+    task = replace(first.task, nonce=nonce).limited(max_rows_each)
     return Level(1, first.state, task, task.digest)
 
 
@@ -96,7 +98,7 @@ def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], st
     if isinstance(outcome, Done):
         return Growth((*trail[:-1], closed), outcome)
     assert isinstance(outcome, Next)
-    task = replace(outcome.task, nonce=level.task.nonce)
+    task = replace(outcome.task, nonce=level.task.nonce).limited(level.task.max_rows_each)
     digest = task.digest
     if any(digest == earlier.digest for earlier in trail):
         raise SchemeFaultError(f"the scheme asked the task of round {level.number} again; a task must name its round")
@@ -128,7 +130,7 @@ def weigh(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Co
     contribution = Contribution.from_value(value)
     if contribution.kind != task.kind:
         raise ContributionError(f"answers {contribution.kind[:40]!r}, the task is {task.kind!r}")
-    if contribution.rows != rows:
+    if contribution.rows > rows:  # fewer are right: rows that are too few to condense are left out
         raise ContributionError(f"states {contribution.rows} rows, its envelope {rows}")
     try:
         server.check(task, contribution)
@@ -139,19 +141,38 @@ def weigh(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Co
     return contribution
 
 
-def check_rows(server: Server, parameters: Any, rows: int, agents: int) -> None:
-    """Raise SchemeFaultError by name when the rows of all who answered are none, or too many for exact sums."""
+def check_rows(rows: int, agents: int) -> None:
+    """Raise SchemeFaultError by name when those who answered have no rows."""
     if rows == 0:
         raise SchemeFaultError(f"the {agents} agents that answered have no training rows", "no-rows")
+
+
+def too_many(server: Server, parameters: Any, rows: Mapping[str, int]) -> tuple[int, list[str]]:
+    """Return how many rows the scheme's exact sums are good for, and the agents with most rows that do not fit in.
+
+    Parameters
+    ----------
+    server : Server
+        Without ``max_rows`` any number fits.
+    parameters : Any
+        The scheme's.
+    rows : mapping of str to int
+        By agent, of all who answered.
+    """
     limit = getattr(server, "max_rows", None)
     if limit is None:
-        return
+        return 0, []
     try:
         most = int(limit(parameters))
     except Exception as fault:
         raise _fault("max_rows", fault) from fault
-    if rows > most:
-        raise SchemeFaultError(f"{rows} rows in all; the exact sums are good for {most}", "too-many-rows")
+    total, beyond = sum(rows.values()), []
+    for agent in sorted(rows, key=lambda agent: (-rows[agent], agent)):
+        if total <= most:
+            break
+        beyond.append(agent)
+        total -= rows[agent]
+    return most, beyond
 
 
 def share(number: float, of: int) -> int:

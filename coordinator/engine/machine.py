@@ -32,6 +32,8 @@ What happens to an answer, in this order (first match decides):
 | of a closed round, or the run has ended | | late |
 | not of this run | | rejected, `unknown-task` |
 | open | comes from somebody not asked | rejected, `not-asked` |
+| open | comes from somebody whom the run leaves out | rejected, `left-out` |
+| open | claims more rows than the run counts of a vehicle | rejected, `impossible: ...` (dropped) |
 | open | has other rows than the agent's first answer | rejected, `data-changed` (dropped) |
 | open | cannot be true | rejected, `impossible: ...` (dropped) |
 | open | | accepted |
@@ -136,6 +138,9 @@ class Engine:
         scheme = self.lookup(state.spec.scheme)
         if state.phase == "domain":
             server, parameters = self.discover(state.features, state.target, state.spec.bounds or {}, scheme)
+            if state.spec.guarded:
+                guard = {"guarded": True, "max_rows_each": state.max_rows_each}
+                parameters = parameters.model_copy(update=guard)
             return server, parameters if state.spec.memory is None else parameters.remembering(state.spec.memory)
         return scheme.server, state.parameters
 
@@ -147,7 +152,8 @@ class _Step(Answers):
     def begin(cls, engine: Engine, event: Start) -> tuple[RunState, tuple[Effect, ...]]:
         parameters = engine.parameters(event.spec)
         assert ("", "wanted", "gathering") in MOVES
-        state = RunState(event.spec, parameters, "gathering", event.at, event.at, agents=dict(event.agents))
+        agents, most = dict(event.agents), event.spec.max_rows_each or 0
+        state = RunState(event.spec, parameters, "gathering", event.at, event.at, agents=agents, max_rows_each=most)
         step = cls(engine, state, event.at)
         step._gather()
         return step._result()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from coordinator.engine import asking, learning
 from coordinator.engine.effects import OpenRound, Publish, Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.ledger import Ledger
 from coordinator.engine.state import Level, Round, RunState
+from glassfleet.discovery.guard import usual_rows
 from glassfleet.scheme import Server
 
 
@@ -35,7 +37,7 @@ class Rounds(Ledger):
         try:
             server, parameters = self.engine.server(self.state)
             domain = None if self.state.phase == "domain" else self.state.domain
-            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce)
+            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce, self.state.max_rows_each)
         except SchemeFaultError as fault:
             self._end(fault.cause, "failed", str(fault))
             return
@@ -118,8 +120,8 @@ class Rounds(Ledger):
         members = self._record(missed)
         rows = sum(self.state.store[digest][member].rows for member in members)
         try:
-            server, parameters = self.engine.server(self.state)
-            learning.check_rows(server, parameters, rows, len(members))
+            server, _ = self.engine.server(self.state)
+            learning.check_rows(rows, len(members))
             self._count_round(server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
         except SchemeFaultError as fault:
             self._end(fault.cause, "failed", str(fault))
@@ -137,7 +139,9 @@ class Rounds(Ledger):
 
     def _count_round(self, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
         state = self.state
-        if state.phase == "recruiting":
+        if self._limit_rows(members):
+            self._plant_and_open()
+        elif state.phase == "recruiting":
             self._move("cohort-fixed", "learning")
             self._update(cohort=members, founders=len(members))
             self._grown(learning.grow(server, state.trail, members, state.store), "counted")
@@ -151,6 +155,31 @@ class Rounds(Ledger):
             else:
                 self._update(cohort=tuple(sorted({*state.cohort, *members})))
                 self._grown(growth, "counted")
+
+    def _limit_rows(self, members: tuple[str, ...]) -> bool:
+        """Find what is to count of a vehicle's rows, when its first statistics show that one claims far more than most.
+
+        With a given domain nothing was asked before. Who has so many rows is asked again, with the limit, as all are:
+        whoever then still claims more is refused.
+        """
+        state, level = self.state, self.state.trail[-1]
+        if state.phase == "domain" or level.number > 1 or state.max_rows_each or not state.spec.guarded:
+            return False
+        rows = {member: state.store[level.digest][member].rows for member in members}
+        most = usual_rows(list(rows.values()))
+        if not most or max(rows.values()) <= most:
+            return False
+        self._move("rows-limited", state.phase)
+        self._forget(level)
+        many = {agent: count for agent, count in rows.items() if count > most}
+        self._limit(most, {**state.guard, "rows": many})
+        return True
+
+    def _limit(self, most: int, guard: Mapping[str, Any]) -> None:
+        kept = {
+            agent: (min(rows, most) if most else rows, digest) for agent, (rows, digest) in self.state.frozen.items()
+        }
+        self._update(max_rows_each=most, guard=guard, frozen=kept)
 
     def _count_fixed(self, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
         """Count a round of a fixed cohort; who did not answer is lost, and the run is evaluated without it."""
@@ -187,7 +216,9 @@ class Rounds(Ledger):
             self._move("counted", "domain")
             self._open()
             return
+        found = growth.done.summary
         self._update(domain=growth.done.model)
+        self._limit(int(found.get("max_rows_each", 0)) or self.state.max_rows_each, found.get("guard", {}))
         self._begin_statistics("domain-found")
 
     @staticmethod
@@ -213,6 +244,10 @@ def request(state: RunState) -> OpenRound:
     """Return the effect that opens the open round (again)."""
     current, level = state.open, state.trail[-1]
     assert current is not None
+    asked = current.asked if current.limited else None
+    if state.spec.without and asked is None:
+        # "Every agent that can" would ask those too that the run leaves out.
+        asked = asking.able(state)
     return OpenRound(
         state.run,
         current.kind,
@@ -220,7 +255,7 @@ def request(state: RunState) -> OpenRound:
         current.attempt,
         level.task,
         level.digest,
-        current.asked if current.limited else None,
+        asked,
         current.closes_at,
         state.spec.policy.deadline,
         sum(state.attempts.values()),

@@ -191,6 +191,10 @@ class RunState:
         Columns of the run, once settled.
     domain : Domain or None
     domain_contributors : tuple of str
+    max_rows_each : int
+        At most so many rows of each agent count; 0: all (or not yet found).
+    guard : Mapping
+        Who is far out, see :data:`glassfleet.discovery.guard.Notes`.
     frozen : Mapping[str, tuple of (int, str)]
         Rows and data digest of each agent, fixed by its first accepted answer.
     store : Store
@@ -230,6 +234,8 @@ class RunState:
     target: str = ""
     domain: Domain | None = None
     domain_contributors: tuple[str, ...] = ()
+    max_rows_each: int = 0
+    guard: Mapping[str, Any] = field(default_factory=dict)
     frozen: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     store: Store = field(default_factory=dict)
     trail: tuple[Level, ...] = ()

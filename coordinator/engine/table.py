@@ -59,6 +59,8 @@ TABLE: tuple[Transition, ...] = (
     Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation", _OPEN),
     Transition("domain", "domain-found", "learning", "the search is done; elastic participation", _OPEN),
     Transition("recruiting", "cohort-fixed", "learning", "the first statistics round closed: who answered is the cohort", _OPEN),
+    Transition("recruiting", "rows-limited", "recruiting", "the same, but one of five agents or more claims over five times the median's rows: all are asked again, with that limit", _OPEN),
+    Transition("learning", "rows-limited", "learning", "the same in the first round of elastic participation", _OPEN),
     Transition("learning", "counted", "learning", "the round closed; nobody was lost that changes an earlier level", _OPEN),
     Transition("learning", "replayed", "learning", "members were lost and an earlier level came out differently", "Restarted, " + _OPEN),
     Transition("learning", "model-done", "finished", "the scheme returned its model", "RoundClosed, ClearRequest, Publish, Ended"),

@@ -17,15 +17,20 @@ The limits are the outer edges of the bins that hold the quantiles, never somebo
 quantiles cannot be told apart after ``max_rounds`` rounds is a constant: low == high.
 
 Definition and error. For N counted rows the q-quantile is the value of rank max(1, ceil(q N)), the inverse of the
-empirical distribution function (numpy's ``inverted_cdf``). With ``min_count`` 0 and the same vehicles in every round,
-``low`` is at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin, which is
-at most ``1/RESOLUTION`` of ``high - low``. Values outside declared bounds are counted in the edge bins, hence clipped,
-and reported.
+empirical distribution function (numpy's ``inverted_cdf``). Exact, and with the same vehicles in every round, ``low`` is
+at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin, which is at most
+``1/RESOLUTION`` of ``high - low`` (or, after the last round, 1e-9 of the magnitude). Values outside declared bounds are
+counted in the edge bins, hence clipped, and reported.
+
+One vehicle alone. From five vehicles on a limit also needs vehicles, and no vehicle counts for more than five times the
+median vehicle's rows: :mod:`glassfleet.discovery.guard`. What did not count in one round is known to the next, where it
+lies in the edge bins. The limit of rows, ``max_rows_each``, is part of what is found: the run's later tasks state it.
 
 Small counts. A bin with one row tells one column's value of one row to within a bin. With ``min_count`` m (default 3,
 as for leaf statistics) a vehicle therefore joins bins with fewer than m rows to the next bin towards its own median
-before it sends: no count in 1 .. m - 1 leaves it and the total stays. The value returned for a rank then has a true
-rank within m - 1 of it per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts
+before it sends: no count in 1 .. m - 1 leaves it and the total stays; nor does one follow from the rows outside
+declared bounds and the edge bin that they are in. The value returned for a rank then has a true rank within m - 1 of it
+per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts
 nothing. The domain found then depends, a little, on how rows are spread; promise 1 is stated *given* the domain and
 is untouched. :meth:`DiscoveryParameters.exact` turns it off.
 
@@ -49,6 +54,7 @@ from glassfleet.discovery.client import DiscoveryClient, read_task
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
 from glassfleet.domain import Domain
+from glassfleet.draw import drawn_for
 from glassfleet.memory import remember
 from glassfleet.scheme import Cost, Done, Next, Task
 
@@ -88,7 +94,7 @@ class Discovery:
         return Cost(5e-7 * (rows * len(grids) + counts), (rows * 60 + counts * 40) / 1e6)
 
     def exact(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
-        """Return `parameters` with no count withheld."""
+        """Return `parameters` with nothing withheld or left out."""
         return parameters.exact()
 
 
@@ -110,7 +116,7 @@ def discover(parameters: DiscoveryParameters, datasets: Sequence[Dataset]) -> Do
     datasets = [remember(data, parameters.memory) for data in datasets]
     step: Next | Done = DISCOVERY.server.start(parameters)
     while isinstance(step, Next):
-        answers = [DISCOVERY.client.contribute(step.task, data, rng) for data in datasets]
+        answers = [DISCOVERY.client.contribute(step.task, drawn_for(step.task, data), rng) for data in datasets]
         step = DISCOVERY.server.reduce(step.state, answers)
     domain: Domain = step.model
     return domain

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.categories import tell_categories
 from glassfleet.data import Dataset
-from glassfleet.grids import Grid, join_small
+from glassfleet.grids import ROW_EDGES, Grid, join_small
 from glassfleet.labels import count_labels
 from glassfleet.scheme import Contribution, Task, TaskError
 from schemas import limits
@@ -30,7 +30,10 @@ class DiscoveryClient:
         -------
         Contribution
             Sums ``counts`` (int64: the grids of all asked columns, by name, one after the other) and ``outside``
-            (int64, shape (columns, 2): rows below and above the grid, which are in the edge bins as well).
+            (int64, shape (columns, 2): rows below and above the grid, which are in the edge bins as well; told in the
+            first round). In a guarded run also ``vehicles`` (int64, 1 for each stretch of each grid that this vehicle
+            reaches, in the order of the counts) and, in the first round, ``row_counts`` (int64, shape (238,): 1 in the
+            bin of this vehicle's number of rows), so that sums over vehicles say how many there are.
             ``nullified`` is the number of small counts that were not sent as they are. Values ``labels`` and
             ``label_rows`` when the task asks for labels, ``categories`` when it asks for those.
 
@@ -45,6 +48,7 @@ class DiscoveryClient:
         outside = np.zeros((len(grids), 2), dtype=np.int64)
         nullified = 0
         asks_categories = task.body.get("categories") is True
+        is_first = task.body.get("round", 1) == 1
         for row, (name, grid) in enumerate(grids.items()):
             edges = grid.edges()
             values = _column(data, name, target, text=asks_categories)
@@ -53,8 +57,9 @@ class DiscoveryClient:
             tails = (int((values < edges[0]).sum()), int((values > edges[-1]).sum()))
             joined = join_small(count, min_count)
             nullified += joined
-            for side, tail in enumerate(tails):
-                if 0 < tail < min_count:
+            for side, tail in enumerate(tails if is_first else ()):  # 0: of the first bin, 1: of the last
+                # What is left of the edge bin without its tail must not be a small count either.
+                if tail and min(tail, int(count[-side]) - tail or min_count) < min_count:
                     nullified += 1
                 else:
                     outside[row, side] = tail
@@ -70,7 +75,33 @@ class DiscoveryClient:
             told["categories"], withheld = tell_categories(data, list(grids), min_count)
             nullified += withheld
         sums = {"counts": np.concatenate(counts), "outside": outside}
+        if task.body.get("guarded") is True:
+            sums["vehicles"] = reached(grids, sums["counts"])
+            if is_first:
+                sums["row_counts"] = row_bin(data.rows)
         return Contribution(task.kind, data.rows, sums, told, nullified)
+
+
+def reached(grids: Mapping[str, Grid], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 1 for each stretch of `grids` in which there are `counts`, else 0; shape (stretches of all grids,)."""
+    return (np.add.reduceat(counts, stretches_of(grids)) > 0).astype(np.int64)
+
+
+def stretches_of(grids: Mapping[str, Grid]) -> NDArray[np.intp]:
+    """Return where the stretches of all grids begin in their counts."""
+    starts, begin = [], 0
+    for grid in grids.values():
+        starts.append(grid.stretches() + begin)
+        begin += grid.size
+    return np.concatenate(starts)
+
+
+def row_bin(rows: int) -> NDArray[np.int64]:
+    """Return 1 in the bin of ``ROW_EDGES`` that `rows` is in, else 0; shape (238,). Without rows there is no bin."""
+    bins = np.zeros(ROW_EDGES.size - 1, dtype=np.int64)
+    if rows:
+        bins[np.searchsorted(ROW_EDGES, rows, side="right") - 1] = 1
+    return bins
 
 
 def read_task(task: Task) -> tuple[dict[str, Grid], str, int]:

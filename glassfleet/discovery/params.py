@@ -50,6 +50,11 @@ class DiscoveryParameters(BaseModel):
         Columns of text are taken; their categories are found, as the union of the vehicles'.
     memory : Memory or None
         How those of the features come about that are differences and lags; see :meth:`remembering`.
+    guarded : bool
+        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. Off: all rows count, as in runs of
+        former versions.
+    max_rows_each : int
+        At most so many rows of a vehicle count; 0: found, where `guarded`, else all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -69,6 +74,8 @@ class DiscoveryParameters(BaseModel):
     either: bool = False
     categories: bool = False
     memory: Memory | None = None
+    guarded: bool = True
+    max_rows_each: int = Field(default=0, ge=0, lt=2**31)
 
     @model_validator(mode="after")
     def _consistent(self) -> DiscoveryParameters:
@@ -110,5 +117,5 @@ class DiscoveryParameters(BaseModel):
         return type(self).model_validate({**self.model_dump(), **update})
 
     def exact(self) -> DiscoveryParameters:
-        """Return these parameters with no count withheld: the domain then equals that of the pooled rows."""
-        return self.model_copy(update={"min_count": 0})
+        """Return these parameters with nothing withheld or left out: the domain is then that of the pooled rows."""
+        return self.model_copy(update={"min_count": 0, "guarded": False})

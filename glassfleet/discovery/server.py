@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.categories import check_categories, union_of_categories
-from glassfleet.discovery.client import read_task
+from glassfleet.discovery.client import reached, read_task, row_bin, stretches_of
+from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.domain import Domain, Variable
 from glassfleet.grids import ZERO, Grid, narrowest
@@ -30,7 +32,8 @@ class DiscoveryServer:
         """Return the coarse round. `domain` and `seed` are not used: nothing is known and nothing is drawn."""
         del domain, seed
         columns = {name: _coarse(parameters, name) for name in parameters.columns}
-        return _ask(parameters, 1, columns, found={}, outside={}, digest="")
+        known: State = {"found": {}, "outside": {}, "sums_digest": "", "max_rows_each": parameters.max_rows_each}
+        return _ask(parameters, 1, columns, known)
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise ContributionError unless the counts can be true: shapes, signs, and totals equal to the rows."""
@@ -43,7 +46,10 @@ class DiscoveryServer:
             check_categories(values.pop("categories", None), list(grids), contribution.rows, min_count)
         if labels:
             check_labels(values, contribution.rows, min_count)
-        if set(contribution.sums) != {"counts", "outside"} or (values and not labels):
+        # Vehicles of former versions tell neither vehicles nor row_counts, in a run that asks for them.
+        more = set(contribution.sums) - {"counts", "outside"}
+        known = {"vehicles", "row_counts"} if task.body.get("guarded") is True else set()
+        if len(contribution.sums) - len(more) != 2 or not more <= known or (values and not labels):
             raise ContributionError("a histogram has the sums counts and outside, and nothing else")
         if contribution.nullified > 0 and min_count <= 1:
             raise ContributionError("nullified counts, but the task withholds none")
@@ -58,6 +64,7 @@ class DiscoveryServer:
             if bool(((part > 0) & (part < min_count)).any()):
                 raise ContributionError(f"{name} holds a count below min_count {min_count}")
         self._check_totals(list(grids), sizes, min_count, contribution)
+        _check_ones(grids, contribution)
 
     @staticmethod
     def _check_totals(names: list[str], sizes: list[int], min_count: int, contribution: Contribution) -> None:
@@ -85,39 +92,46 @@ class DiscoveryServer:
         grids = {name: Grid.from_value(state["columns"][name]) for name in sorted(state["columns"])}
         found: dict[str, Value] = dict(state["found"])
         outside: dict[str, Value] = dict(state["outside"])
-        counts = np.zeros(sum(grid.size for grid in grids.values()), dtype=np.int64)
-        tails = np.zeros((len(grids), 2), dtype=np.int64)
-        for contribution in contributions:
-            counts = counts + contribution.sums["counts"]
-            tails = tails + contribution.sums["outside"]
-        summed: dict[str, Value] = {"before": state["sums_digest"], "counts": counts, "outside": tails}
+        sums = _add_up(state, parameters, grids, contributions)
+        summed: dict[str, Value] = {"before": state["sums_digest"], "counts": sums.counts, "outside": sums.outside}
         named: dict[str, Value] = {"class_rows": class_rows} if class_rows else {}
         named |= {"categories": categories} if categories else {}
         digest = digest_of(summed | named)
         refined: dict[str, Grid] = {}
         if number == 1 and parameters.target not in grids and not parameters.classes:
             refined[parameters.target] = _coarse(parameters, parameters.target)
-        start = 0
+        dropped: dict[str, Value] = {}
+        spans: dict[str, tuple[int, int, int, int]] = {}
+        free: list[Value] = list(state.get("free", []))
+        begin = 0
         for row, (name, grid) in enumerate(grids.items()):
-            part = counts[start : start + grid.size]
-            start += grid.size
+            part, end = sums.counts[begin : begin + grid.size], begin + grid.size
             if name in categories:
                 found[name] = [0.0, len(categories[name]) - 1.0]
-                continue
-            if number == 1 and tails[row].any():
-                outside[name] = [int(tails[row, 0]), int(tails[row, 1])]
-            low, high, finer = _place(grid, part, parameters.quantiles_of(name), parameters.bins, number)
-            if finer is None or number >= parameters.max_rounds:
-                # Still not told apart in the last round: a constant, at the lower edge.
-                found[name] = [low, high if finer is None else _last_high(grid, low, high)]
             else:
-                refined[name] = finer
+                if number == 1 and sums.outside[row].any():
+                    outside[name] = sums.outside[row].tolist()
+                rest = counted(part, state.get("dropped", {}).get(name, (0, 0)))
+                reach = None if name in free else (sums.vehicles[name], sums.fewest)
+                place = _place_guarded(grid, rest, reach, parameters.quantiles_of(name), parameters.bins, number)
+                spans[name] = (begin, begin + place.first, begin + place.last + 1, end)
+                if place.finer is None or number >= parameters.max_rounds:
+                    # Still not told apart in the last round: a constant, at the lower edge.
+                    found[name] = [place.low, place.high if place.finer is None else _last_high(grid, place)]
+                else:
+                    refined[name] = place.finer
+                    gone = part - place.counts  # in the edge bins: those that were gone before, or what is left of them
+                    dropped[name] = [int(gone[: place.first].sum()), int(gone[place.last + 1 :].sum())]
+                    free += [name] if place.is_free else []
+            begin = end
+        if parameters.guarded:
+            named["guard"] = noted(state.get("guard", {}), contributions, spans, sums.most)
         if refined:
-            step = _ask(parameters, number + 1, refined, found=found, outside=outside, digest=digest)
-            return Next({**step.state, **named}, step.task)
+            known: State = {"found": found, "outside": outside, "sums_digest": digest, "max_rows_each": sums.most}
+            return _ask(parameters, number + 1, refined, {**known, "dropped": dropped, "free": free, **named})
         rows = sum(contribution.rows for contribution in contributions)
-        summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside}
-        return Done(_domain(parameters, found, categories), summary | named)
+        summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside, **named}
+        return Done(_domain(parameters, found, categories), {**summary, "max_rows_each": sums.most})
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say how many columns have their limits."""
@@ -125,6 +139,48 @@ class DiscoveryServer:
         lines = [f"{name}: {low:.6g} to {high:.6g}" for name, (low, high) in list(found.items())[:200]]
         columns = len(found) + len(state["columns"])
         return {"round": state["round"], "columns": columns, "found": len(found), "lines": lines}
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """A round's counts: ``counts`` and ``outside`` as in an answer, ``vehicles`` by column; and what they weigh.
+
+    ``fewest`` vehicles must reach a stretch for its rows to count; at most ``most`` rows of each do, 0: all.
+    """
+
+    counts: NDArray[np.int64]
+    outside: NDArray[np.int64]
+    vehicles: Mapping[str, NDArray[np.int64]]
+    fewest: int
+    most: int
+
+
+def _add_up(
+    state: State, parameters: DiscoveryParameters, grids: Mapping[str, Grid], contributions: Sequence[Contribution]
+) -> _Sums:
+    most = int(state.get("max_rows_each", 0))
+    if parameters.guarded and not most:
+        most = usual_rows(each.sums.get("row_counts", each.rows) for each in contributions)
+    counts = np.zeros(sum(grid.size for grid in grids.values()), dtype=np.int64)
+    outside = np.zeros((len(grids), 2), dtype=np.int64)
+    vehicles = np.zeros(len(stretches_of(grids)), dtype=np.int64)
+    for contribution in contributions:
+        counts = counts + weighed_down(contribution, most)
+        outside = outside + contribution.sums["outside"]
+        vehicles = vehicles + contribution.sums.get("vehicles", reached(grids, contribution.sums["counts"]))
+    ends = np.cumsum([len(grid.stretches()) for grid in grids.values()])
+    by_column = dict(zip(grids, np.split(vehicles, ends[:-1]), strict=True))
+    with_rows = sum(contribution.rows > 0 for contribution in contributions)
+    return _Sums(counts, outside, by_column, fewest_vehicles(with_rows) if parameters.guarded else 1, most)
+
+
+def _check_ones(grids: Mapping[str, Grid], contribution: Contribution) -> None:
+    for name, own in (
+        ("vehicles", reached(grids, contribution.sums["counts"])),
+        ("row_counts", row_bin(contribution.rows)),
+    ):
+        if not np.array_equal(contribution.sums.get(name, own), own):
+            raise ContributionError(f"{name} do not follow from the counts and the rows")
 
 
 def _names_told(
@@ -162,23 +218,14 @@ def _coarse(parameters: DiscoveryParameters, name: str) -> Grid:
     return Grid(low, high, COARSE_BINS, COARSE_BINS, COARSE_BINS)
 
 
-def _ask(
-    parameters: DiscoveryParameters,
-    number: int,
-    columns: Mapping[str, Grid],
-    *,
-    found: Mapping[str, Value],
-    outside: Mapping[str, Value],
-    digest: str,
-) -> Next:
+def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Grid], known: State) -> Next:
+    """Return the round that asks for `columns`; `known` is what the state keeps beside them."""
     recipes = {name: grid.to_value() for name, grid in columns.items()}
     state: State = {
         "parameters": parameters.model_dump(mode="json"),
         "round": number,
         "columns": recipes,
-        "found": dict(found),
-        "outside": dict(outside),
-        "sums_digest": digest,
+        **known,
     }
     body = {"columns": recipes, "target": parameters.target, "min_count": parameters.min_count, "round": number}
     if _asks_labels(parameters):
@@ -187,13 +234,53 @@ def _ask(
         body["categories"] = True
     if parameters.memory is not None:
         body["memory"] = parameters.memory.to_document()
-    return Next(state, Task("domain", "histogram", body))
+    if parameters.guarded:
+        body["guarded"] = True
+    if known["max_rows_each"]:
+        body["features"] = list(parameters.features)
+    return Next(state, Task("domain", "histogram", body).limited(known["max_rows_each"]))
 
 
-def _place(
-    grid: Grid, counts: NDArray[np.int64], quantiles: tuple[float, float], bins: int, number: int
-) -> tuple[float, float, Grid | None]:
-    """Return both limits on `grid` and the finer grid that they need, or None when they are good enough."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a column's limits are on a grid.
+
+    ``finer`` is the grid that they need, None when they are good enough; ``first`` and ``last`` are their bins, and
+    ``counts`` what they were found in. ``is_free``: too many rows lie where few vehicles are to leave them out.
+    """
+
+    low: float
+    high: float
+    finer: Grid | None
+    first: int
+    last: int
+    counts: NDArray[np.int64]
+    is_free: bool = False
+
+
+def _place_guarded(  # noqa: PLR0917 - one call
+    grid: Grid,
+    counts: NDArray[np.int64],
+    reach: tuple[NDArray[np.int64], int] | None,
+    quantiles: tuple[float, float],
+    bins: int,
+    number: int,
+) -> _Place:
+    """Return the limits on `grid`; `reach` says how many vehicles are in each stretch, and how many must be.
+
+    None: all rows count.
+    """
+    plain = _place(grid, counts, quantiles, bins, number)
+    kept = counts if reach is None else supported(grid, counts, *reach)
+    if kept is None or kept is counts:
+        return replace(plain, is_free=True)
+    place = _place(grid, kept, quantiles, bins, number)
+    is_narrow = grid.bins == 0 or LEVERAGE * (place.high - place.low) < plain.high - plain.low
+    return place if is_narrow else plain
+
+
+def _place(grid: Grid, counts: NDArray[np.int64], quantiles: tuple[float, float], bins: int, number: int) -> _Place:
+    """Return the limits on `grid` of the rows `counts`."""
     cumulative = np.cumsum(counts)
     total = int(cumulative[-1])
     if total == 0:
@@ -206,18 +293,18 @@ def _place(
         edges = np.where(np.abs(edges) == ZERO, 0.0, edges)
     low, low_end, high_start, high = (float(edges[i]) for i in (first, first + 1, last, last + 1))
     if low == high or (number > 1 and grid.width <= (high - low) / RESOLUTION):
-        return low, high, None
+        return _Place(low, high, None, first, last, counts)
     span = high - low
     if span <= narrowest(low, high, bins):
-        return low, low, None
+        return _Place(low, low, None, first, last, counts)
     left = min(bins, max(1, math.ceil((low_end - low) / span * bins)))
     right = min(bins, max(1, math.ceil((high - high_start) / span * bins)))
-    return low, high, Grid(low, high, bins, left, right)
+    return _Place(low, high, Grid(low, high, bins, left, right), first, last, counts)
 
 
-def _last_high(grid: Grid, low: float, high: float) -> float:
-    """Return the upper limit of a column that the last round left unresolved: `low` when it is within two bins."""
-    return low if high - low <= 2 * grid.width else high
+def _last_high(grid: Grid, place: _Place) -> float:
+    """Return the upper limit of a column that the last round left unresolved: the lower when it is within two bins."""
+    return place.low if place.high - place.low <= 2 * grid.width else place.high
 
 
 def _domain(parameters: DiscoveryParameters, found: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:

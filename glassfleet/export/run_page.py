@@ -67,6 +67,11 @@ def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Secti
         ("participation", str(status.get("participation", ""))),
         ("cohort", ", ".join(status.get("cohort") or []) or "-"),
         ("domain found by", ", ".join(status.get("domain_contributors") or []) or "declared"),
+        (
+            "rows of a vehicle that count",
+            f"at most {status['max_rows_each']}" if status.get("max_rows_each") else "all",
+        ),
+        ("left out", ", ".join((status.get("spec") or {}).get("without") or []) or "nobody"),
         ("statistics withheld by vehicles", str(status.get("nullified", 0))),
         ("replays after losing vehicles", str(status.get("restarts", 0))),
     ]
@@ -80,7 +85,7 @@ def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Secti
         ["vehicle", "what became of it", "reason"],
         [[agent, str(item.get("status", "")), str(item.get("reason", ""))] for agent, item in sorted(agents.items())],
     )
-    return Section("Fleet", (), facts, [table] if agents else [])
+    return Section("Fleet", tuple(status.get("notes") or ()), facts, [table] if agents else [])
 
 
 def _scores(scores: Sequence[Mapping[str, Any]], about: Sequence[str]) -> Section:

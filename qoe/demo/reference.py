@@ -104,7 +104,8 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
     names = domain.names
     train = {vehicle: part.train.select(names) for vehicle, part in rows.items()}
     test = {vehicle: part.test.select(names) for vehicle, part in rows.items()}
-    cohort = {vehicle: train[vehicle] for vehicle in sorted(record.cohort)}
+    most = int(record.parameters.get("max_rows_each", 0))
+    cohort = {vehicle: local.counted_rows(train[vehicle], domain, most) for vehicle in sorted(record.cohort)}
 
     pooled = pool(list(train.values()))
     everyone: Any

@@ -394,10 +394,46 @@ def test_engine_fails_by_name_when_nobody_has_rows() -> None:
     assert play.state.reason.startswith("no-rows")
 
 
-def test_engine_fails_by_name_when_there_are_too_many_rows() -> None:
+@pytest.mark.parametrize("order", ["abc", "cab", "bca"])
+def test_engine_drops_the_agent_with_most_rows_when_the_total_is_impossible(order: str) -> None:
     play = Play(toy_spec(parameters={"max_rows": 11}))
-    play.answer("a", "b", "c")
-    assert play.state.reason == "too-many-rows: 12 rows in all; the exact sums are good for 11"
+    for agent in order:
+        play.answer(agent, rows=9 if agent == "c" else 4)
+    assert play.state.rounds[0].dropped_agents == {"c": "impossible: c claims 9 rows; the sums are good for 11 in all"}
+    play.finish("a", "b")
+    assert play.phase == "finished"
+    assert play.state.cohort == ("a", "b")
+
+
+def test_engine_refuses_rows_beyond_the_limit_by_name_and_does_not_wait() -> None:
+    play = Play(toy_spec(max_rows_each=4))
+    assert play.task.max_rows_each == 4
+    assert [receipt.outcome for receipt in play.answer("a", "b")] == ["accepted", "accepted"]
+    (receipt,) = play.answer("c", rows=400)
+    assert (receipt.outcome, receipt.reason) == (
+        "rejected",
+        "impossible: c claims 400 rows; the run counts 4 (max_rows_each)",
+    )
+    assert play.state.cohort == ("a", "b")
+    assert play.task.max_rows_each == 4, "each task of the run says so"
+
+
+def test_engine_never_asks_who_is_left_out_and_refuses_what_it_says() -> None:
+    play = Play(toy_spec(without=["c"]))
+    assert play.requests[0].asked == ("a", "b")
+    assert play.outcomes("c") == ["rejected left-out"]
+    play.send(Refused(play.at, "c", play.task.digest, "no"))
+    play.up("d")
+    assert play.requests[-1].asked == ("a", "b", "d"), "who comes up is asked by name"
+    play.finish("a", "b", "d")
+    assert play.state.cohort == ("a", "b", "d")
+    assert all("c" not in summary.dropped_agents for summary in play.state.rounds)
+
+
+def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
+    play = Play(toy_spec(without=["c"], policy={"gather_agents": 3, "gather_timeout": 5}))
+    play.pass_time(5)
+    assert play.state.reason.endswith("not counted: is left out of this run (c)")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,13 @@ def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page()
     assert "<details>" not in html
 
 
+def test_report_names_vehicles_that_stand_out_and_who_was_left_out() -> None:
+    told = {"notes": ["vd: at most 640 of its 64000 rows count"], "max_rows_each": 640, "spec": {"without": ["vx"]}}
+    text = markdown_of(run_page({**STATUS, **told}, None)).replace("\\", "")
+    for word in ("vd: at most 640 of its 64000 rows count", "at most 640", "vx"):
+        assert word in text
+
+
 def test_report_tells_rounds_of_a_kind_together_when_there_are_many() -> None:
     one = STATUS["rounds"][0]
     late = {"late": 2, "late_agents": ["vd", "vd2"]}

@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edge_agent.answers import Answerer
+from edge_agent.budget import Budget
 from edge_agent.freeze import Freezer, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import Lock, load_secret, make_directory, replacing
 from glassfleet.data import Dataset
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters
+from glassfleet.draw import draw
+from schemas import codec
 from schemas.errors import IdentityError, StorageError
+from schemas.topics import Topics
 
 SECRET = bytes(range(32))
 
@@ -32,6 +38,30 @@ def test_freezer_gives_the_first_rows_again_when_data_changed_and_the_process_re
     assert again.digest == digest
     assert np.array_equal(again.data.X, first.X)
     assert np.array_equal(again.data.y, first.y)
+
+
+def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path):
+    task = DISCOVERY.server.start(DiscoveryParameters(features=("a", "b"), target="y", max_rows_each=50)).task
+    topics, many = Topics("fleet"), dataset(0, rows=400)
+    answers = []
+    for now in (many, dataset(1)):  # another process, whose data have changed since
+        answerer = Answerer(topics, Freezer(tmp_path / "runs", SECRET), SECRET, most_bytes=10**6, budget=Budget())
+        answers.append(answerer.compute("r1", task.digest, task, answerer.freeze("r1", now)))
+    assert answers[0].rows == answers[0].contribution["rows"] == 50
+    assert codec.encode(answers[0].model_dump()) == codec.encode(answers[1].model_dump())
+    turned = np.random.default_rng(3).permutation(400)
+    drawn = [draw(data, ["a", "b"], 50) for data in (many, Dataset(("a", "b"), "y", many.X[turned], many.y[turned]))]
+    assert sorted(map(tuple, drawn[0].X)) == sorted(map(tuple, drawn[1].X))
+    assert abs(float(drawn[0].y.mean()) - float(many.y.mean())) < 0.15, "not those with the lowest values, say"
+
+
+def test_rows_with_texts_are_drawn_by_the_texts_and_not_by_their_places():
+    labels = np.array(["no", "yes"] * 50)
+    codes = np.tile([0.0, 1.0, 1.0, 0.0], 25)[:, None]
+    one = Dataset(("c",), "y", codes, labels, categories={"c": ("wet", "yellow")})
+    other = Dataset(("c",), "y", codes + 1, labels, categories={"c": ("dry", "wet", "yellow")})
+    names = [[data.categories["c"][int(code)] for code in draw(data, ["c"], 30).X[:, 0]] for data in (one, other)]
+    assert names[0] == names[1]
 
 
 def test_freezer_shares_the_rows_in_memory_when_they_are_the_same_after_a_restart(tmp_path):

@@ -53,14 +53,14 @@ def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
 def test_tasks_of_two_runs_differ_when_they_ask_the_same():
     scheme = catalogue.load("frt")
     params = scheme.Parameters()
-    levels = [learning.plant(scheme.server, params, DOMAIN, 0, nonce) for nonce in ("a" * 32, "b" * 32, "")]
+    levels = [learning.plant(scheme.server, params, DOMAIN, 0, nonce, 0) for nonce in ("a" * 32, "b" * 32, "")]
     assert len({level.digest for level in levels}) == 3
     assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
 
 
 def test_nonce_reaches_every_level_and_the_vehicle():
     scheme = catalogue.load("frt")
-    level = learning.plant(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32)
+    level = learning.plant(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0)
     from glassfleet.data import Dataset
 
     rng = np.random.default_rng(0)

@@ -58,6 +58,10 @@ class FmtServer:
             raise UsageError(f"{len(domain.features)} inputs; {NAME} takes at most {MAX_INPUTS}: choose fewer columns")
         return _ask(Question("scan", parameters, domain), {"sums_digest": ""})
 
+    def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
+        """Return the largest total number of rows that the sums are good for."""
+        return MAX_ROWS
+
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)

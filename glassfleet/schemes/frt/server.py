@@ -46,6 +46,10 @@ class FrtServer:
             question = Question("leaves", parameters, domain, question.tree, question.nodes)
         return _ask(question, {"leaves": [], "sums_digest": ""})
 
+    def max_rows(self, parameters: Parameters) -> int:
+        """Return the largest total number of rows that the sums are good for."""
+        return parameters.max_rows
+
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)

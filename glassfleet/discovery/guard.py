@@ -1,0 +1,161 @@
+"""What one vehicle can do to the limits of all: little. Used by the coordinator's half, from five vehicles on.
+
+A unit mistake (inputs times 10^6) in one of fifteen vehicles is a fifteenth of all rows, more than any quantile
+forgives. So a limit also needs vehicles: rows in a stretch of bins that fewer than max(2, a tenth of the fleet) reach
+are not counted - in the logarithmic bins always, in equal bins where that matters (`LEVERAGE`). And a vehicle that
+claims many times the rows of others would decide every quantile: it counts like five times the median, at most. Both
+need sums only, over vehicles: of rows, of ones per stretch, and of ones per bin of row counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.discovery.client import row_bin
+from glassfleet.grids import ROW_EDGES, Grid
+from glassfleet.scheme import Contribution
+
+MIN_FLEET: Final = 5
+"""With fewer vehicles nobody can tell which one is wrong: all rows count."""
+
+MANY_ROWS: Final = 5
+"""A vehicle counts for at most so many times the median vehicle's rows, unless the run says how many."""
+
+LEVERAGE: Final = 2
+"""In equal bins the rule holds where one vehicle makes the range more than so many times as wide. Below that it would
+cost more, in fleets where each vehicle has its own part of the range, than a wrong vehicle can do."""
+
+FAR_OUT: Final = 0.5
+"""A vehicle is named when this share of its rows, or more, lies outside the limits of a column: with the usual
+quantiles a twentieth of all rows does."""
+
+MAX_NAMED: Final = 100
+"""So many vehicles are named at most."""
+
+_COLUMNS_TOLD: Final = 3
+
+Notes = dict[str, Any]
+"""``far_out``: by vehicle and column, the share of its rows outside the limits; ``rows``: of vehicles whose rows do not
+all count, how many they have."""
+
+
+def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
+    """Return a line for each vehicle of `notes`; `most` rows of each count.
+
+    Examples
+    --------
+    >>> in_words({"far_out": {"v3": {"speed": 0.98, "load": 1.0}}, "rows": {"v4": 64000}}, 640)
+    ["v3: 100% of its rows lie outside the limits of 'load', 98% of 'speed'", 'v4: at most 640 of its 64000 rows count']
+    """
+    lines = []
+    for agent, columns in sorted(notes.get("far_out", {}).items()):
+        worst = sorted(columns.items(), key=lambda column: (-column[1], column[0]))
+        said = ", ".join(f"{share:.0%} of {name!r}" for name, share in worst[:_COLUMNS_TOLD])
+        more = f" and {len(worst) - _COLUMNS_TOLD} more columns" if len(worst) > _COLUMNS_TOLD else ""
+        first, _, rest = said.partition(" of ")
+        lines.append(f"{agent}: {first} of its rows lie outside the limits of {rest}{more}")
+    return lines + [
+        f"{agent}: at most {most} of its {rows} rows count" for agent, rows in sorted(notes.get("rows", {}).items())
+    ]
+
+
+def fewest_vehicles(vehicles: int) -> int:
+    """Return how many of a fleet of `vehicles` must reach a stretch of bins for its rows to count."""
+    return max(2, math.ceil(vehicles / 10)) if vehicles >= MIN_FLEET else 1
+
+
+def usual_rows(rows: Iterable[int | NDArray[np.int64]]) -> int:
+    """Return `MANY_ROWS` times the median number of rows, by the upper edge of its bin; 0 for less than `MIN_FLEET`.
+
+    Parameters
+    ----------
+    rows : iterable of int or ndarray of int64, shape (238,)
+        Numbers of rows, or ones in their bins (``row_counts``) or sums of such.
+    """
+    bins = np.zeros(ROW_EDGES.size - 1, dtype=np.int64)
+    for each in rows:
+        bins += row_bin(each) if isinstance(each, int) else each
+    vehicles = int(bins.sum())
+    if vehicles < MIN_FLEET:
+        return 0
+    median = int(np.searchsorted(np.cumsum(bins), (vehicles + 1) // 2))
+    return min(MANY_ROWS * int(ROW_EDGES[median + 1]), 2**31 - 1)
+
+
+def weighed_down(contribution: Contribution, most: int) -> NDArray[np.int64]:
+    """Return a vehicle's counts as `most` of its rows would have given them, about: it did not know the limit yet."""
+    counts = contribution.sums["counts"]
+    return counts if not most or contribution.rows <= most else counts * most // contribution.rows
+
+
+def counted(counts: NDArray[np.int64], dropped: Sequence[int]) -> NDArray[np.int64]:
+    """Return the rows of one column by bin without those `dropped` in former rounds, below and above the grid.
+
+    They are in the edge bins now.
+    """
+    kept = counts.copy()
+    for side in (0, 1):  # the first bin, and the last
+        kept[-side] = max(0, int(kept[-side]) - dropped[side])
+    return kept if kept.any() else counts
+
+
+def supported(
+    grid: Grid, counts: NDArray[np.int64], vehicles: NDArray[np.int64], fewest: int
+) -> NDArray[np.int64] | None:
+    """Return the rows of one column by bin in stretches that `fewest` vehicles reach.
+
+    None when that is less than a quarter of all rows: such vehicles differ, and none of them is the odd one. One
+    vehicle cannot bring that about: with five times the rows of each of four others it has less than three quarters.
+
+    Parameters
+    ----------
+    grid : Grid
+    counts : ndarray of int64, shape (bins,)
+        Rows by bin, of all vehicles.
+    vehicles : ndarray of int64, shape (stretches,)
+        How many vehicles reach each stretch of `grid`.
+    fewest : int
+    """
+    kept = np.where(np.repeat(vehicles >= fewest, np.diff(grid.stretches(), append=grid.size)), counts, 0)
+    return kept if 4 * int(kept.sum()) >= int(counts.sum()) else None
+
+
+def noted(
+    notes: Mapping[str, Any],
+    contributions: Sequence[Contribution],
+    spans: Mapping[str, tuple[int, int, int, int]],
+    most: int,
+) -> Notes:
+    """Return `notes` with the vehicles that are far out in this round's counts.
+
+    Parameters
+    ----------
+    notes : mapping
+        Of former rounds; empty at first.
+    contributions : sequence of Contribution
+        Each with the agent that sent it; nobody is named where that is not known.
+    spans : mapping of str to (int, int, int, int)
+        By column, as places in ``counts``: where its counts begin, where those within its limits begin and end, and
+        where all its counts end.
+    most : int
+        A vehicle's rows that count; 0: all.
+    """
+    far_out: dict[str, Any] = {agent: dict(columns) for agent, columns in notes.get("far_out", {}).items()}
+    rows: dict[str, Any] = dict(notes.get("rows", {}))
+    for contribution in contributions:
+        agent, counts = contribution.agent, contribution.sums["counts"]
+        if not agent or not contribution.rows:
+            continue
+        if most and contribution.rows > most and len(rows) < MAX_NAMED:
+            rows[agent] = contribution.rows
+        for name, (begin, first, last, end) in spans.items():
+            outside = int(counts[begin:first].sum() + counts[last:end].sum()) / contribution.rows
+            if outside >= FAR_OUT and (agent in far_out or len(far_out) < MAX_NAMED):
+                columns = far_out.setdefault(agent, {})
+                columns[name] = max(outside, columns.get(name, 0.0))
+    return {"far_out": far_out, "rows": rows}

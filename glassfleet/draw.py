@@ -1,0 +1,104 @@
+"""At most so many rows of a vehicle, chosen by a hash of each row: the same rows wherever they are chosen.
+
+A run may state ``max_rows_each``, so that no vehicle weighs more than its share. Whoever learns the run again (a
+central reference, an audit) draws the same rows from the same vehicle, and so gets the same sums and the same model.
+
+The hash is of the run's columns alone, in their order, so that other columns of a vehicle change nothing. It has no
+salt: two runs with the same columns and limit are answered from the same rows, and tell no more together than one.
+It is not a secret either: it decides which rows count, and no hash leaves the vehicle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data import Dataset
+from glassfleet.scheme import Task, TaskError
+
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX: Final = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
+
+
+def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
+    """Return the `most` rows of `data` with the lowest hashes, in their order; `data` itself when it has no more.
+
+    Parameters
+    ----------
+    data : Dataset
+        Rows of one vehicle, with the differences and lags of the run if it has any.
+    columns : sequence of str
+        The run's inputs, in the order of its domain.
+    most : int
+        At least 1; 0: no limit.
+
+    Raises
+    ------
+    KeyError
+        A column is missing.
+
+    Examples
+    --------
+    >>> rows = Dataset(("a",), "y", np.arange(5.0)[:, None], np.zeros(5))
+    >>> draw(rows, ["a"], 2).X[:, 0]
+    array([1., 4.])
+    """
+    if not most or data.rows <= most:
+        return data
+    key = ("drawn", tuple(columns), most)
+    found: Dataset | None = data.memo.get(key)
+    if found is None:
+        # Equal rows have equal hashes: whichever of them is kept, the same values are.
+        kept = np.sort(np.argsort(_hashes(data.select(columns)), kind="stable")[:most])
+        found = Dataset(data.features, data.target, data.X[kept], data.y[kept], categories=data.categories)
+        data.memo[key] = found
+    return found
+
+
+def drawn_for(task: Task, data: Dataset) -> Dataset:
+    """Return the rows that `task` is answered from: at most its ``max_rows_each``; raises TaskError."""
+    if data.rows <= task.max_rows_each or not task.max_rows_each:
+        return data
+    domain = task.body.get("domain", task.body)
+    named: Any = domain.get("features") if isinstance(domain, dict) else None
+    if not isinstance(named, list):
+        raise TaskError("the task limits the rows of a vehicle, and does not say by which columns they are drawn")
+    try:
+        return draw(data, [each["name"] if isinstance(each, dict) else each for each in named], task.max_rows_each)
+    except KeyError as fault:
+        raise TaskError(f"column {fault} is missing here") from fault
+
+
+def _hashes(data: Dataset) -> NDArray[np.uint64]:
+    """Return a hash of each row, shape (n,): its values, mixed in one by one (SplitMix64, Steele et al. 2014)."""
+    mixed = np.zeros(data.rows, dtype=np.uint64)
+    for index, name in enumerate(data.features):
+        column, own = data.X[:, index], data.categories.get(name)
+        mixed = _mix(mixed, _bits(column) if own is None else _of_texts(own)[column.astype(np.intp)])
+    if data.y.dtype.kind == "f":
+        return _mix(mixed, _bits(data.y))
+    texts, places = np.unique(data.y.astype(np.str_), return_inverse=True)
+    return _mix(mixed, _of_texts(texts)[places.reshape(-1)])
+
+
+def _mix(mixed: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    mixed = (mixed ^ values) + _STEP
+    for shift, factor in _MIX:
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * factor
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    # Minus zero equals zero; its bits do not.
+    return (values.astype(np.float64) + 0.0).view(np.uint64)
+
+
+def _of_texts(texts: Sequence[str] | NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a hash of each text: positions among categories differ from vehicle to vehicle, texts do not."""
+    return np.array(
+        [int.from_bytes(hashlib.sha256(str(text).encode()).digest()[:8], "little") for text in texts], dtype=np.uint64
+    )

@@ -1,0 +1,83 @@
+"""A vehicle of a real fleet measures in another unit, one has far more rows: the others learn, and people are told."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from broker.launch import launch
+from console.main import cli
+from edge_agent.fleet import Fleet
+from edge_agent.sources import read_source
+from glassfleet import catalogue, local
+from glassfleet.data import pool
+from glassfleet.domain import Domain
+from qoe.demo.vehicles import simulated_files
+from schemas.documents import document_digest
+from tests.acceptance.cloud import CoordinatorProcess, has_ended, record_of, wait_for
+
+WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
+
+
+def _spoil(path: Path, times: int, factor: float) -> None:
+    with gzip.open(path, "rt", newline="") as file:
+        head, *rows = csv.reader(file)
+    changed = [[row[0], *(repr(float(cell) * factor) for cell in row[1:-1]), row[-1]] for row in rows] * times
+    with gzip.open(path, "wt", newline="") as file:
+        csv.writer(file).writerows([head, *changed])
+
+
+def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path) -> None:
+    files = simulated_files(tmp_path / "data", 6, 7)
+    _spoil(files[WRONG], 1, 1e6)
+    _spoil(files[MANY], 8, 1.0)
+    sources = {name: read_source(path) for name, path in files.items()}
+    broker = launch(state_dir=tmp_path / "broker")
+    coordinator = CoordinatorProcess(broker.url, tmp_path / "coordinator")
+    try:
+        with Fleet(sources, broker=broker.url, state_dir=tmp_path / "agents"), coordinator.api() as api:
+            exact = catalogue.load("fmt").exact(catalogue.load("fmt").Parameters(max_rules=3))
+            wait_for(lambda: len(api.get("/api/agents").json()) == len(files))
+            how = {"gather_agents": 5, "deadline": 30}
+            spec = {
+                "run": "r1",
+                "scheme": "fmt",
+                "parameters": exact.model_dump(mode="json"),
+                "policy": how,
+                "without": [OUT],
+            }
+            assert api.post("/api/runs", json=spec).status_code == 201
+            wait_for(lambda: has_ended(api, "r1"), seconds=90)
+            run = api.get("/api/runs/r1").json()
+            assert run["outcome"] == "finished", run["reason"]
+            page = api.get("/runs/r1").text
+            where = ["--coordinator", str(api.base_url)]
+            shown = CliRunner().invoke(cli, ["run", "show", "r1", *where]).output
+            options = ["--run", "r2", "--scheme", "fmt", "--param", "max_rules=2", "--max-rows-each", "100", "--wait"]
+            without = ["--without", WRONG, "--without", OUT, "--state-dir", str(coordinator.state_dir)]
+            again = CliRunner().invoke(cli, ["run", "start", *options, *without, *where])
+            assert again.exit_code == 0, again.output
+            second = api.get("/api/runs/r2").json()
+    finally:
+        _, told = coordinator.end()
+        broker.stop()
+    wrong, many = run["notes"]
+    assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
+    assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
+    for text in (page, shown, told):
+        assert wrong.split(":")[1][:40] in text.replace("&#39;", "'")
+        assert many.split(":")[1] in text
+    assert max(variable["high"] for variable in run["domain"]["features"]) < 1e4
+    assert OUT not in run["agents"] or run["agents"][OUT]["status"] == "idle"
+    assert second["cohort"] == [name for name in files if name not in (WRONG, OUT)]
+    assert set(second["rows"].values()) == {100}
+
+    record = record_of(tmp_path / "coordinator", "r1")
+    assert (record.parameters["without"], record.parameters["max_rows_each"]) == ([OUT], run["max_rows_each"])
+    domain = Domain.from_document(record.document["domain"])
+    rows = [local.counted_rows(sources[name].train, domain, run["max_rows_each"]) for name in record.cohort]
+    central = local.central(catalogue.load("fmt"), exact, domain, pool(rows)).model.to_document()
+    assert document_digest(central) == record.digest
