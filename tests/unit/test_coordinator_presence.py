@@ -33,7 +33,7 @@ def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -
 
 
 def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(columns_bytes=1000))
+    fleet = Fleet(fleet_limits=FleetLimits(memory_bytes=15_000))
     for index in range(50):
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=[f"{'x' * 90}{index}"], target="y")
         payload = Envelope(fleet="f", body=body, agent=f"v{index}").to_bytes()
