@@ -132,9 +132,14 @@ def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
     agents = [name for name in troupe.children if name != COORDINATOR]
     pending = _wait_for_outboxes(troupe.work, agents, patience)
     office = troupe.office
+    if troupe.start_broker():  # it died by itself since the last fault: nothing is read of a broker that is not there
+        played.broker_died += 1
+        troupe.wait_until_all_work(patience)
     retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
-        office.try_stolen()
+        for theft in office.thefts:
+            played.broker_died += troupe.start_broker()
+            office.try_stolen(theft)
     troupe.end(agents)
     troupe.end([COORDINATOR], 10.0)
     for name, child in troupe.children.items():

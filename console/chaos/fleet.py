@@ -198,13 +198,14 @@ class Troupe:
 
     # The broker
 
-    def start_broker(self) -> None:
-        """Start it on its port and what it saved."""
+    def start_broker(self) -> bool:
+        """Start it on its port and what it saved; False when it runs."""
         if self.broker.is_running:
-            return
+            return False
         began = time.monotonic()
         self.broker.start()
         self.recoveries["broker"].append(time.monotonic() - began)
+        return True
 
     # All
 
