@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from coordinator.engine import Engine, RunState, Waiting, gives_up_at, waiting
+from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting
 from coordinator.engine.books import Books
 from coordinator.journal.port import Entry, Journal
 from coordinator.observer import place
@@ -127,6 +127,7 @@ class Runs:
 
     def resume(self) -> None:
         """Go on with what the journal holds; raises StorageError when it is damaged."""
+        offers: dict[Offer, Offer] = {}  # equal ones are kept once, as in the fleet: each record has its own
         for run in self._journal.unfinished():
             # A list, not an iterator: nothing may hold the database open while it is written to. A damaged record
             # raises here; one that is whole but cannot be followed concerns its own run only.
@@ -138,7 +139,8 @@ class Runs:
                 self._suspend(run, entries, fault)
                 continue
             if state is not None:
-                self.take_over({run: state}, {})
+                agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
+                self.take_over({run: replace(state, agents=agents)}, {})
                 self._metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
 

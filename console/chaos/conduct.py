@@ -335,7 +335,7 @@ class _Conductor:
         away = child.is_frozen or not child.is_working
         return "coordinator away" if away else "unseen"
 
-    def _do(self, fault: Fault) -> Callable[[], None]:  # noqa: C901 - a table of kinds
+    def _do(self, fault: Fault) -> Callable[[], object]:  # noqa: C901 - a table of kinds
         """Inject; return what undoes it."""
         troupe, name = self.troupe, fault.target
         mischief = [child.mischief for who, child in troupe.children.items() if name in (who, EVERYONE)]
