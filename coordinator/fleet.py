@@ -1,8 +1,11 @@
 """Who is there: what the retained birth certificates and last wills say, and the scores that agents report.
 
 One thread writes, any may read. What is known of an agent is a frozen record that is replaced as a whole, and readers
-copy the table of records first: one call of `dict.copy`, which no other thread can come between. So they see the fleet
-of one moment, however many agents come and go meanwhile, and a birth costs the same whoever reads.
+first copy the table of records, in one step that no other thread can come between. So they see the fleet of one moment,
+however many agents come and go meanwhile, and a birth costs the same whether anybody reads or not.
+
+The step is ``dict(table)``. Not ``table.copy()``: CPython 3.11 allocates the new dict after it has copied the entries,
+and may collect garbage there; a finaliser lets other threads run, and the copy's length is then another's.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class FleetLimits:
     memory_bytes : int
         Most bytes of memory for all of them together, likewise: as Python's objects take it, not as they travel.
     evaluations : int
-        Scores that are remembered of each agent, while there is memory; the oldest go first.
+        Scores that are remembered of each agent; the oldest go first. Fewer in a fleet so large that they would take
+        more than half of the memory: nobody is turned away for others' scores.
     burst : int
         Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
     per_minute : float
@@ -146,6 +150,8 @@ class Fleet:
         self._agents: dict[str, KnownAgent] = {}
         self._offers = SharedOffers()
         self._records = 0
+        self._down = 0
+        self._scores = 0
         self.refused = 0
 
     @property
@@ -235,7 +241,7 @@ class Fleet:
             return False
         if incarnation is not None and incarnation != known.incarnation:
             return False
-        self._agents[agent] = self._counted(known, status="down", since=self._wall())
+        self._put(agent, self._counted(known, status="down", since=self._wall()))
         return True
 
     def _since(self, born: float) -> float:
@@ -248,9 +254,10 @@ class Fleet:
         return shared
 
     def _put(self, agent: str, record: KnownAgent) -> None:
-        """Let a record take the place of an agent's former one, which may have had another size."""
+        """Let a record take the place of an agent's former one."""
         former = self._agents.get(agent)
         self._records += record.size - (0 if former is None else former.size)
+        self._down += (record.status == "down") - (former is not None and former.status == "down")
         self._agents[agent] = record
 
     def _counted(self, known: KnownAgent, **changes: Any) -> KnownAgent:
@@ -267,6 +274,8 @@ class Fleet:
         """Forget agents that are down, the longest first, until one more fits."""
         if self._has_room(size):
             return True
+        if not self._down:  # a flood of newcomers to a full fleet must not cost a look at everybody each
+            return False
         down = sorted((known.since, agent) for agent, known in self._agents.items() if known.status == "down")
         # A tenth at once: a full table is not sorted for every newcomer.
         agents = self._limits.agents
@@ -275,8 +284,10 @@ class Fleet:
             if len(self._agents) <= keep and self._has_room(size):
                 break
             gone = self._agents.pop(agent)
+            self._down -= 1
             self._offers.give_back(gone.offer)
             self._records -= gone.size
+            self._scores -= len(gone.evaluations)
         return self._has_room(size)
 
     def heard(self, agent: str) -> None:
@@ -291,25 +302,29 @@ class Fleet:
         if known is None:
             return
         scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
-        room = len(known.evaluations) + max(0, self._limits.memory_bytes - self.size) // _SCORES_BYTES
-        while len(scores) > min(self._limits.evaluations, room):
+        most = self._limits.memory_bytes // 2 // _SCORES_BYTES
+        kept = min(self._limits.evaluations, max(1, most // len(self._agents)))
+        if self._scores + len(scores) - len(known.evaluations) > most:
+            kept = min(kept, len(known.evaluations))
+        while len(scores) > kept:
             scores.pop(next(iter(scores)))
         more = len(scores) - len(known.evaluations)
+        self._scores += more
         self._put(agent, replace(known, evaluations=scores, size=known.size + more * _SCORES_BYTES))
 
     def evaluations(self, name: str, version: int) -> dict[str, dict[str, Any]]:
         """Return scores of one model version, by agent; from any thread."""
-        agents = sorted(self._agents.copy().items())
+        agents = sorted(dict(self._agents).items())
         found = {agent: known.evaluations.get((name, version)) for agent, known in agents}
         return {agent: scores for agent, scores in found.items() if scores is not None}
 
     def offers(self) -> dict[str, Offer]:
         """Return the agents that are up; from any thread."""
-        return {agent: known.offer for agent, known in self._agents.copy().items() if known.status == "up"}
+        return {agent: known.offer for agent, known in dict(self._agents).items() if known.status == "up"}
 
     def counts(self) -> dict[str, int]:
         """Return how many agents are up and down; from any thread."""
-        return dict(Counter(known.status for known in self._agents.copy().values()))
+        return dict(Counter(known.status for known in dict(self._agents).values()))
 
     def document(self) -> list[dict[str, Any]]:
         """Return all agents as JSON values; from any thread."""
@@ -323,7 +338,7 @@ class Fleet:
                 "since": known.since,
                 "seen": known.seen,
             }
-            for agent, known in sorted(self._agents.copy().items())
+            for agent, known in sorted(dict(self._agents).items())
         ]
 
 

@@ -137,7 +137,7 @@ class Service:
     def metrics(self) -> dict[str, Any]:
         """Return all counters; from any thread."""
         messages, size = self.inbox.depth()
-        counters = dict(self.coordinator.metrics)  # copied in one call, which no other thread can come between
+        counters = dict(self.coordinator.metrics)  # copied in one step, see `coordinator.fleet`
         return {
             **dict(sorted(counters.items())),
             "queue.messages": messages,
