@@ -132,9 +132,8 @@ def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
     agents = [name for name in troupe.children if name != COORDINATOR]
     pending = _wait_for_outboxes(troupe.work, agents, patience)
     office = troupe.office
-    if troupe.start_broker():  # it died by itself since the last fault: nothing is read of a broker that is not there
-        played.broker_died += 1
-        troupe.wait_until_all_work(patience)
+    # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
+    played.broker_died += troupe.revive_broker(patience)
     retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
         for theft in office.thefts:

@@ -207,6 +207,18 @@ class Troupe:
         self.recoveries["broker"].append(time.monotonic() - began)
         return True
 
+    def revive_broker(self, patience: float) -> bool:
+        """Start the broker again that died by itself, and let all connect to it again; False when it runs."""
+        if self.broker.is_running:
+            return False
+        for name, child in self.children.items():
+            child.offset = self.log_size(name)
+        self.start_broker()
+        end = time.monotonic() + patience
+        while time.monotonic() < end and not all(map(self._has_connected, self.children.values())):
+            time.sleep(0.05)
+        return True
+
     # All
 
     def watch(self) -> list[str]:
