@@ -15,8 +15,8 @@ from coordinator.newcomers import Newcomers
 
 _log = structlog.get_logger("coordinator")
 
-_HELD_BYTES = 2048
-"""Memory of a birth certificate or last will that is held back, without the names of columns and schemes."""
+_HELD_BYTES = 4608
+"""Most memory of a birth certificate or last will that is held back, without the names of columns and schemes."""
 
 
 class _Held(NamedTuple):
