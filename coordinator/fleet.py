@@ -135,6 +135,10 @@ class Fleet:
     ----------
     began : float
         Since when scores are heard, seconds since the epoch: they are in memory only.
+    refused : int
+        Births that were not taken for want of room.
+    held : int
+        Bytes of what is held back, see `coordinator.reception`: it has the same memory.
     """
 
     def __init__(
@@ -153,11 +157,12 @@ class Fleet:
         self._down = 0
         self._scores = 0
         self.refused = 0
+        self.held = 0
 
     @property
     def size(self) -> int:
         """Bytes of memory that all agents take, at most `FleetLimits.memory_bytes`."""
-        return self._records + self._offers.size
+        return self._records + self._offers.size + self.held
 
     def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
         """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.

@@ -62,7 +62,6 @@ class Reception:
         self._metrics = metrics
         self._most_bytes = limits.memory_bytes
         self._held: dict[str, _Held] = {}
-        self._held_bytes = 0
 
     def take(self, found: Birth | Death, at: float) -> AgentUp | AgentDown | None:
         """Return what a birth certificate or last will means to the runs; None: nothing, or nothing yet.
@@ -75,7 +74,7 @@ class Reception:
         """
         agent = found.agent
         former = self._held.pop(agent, None)
-        self._held_bytes -= 0 if former is None else former.size
+        self.fleet.held -= 0 if former is None else former.size
         known = (found.body, None) if isinstance(found, Birth) else (None, found.incarnation)
         wait = self.fleet.wait(agent, *known)
         if wait > 0:
@@ -94,14 +93,14 @@ class Reception:
         return AgentUp(at, agent, offer)
 
     def _hold(self, found: Birth | Death, due: float) -> None:
-        """Keep what came too often until its time comes; what is kept so has the fleet's memory, too."""
+        """Keep what came too often until its time comes. A will in any case: who is down must not be taken for up."""
         size = _HELD_BYTES + (size_of(offer_of(found.body)) if isinstance(found, Birth) else 0)
-        if self._held_bytes + size > self._most_bytes - self.fleet.size:
+        if isinstance(found, Birth) and self.fleet.size + size > self._most_bytes:
             self._tell_refused(found.agent)
             return
         self._metrics["births.held"] += 1
         self._held[found.agent] = _Held(due, found, size)
-        self._held_bytes += size
+        self.fleet.held += size
 
     def _tell_refused(self, agent: str) -> None:
         self._metrics["births.refused"] += 1
