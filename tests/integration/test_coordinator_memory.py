@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -64,15 +65,14 @@ def test_coordinator_holds_no_more_memory_than_it_was_given_when_births_with_man
             def taken() -> int:
                 return int(api.get("/api/metrics").json().get("messages", 0))
 
+            def offer(columns: list[str]) -> bool:
+                return [each["features"] for each in api.get("/api/agents").json()] == [columns] * FLOOD
+
             wait_for(lambda: api.get("/api/health").json()["connected"], 20)
             for columns in (["x"], ["x", "z"]):
                 for number in range(FLOOD):
                     say(f"known-{number}", columns, "1")
-                wait_for(
-                    lambda columns=columns: (
-                        [each["features"] for each in api.get("/api/agents").json()] == [columns] * FLOOD
-                    )
-                )
+                wait_for(partial(offer, columns))
             before, count = resident(coordinator.process.pid), taken()
             # Those that are known change what they offer too often, and are held back; others are new.
             for number in range(FLOOD):
