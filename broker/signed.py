@@ -11,7 +11,8 @@ seal:
   published here where the coordinator runs.
 
 What is refused goes to a callback, is counted there, and is not answered: an answer to a forged message would let the
-forger end an honest agent's send.
+forger end an honest agent's send. Requests alone are handed on to the coordinator all the same: it only clears those
+of ended runs.
 """
 
 from __future__ import annotations
@@ -195,9 +196,14 @@ class SignedTransport:
             raise WireError("too-many", f"{address.writer} sent too many bad messages: not looked at for a while")
         try:
             self._credentials.verifier.open(message.topic, message.payload, writers(address))
-        except WireError:
+        except WireError as fault:
             if address.writer:
                 self._patience.spend(address.writer)
+            elif address.kind == "request" and self._credentials.signer.owner.role == "coordinator":
+                # Nobody acts on it there. The coordinator clears it when its run has ended: a life that was killed
+                # before it had cleared may have sealed it with a certificate that was revoked, or has expired, since.
+                self._refused(message, fault)
+                return True
             raise
         return True
 

@@ -95,6 +95,12 @@ FIXED: dict[str, dict[str, str]] = {"wire": WIRE, "proof": PROOF, "door": DOOR}
 NOT_LIMITS: dict[str, str] = {
     "schemas.parts.PLAIN": "a marker of the format",
     "schemas.parts.ZLIB": "a marker of the format",
+    "coordinator.fleet._AGENT_BYTES": "an estimate of memory",
+    "coordinator.fleet._OFFER_BYTES": "an estimate of memory",
+    "coordinator.fleet._SCORES_BYTES": "an estimate of memory",
+    "coordinator.inbox._MESSAGE_BYTES": "an estimate of memory",
+    "coordinator.reception._HELD_BYTES": "an estimate of memory",
+    "schemas.joining._MESSAGE_OVERHEAD": "an estimate of memory",
     "schemas.joining._PART_OVERHEAD": "an estimate of memory",
     "schemas.parts._HEADER_ROOM": "a size of the format",
     "schemas.topics.PROTOCOL": "the protocol's version",

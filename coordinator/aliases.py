@@ -29,6 +29,11 @@ class Aliases:
     ----------
     now, wall : callable
         The coordinator's own time, and the wall clock, seconds.
+
+    Attributes
+    ----------
+    current, candidate : dict of str to ModelPointer
+        Replaced, never changed: the API's threads read them.
     """
 
     now: Callable[[], float]
@@ -40,18 +45,20 @@ class Aliases:
 
     def take(self, decisions: Iterable[Decision]) -> None:
         """Take over decisions that are in the journal; those of rollouts change nothing here."""
+        current, candidate = self.current.copy(), self.candidate.copy()
         for each in decisions:
             if each.kind == CURRENT:
-                self.current[each.name] = _pointer(each)
+                current[each.name] = _pointer(each)
             elif each.kind == CANDIDATE:
-                self.candidate[each.name] = _pointer(each)
+                candidate[each.name] = _pointer(each)
                 self.had_candidate.add(each.name)
             elif each.kind == NO_CANDIDATE:
-                self.candidate.pop(each.name, None)
+                candidate.pop(each.name, None)
                 self.had_candidate.add(each.name)
             else:
                 continue
             self._sequence[each.name] = max(self._sequence.get(each.name, 0), int(each.body.get("sequence", 0)))
+        self.current, self.candidate = current, candidate
 
     def to_current(self, name: str, version: int, digest: str, cause: Cause, reason: str = "") -> Decision:
         """Return the decision that a version is current from now on."""

@@ -111,7 +111,7 @@ class CoordinatorConfig(BaseSettings):
         Agents that are remembered; a newcomer beyond it takes the place of the one that has been down for longest, or
         is not taken in.
     fleet_bytes : int
-        Most bytes of all their schemes' and columns' names together, likewise.
+        Most bytes of memory that all of them take together, with their columns and scores, likewise.
     births_burst : int
         Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
     births_per_minute : float

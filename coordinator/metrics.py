@@ -303,7 +303,7 @@ class _Scraped(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every metric that is not a histogram, in any order."""
         core, own = self._coordinator, self._metrics
-        # One look: the coordinator's thread goes on counting.
+        # Copied in one step, see `coordinator.fleet`: the coordinator's thread goes on counting.
         tallies = dict(core.metrics)
         messages, size, dropped = self._queue()
         runs = {**dict.fromkeys(("gathering", "domain", "recruiting", "learning"), 0), **core.runs.phases()}

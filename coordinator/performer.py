@@ -104,7 +104,7 @@ class Performer:
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
             case Publish():
                 assert state is not None  # its `Ended` comes after it
-                self._runs.models[effect.run] = self._models.register(effect, state, log)
+                self._runs.registered(effect.run, self._models.register(effect, state, log))
             case Ended():
                 self._runs.close(effect.run, self._models.must_stay)
                 self._metrics[f"runs.{effect.outcome}"] += 1

@@ -154,18 +154,20 @@ class Publisher:
         """Take over the standing request of a suspended run, to be cleared with it."""
         self._requests[run] = Retained((), blobs)
 
-    def seen(self, run: str, blobs: Iterable[str], *, is_live: bool) -> None:
+    def seen(self, run: str, blobs: Collection[str], *, is_live: bool) -> None:
         """Take note of a request of ours on the broker: clear what outlived its run or its round.
 
         A coordinator that was killed between journal and broker left it there. Requests of live runs come back as an
-        echo, too; those name the blobs that we know.
+        echo, too; those name the blobs that we know. No request of another run can take away what an open one needs.
         """
         if not is_live:
             self._metrics["requests.cleared-leftover"] += 1
             self._clear_topics([self._topics.request(run)])
         elif run not in self._requests:
             return
-        self._clear_topics(set(blobs) - set(self._requests.get(run, Retained(())).blobs))
+        if blobs:
+            needed = {blob for retained in self._requests.values() for blob in retained.blobs}
+            self._clear_topics(set(blobs) - needed)
 
     # -- receipts and models --------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The coordinator as a process: threads, clock and signals around `core.Coordinator`.
 
 Three kinds of thread. The transport's puts messages into the inbox and returns at once, so a slow reduction never
-blocks MQTT keepalives. The API's threads read frozen states, and put calls into the inbox for everything that changes
-something. The main thread takes batches from the inbox; it alone decides, writes the journal and publishes.
+blocks MQTT keepalives. The API's threads read frozen states that are replaced and never changed (`fleet`, `runs`,
+`rollout.shell`, `aliases`), and put calls into the inbox for everything that changes something. The main thread takes
+batches from the inbox; it alone decides, writes the journal and publishes.
 """
 
 from __future__ import annotations
@@ -135,10 +136,11 @@ class Service:
                 raise BrokerError(_NO_BROKER)
 
     def metrics(self) -> dict[str, Any]:
-        """Return all counters."""
+        """Return all counters; from any thread."""
         messages, size = self.inbox.depth()
+        counters = dict(self.coordinator.metrics)  # copied in one step, see `coordinator.fleet`
         return {
-            **dict(sorted(self.coordinator.metrics.items())),
+            **dict(sorted(counters.items())),
             "queue.messages": messages,
             "queue.bytes": size,
             "queue.dropped": self.inbox.dropped,

@@ -3,17 +3,21 @@
 A *live* run has a state: `resume` folds it from the journal, `take_over` puts the next in its place once the events
 that led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
 journal, and this software cannot follow it. A *past* one is known by its document.
+
+The coordinator's thread writes, the API's threads read: everything they see is one `Known`, which is never changed but
+replaced, so that no look falls between two steps of a change.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import structlog
 
-from coordinator.engine import Engine, RunState, Waiting, gives_up_at, waiting
+from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting
 from coordinator.engine.books import Books
 from coordinator.journal.port import Entry, Journal
 from coordinator.observer import place
@@ -23,6 +27,31 @@ from coordinator.view import damaged_document, run_document, suspended_document,
 from schemas.errors import DamagedError, GlassfleetError, NotFoundError, StorageError
 
 _log = structlog.get_logger("coordinator")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Known:
+    """All runs at one moment.
+
+    Attributes
+    ----------
+    live : dict of str to RunState
+    suspended : dict of str to dict
+        With the documents that tell why.
+    past : dict of str to None
+        A set, in the order of their ends.
+    started : dict of str to float
+        When live runs were, seconds since the epoch.
+    models : dict of str to dict
+        Name, version and digest of a live run's model, once it is registered.
+    """
+
+    live: dict[str, RunState] = field(default_factory=dict)
+    suspended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    past: dict[str, None] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Runs:
@@ -49,15 +78,8 @@ class Runs:
 
     Attributes
     ----------
-    live : dict of str to RunState
-    suspended : dict of str to dict
-        With the documents that tell why.
-    past : dict of str to None
-        A set, in the order of their ends.
     books : dict of str to Books
         What was counted since the last record of a live run.
-    models : dict of str to dict
-        Name, version and digest of a live run's model, once it is registered.
     """
 
     def __init__(
@@ -73,26 +95,39 @@ class Runs:
         kept_runs: int,
         kept_versions: int,
     ) -> None:
-        self.live: dict[str, RunState] = {}
-        self.suspended: dict[str, dict[str, Any]] = {}
-        self.past: dict[str, None] = dict.fromkeys(journal.ended())
+        self._known = Known(past=dict.fromkeys(journal.ended()))
         self.books: dict[str, Books] = {}
-        self.models: dict[str, dict[str, Any]] = {}
-        self._started: dict[str, float] = {}
         self._engine = engine
         self._journal = journal
         self._wall = wall
         self._metrics = metrics
         self._now = now
         self._outages = outages
+        # Of the API's threads: single entries are read and set, nobody goes through them.
         self._moments: dict[str, tuple[float, float]] = {}
         self._found: dict[str, tuple[RunState, Waiting | None]] = {}
         self._keep_records = keep_records
         self._kept_runs = kept_runs
         self._kept_versions = kept_versions
 
+    @property
+    def live(self) -> dict[str, RunState]:
+        """The runs that go on, as they stand; from any thread, like the next two."""
+        return self._known.live
+
+    @property
+    def suspended(self) -> dict[str, dict[str, Any]]:
+        """The runs that wait for other software."""
+        return self._known.suspended
+
+    @property
+    def past(self) -> dict[str, None]:
+        """The runs that have ended."""
+        return self._known.past
+
     def resume(self) -> None:
         """Go on with what the journal holds; a run whose records are damaged, or cannot be followed, is suspended."""
+        offers: dict[Offer, Offer] = {}  # equal ones are kept once, as in the fleet: each record has its own
         for run in self._journal.unfinished():
             entries: list[Entry] = []
             try:
@@ -102,23 +137,32 @@ class Runs:
                 self._suspend(run, entries, fault)
                 continue
             try:
-                self._started[run] = entries[0].wall
+                self._note_start(run, entries[0].wall)
                 state = fold(self._engine, entries)
             except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
                 self._suspend(run, entries, fault)
                 continue
             if state is not None:
-                self.live[run] = state
+                agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
+                self.take_over({run: replace(state, agents=agents)}, {})
                 self._metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
 
     def begin(self, run: str) -> None:
         """Note when a run was started; its state follows with its first event."""
-        self._started[run] = self._wall()
+        self._note_start(run, self._wall())
+
+    def _note_start(self, run: str, wall: float) -> None:
+        self._known = replace(self._known, started={**self._known.started, run: wall})
+
+    def registered(self, run: str, model: dict[str, Any]) -> None:
+        """Note name, version and digest of a live run's model."""
+        self._known = replace(self._known, models={**self._known.models, run: model})
 
     def take_over(self, states: Mapping[str, RunState], books: Mapping[str, Books | None]) -> None:
         """Let new states hold, and new books; None: everything that was counted is in the journal."""
-        self.live.update(states)
+        if states:
+            self._known = replace(self._known, live={**self._known.live, **states})
         for run, kept in books.items():
             self.books.pop(run, None)
             if kept is not None:
@@ -144,56 +188,62 @@ class Runs:
         pinned : callable
             Gives the names and versions of models that stay, however old their runs are.
         """
-        state = self.live[run]
-        document = self._document(state, started=self._started.get(run, self._wall()), ended=self._wall())
+        known, state = self._known, self.live[run]
+        document = self._document(known, state, ended=self._wall())
         self._journal.close_run(run, document, state.at, keep_records=self._keep_records)
-        self.past[run] = None
-        if len(self.past) > self._kept_runs:
+        past = {**known.past, run: None}
+        if len(past) > self._kept_runs:
             for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned()):
-                self.past.pop(forgotten, None)
-        del self.live[run]
-        for memory in (self._started, self.models, self.books, self._moments, self._found):
+                past.pop(forgotten, None)
+        started, models = _without(known.started, run), _without(known.models, run)
+        self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)
+        for memory in (self.books, self._moments, self._found):
             memory.pop(run, None)
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
         """Let a suspended run be past."""
         ended = suspended_document(self.suspended[run], cancelled=reason, ended=self._wall())
         self._journal.close_run(run, ended, at, keep_records=self._keep_records)
-        self.past[run] = None
-        del self.suspended[run]
+        known = self._known
+        self._known = replace(known, suspended=_without(known.suspended, run), past={**known.past, run: None})
 
     def __contains__(self, run: str) -> bool:
         """Whether a run of this id was ever started, and is remembered."""
-        return run in self.live or run in self.past or run in self.suspended
+        known = self._known
+        return run in known.live or run in known.past or run in known.suspended
 
     def ids(self) -> list[str]:
-        """Ids of all runs, oldest first."""
-        return [*self.past, *self.suspended, *self.live]
+        """Ids of all runs, oldest first; from any thread."""
+        known = self._known
+        return [*known.past, *known.suspended, *known.live]
 
     def phases(self) -> dict[str, int]:
         """Return how many runs are in which phase, or suspended; from any thread."""
-        live: Counter[str] = Counter(state.phase for state in list(self.live.values()) if not state.is_ended)
-        return {**live, "suspended": len(self.suspended)}
+        known = self._known
+        live: Counter[str] = Counter(state.phase for state in known.live.values() if not state.is_ended)
+        return {**live, "suspended": len(known.suspended)}
 
     def nullified(self) -> int:
         """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
-        return sum(state.nullified for state in list(self.live.values()))
+        return sum(state.nullified for state in self.live.values())
 
     def document(self, run: str) -> dict[str, Any]:
-        """Return a run as JSON values; raises NotFoundError when there is no such run."""
-        state = self.live.get(run)
+        """Return a run as JSON values, from any thread; raises NotFoundError when there is no such run."""
+        known = self._known
+        state = known.live.get(run)
         if state is not None:
-            return self._document(state, started=self._started.get(run, 0.0), ended=None, lacks=self._lacks(state))
+            return self._document(known, state, ended=None, lacks=self._lacks(state))
         try:
-            document = self.suspended.get(run) or self._journal.document(run)
+            document = known.suspended.get(run) or self._journal.document(run)
         except DamagedError as fault:
             return damaged_document(run, str(fault))
         if document is None:
             raise NotFoundError(f"no run {run!r}")
         return document
 
-    def _document(self, state: RunState, *, started: float, ended: float | None, lacks: str = "") -> dict[str, Any]:
-        model = self.models.get(state.run)
+    def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
+        started = known.started.get(state.run, self._wall())
+        model = known.models.get(state.run)
         return run_document(self._engine, state, started=started, ended=ended, model=model, lacks=lacks)
 
     def _lacks(self, state: RunState) -> str:
@@ -231,13 +281,16 @@ class Runs:
         way_out = (
             "Cancel it" if isinstance(fault, DamagedError) else "Install what it needs and start again, or cancel it"
         )
-        self.suspended[run] = suspended_document(
-            {
-                "run": run,
-                "spec": spec_of(entries),
-                "started": entries[0].wall if entries else 0.0,
-                "reason": f"suspended: {detail[:300]}. {way_out}",
-            }
-        )
+        told = {
+            "run": run,
+            "spec": spec_of(entries),
+            "started": entries[0].wall if entries else 0.0,
+            "reason": f"suspended: {detail[:300]}. {way_out}",
+        }
+        self._known = replace(self._known, suspended={**self._known.suspended, run: suspended_document(told)})
         self._metrics["runs.suspended"] += 1
         _log.error("run-suspended", run=run, reason=detail)
+
+
+def _without(table: dict[str, T], key: str) -> dict[str, T]:
+    return {name: value for name, value in table.items() if name != key}

@@ -20,12 +20,15 @@ from schemas.topics import Topics
 _PART_OVERHEAD = 160
 """Bytes that one kept part costs beside its data (dict slot, key, bytes header): tiny parts must not be free."""
 
+_MESSAGE_OVERHEAD = 640
+"""The same of a message that waits for its parts (key with agent and digest, dict, place in the table)."""
+
 
 @dataclass
 class _Assembly:
     count: int
     pieces: dict[int, bytes] = field(default_factory=dict)
-    cost: int = _PART_OVERHEAD
+    cost: int = _MESSAGE_OVERHEAD
 
 
 class Assembler:
@@ -129,7 +132,7 @@ class Assembler:
 
     def _keep(self, assembly: _Assembly, part: Part) -> None:
         size = len(part.data) + _PART_OVERHEAD
-        if assembly.cost + size > self._max_bytes + _PART_OVERHEAD * (assembly.count + 1):
+        if assembly.cost + size > self._max_bytes + _PART_OVERHEAD * assembly.count + _MESSAGE_OVERHEAD:
             raise WireError("oversize", f"the parts exceed {self._max_bytes} bytes")
         assembly.pieces[part.index] = part.data
         assembly.cost += size

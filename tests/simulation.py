@@ -110,6 +110,7 @@ class Simulation:
         self.ca = ca
         self.refused: Counter[str] = Counter()
         self._issued: dict[str, Issued] = {}
+        self._revoked: list[Issued] = []
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
         self.journal = MemoryJournal()
@@ -235,7 +236,14 @@ class Simulation:
             del message
             self.refused[fault.code] += 1
 
-        return SignedTransport(inner, self.topics, FixedCredentials(signer, self.ca.verifier()), refused)
+        verifier = self.ca.verifier()
+        if self._revoked:
+            verifier.take_crl(self.ca.crl(*self._revoked))
+        return SignedTransport(inner, self.topics, FixedCredentials(signer, verifier), refused)
+
+    def revoke_coordinator(self) -> None:
+        """Let processes that start from now on refuse the coordinator's certificate; its next life has another."""
+        self._revoked.append(self._issued.pop(COORDINATOR))
 
     def kill_coordinator(self) -> None:
         """SIGKILL."""

@@ -41,6 +41,8 @@ from schemas.topics import Topics
 
 _SHORT = 8
 """Digits of a task digest in the agents' logs."""
+_ENDING = 20.0
+"""Seconds for processes to end when they are asked to: one that has just begun takes ten on a loaded machine."""
 
 
 @dataclass
@@ -132,11 +134,15 @@ def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
     agents = [name for name in troupe.children if name != COORDINATOR]
     pending = _wait_for_outboxes(troupe.work, agents, patience)
     office = troupe.office
+    # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
+    played.broker_died += troupe.revive_broker(patience)
     retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
-        office.try_stolen()
-    troupe.end(agents)
-    troupe.end([COORDINATOR], 10.0)
+        for theft in office.thefts:
+            played.broker_died += troupe.start_broker()
+            office.try_stolen(theft)
+    troupe.end(agents, _ENDING)
+    troupe.end([COORDINATOR], _ENDING)
     for name, child in troupe.children.items():
         # -15: asked to end before it had got so far as to handle the signal.
         codes = [code for code in child.ends if code not in (0, -15)]

@@ -206,10 +206,9 @@ class _Conductor:
         now = time.monotonic()
         while self._actions and self._actions[0][0] <= now:
             heapq.heappop(self._actions)[2]()
-        if BROKER not in self._busy and not self.troupe.broker.is_running:
+        if BROKER not in self._busy:
             # It is not ours, and any process may die: what must hold must hold then, too. But it is told.
-            self.played.broker_died += 1
-            self.troupe.start_broker()
+            self.played.broker_died += self.troupe.start_broker()
         for name in self.troupe.watch():
             self._ended(name)
         for name, due in list(self._expected.items()):
@@ -336,7 +335,7 @@ class _Conductor:
         away = child.is_frozen or not child.is_working
         return "coordinator away" if away else "unseen"
 
-    def _do(self, fault: Fault) -> Callable[[], None]:  # noqa: C901 - a table of kinds
+    def _do(self, fault: Fault) -> Callable[[], object]:  # noqa: C901 - a table of kinds
         """Inject; return what undoes it."""
         troupe, name = self.troupe, fault.target
         mischief = [child.mischief for who, child in troupe.children.items() if name in (who, EVERYONE)]

@@ -198,13 +198,26 @@ class Troupe:
 
     # The broker
 
-    def start_broker(self) -> None:
-        """Start it on its port and what it saved."""
+    def start_broker(self) -> bool:
+        """Start it on its port and what it saved; False when it runs."""
         if self.broker.is_running:
-            return
+            return False
         began = time.monotonic()
         self.broker.start()
         self.recoveries["broker"].append(time.monotonic() - began)
+        return True
+
+    def revive_broker(self, patience: float) -> bool:
+        """Start the broker again that died by itself, and let all connect to it again; False when it runs."""
+        if self.broker.is_running:
+            return False
+        for name, child in self.children.items():
+            child.offset = self.log_size(name)
+        self.start_broker()
+        end = time.monotonic() + patience
+        while time.monotonic() < end and not all(map(self._has_connected, self.children.values())):
+            time.sleep(0.05)
+        return True
 
     # All
 

@@ -132,13 +132,12 @@ class Office:
         take_list(self.broker.config.state_dir, authority.crl_pem, allow=[name])
         self.revoked.discard(name)
 
-    def try_stolen(self) -> None:
-        """Be the thief: connect with each stolen identity, and note what the broker says."""
-        for theft in self.thefts:
-            try:
-                connect_once(Link(self.broker.url, "thief", tls=tls_of(theft.folder)), 5.0)
-            except BrokerError as fault:
-                theft.said = str(fault)
+    def try_stolen(self, theft: Theft) -> None:
+        """Be the thief: connect with a stolen identity, and note what the broker says."""
+        try:
+            connect_once(Link(self.broker.url, "thief", tls=tls_of(theft.folder)), 5.0)
+        except BrokerError as fault:
+            theft.said = str(fault)
 
     def _hand_out(self, deny: Sequence[str] = ()) -> None:
         for folder in (self.broker.config.state_dir, self.identity(self._coordinator)):

@@ -74,26 +74,29 @@ class Rollouts:
         self._agents = agents
         self._metrics = metrics
         self._now = now
+        # Replaced, never changed: the API's threads go through it.
         self._states: dict[str, Rollout] = {}
         self._opening_from = float("inf")
 
     def resume(self, decisions: Iterable[Decision]) -> None:
         """Fold the journal; a rollout that this software cannot follow is left out, its candidate withdrawn."""
         broken: dict[str, str] = {}
+        states: dict[str, Rollout] = {}
         for each in decisions:
             if not each.kind.startswith(PREFIX):
                 continue
             rollout = str(each.body.get("rollout"))
             try:
                 event = _event(each)
-                before = None if isinstance(event, Started) else self._states[rollout]
+                before = None if isinstance(event, Started) else states[rollout]
                 after, _ = step(before, event)
                 assert after is not None
-                self._states[rollout] = after
+                states[rollout] = after
             except Exception as fault:  # noqa: BLE001  another version wrote it, whatever it means
                 broken[rollout] = each.name
-                self._states.pop(rollout, None)
+                states.pop(rollout, None)
                 _log.error("rollout-not-resumed", rollout=rollout, model=each.name, reason=str(fault)[:300])
+        self._states = states
         lost = [
             name for name in broken.values() if self.live(name) is None and name in self._registry.aliases.candidate
         ]
@@ -166,7 +169,7 @@ class Rollouts:
                 rollout = str(each.body["rollout"])
                 after, _ = step(self._states[rollout], _event(each))
                 assert after is not None
-                self._states[rollout] = after
+                self._states = {**self._states, rollout: after}
                 self._tell_end(after)
 
     # -- what happens ---------------------------------------------------------------------------------------------
@@ -217,8 +220,8 @@ class Rollouts:
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     def live(self, name: str) -> Rollout | None:
-        """Return the rollout of a model that has not ended."""
-        found = (state for state in list(self._states.values()) if state.start.name == name and not state.is_ended)
+        """Return the rollout of a model that has not ended; from any thread."""
+        found = (state for state in self._states.values() if state.start.name == name and not state.is_ended)
         return next(found, None)
 
     def knows(self, name: str, version: int) -> bool:
@@ -233,7 +236,7 @@ class Rollouts:
     def documents(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return all rollouts, of one model or all, oldest first, as JSON values; from any thread."""
         now = self._now()
-        return [_document(state, now) for state in list(self._states.values()) if name in (None, state.start.name)]
+        return [_document(state, now) for state in self._states.values() if name in (None, state.start.name)]
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +269,7 @@ class Rollouts:
                     decisions.append(aliases.to_none(start.name, after.reason))
         # Events and pointers in one transaction: no crash can part a verdict from what it decided.
         self._registry.decide(decisions)
-        self._states[rollout] = after
+        self._states = {**self._states, rollout: after}
         if before is None or before.phase != after.phase or len(before.stages) != len(after.stages):
             _log.info("rollout", **_about(after))
         self._tell_end(after)

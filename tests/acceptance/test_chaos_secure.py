@@ -13,9 +13,12 @@ import pytest
 
 from broker.tls import load_identity
 from console.chaos import seals
+from console.chaos.audit import gather
+from console.chaos.conduct import Played, write_data
+from console.chaos.fleet import Troupe
 from console.chaos.office import Theft
 from console.chaos.report import lines
-from console.chaos.schedule import KINDS, SECURE_KINDS, make_schedule
+from console.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState
 from schemas.signing import Signer
@@ -41,6 +44,27 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
     security = report["security"]
     assert security["revoked"] == security["refused_by_broker"] > 0
     assert "stolen identities refused" in "\n".join(lines(report))
+
+
+@pytest.mark.mosquitto
+def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Path) -> None:
+    files = write_data(tmp_path / "data", 2, 1)
+    limits = dict.fromkeys((COORDINATOR, *files), 128 * 1024)
+    troupe = Troupe(tmp_path, files, "mosquitto", limits, secure=True)
+    assert troupe.office is not None
+    try:
+        for name in troupe.children:
+            troupe.start(name)
+        troupe.wait_until_all_work(60.0)
+        theft = troupe.office.steal("vehicle-00")
+        troupe.broker.kill()
+        played = Played(recoveries=troupe.recoveries)
+        evidence = gather(played, troupe, 5.0)
+    finally:
+        troupe.close()
+    assert played.broker_died > 0
+    assert "was revoked" in theft.said
+    assert TOPICS.agent_state("vehicle-01") in evidence.retained
 
 
 def test_chaos_with_identities_needs_mosquitto() -> None:

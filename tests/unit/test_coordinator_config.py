@@ -75,16 +75,26 @@ def test_config_describes_every_setting() -> None:
 
 
 def test_inbox_drops_contributions_above_its_bounds_but_never_states() -> None:
-    inbox = Inbox(max_messages=3, max_bytes=100)
+    inbox = Inbox(max_messages=3, max_bytes=5000)
     for number in range(5):
         inbox.put(Message(f"c/{number}", b"x"))
         inbox.put(Message("agent/a/state", b"%d" % number))
     assert inbox.dropped == 2
     batch = inbox.take(2, 0.0)
     assert [message.payload for message in batch.messages] == [b"4", b"x"], "of states only the latest is kept"
-    inbox.put(Message("c/big", b"y" * 99))
+    inbox.put(Message("c/big", b"y" * 4900))
     assert inbox.dropped == 3
-    assert inbox.depth() == (2, 2)
+    assert inbox.depth()[0] == 2
+
+
+def test_inbox_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
+    inbox = Inbox(max_messages=100, max_bytes=50_000)
+    for number in range(20):
+        inbox.put(Message(f"c/{number:09000d}", b""))
+        inbox.put(Message(f"agent/{number:09000d}/state", b""))
+    assert len(inbox.take(100, 0.0).messages) == 10, "five of each: their topics alone take 9 kB"
+    assert inbox.dropped == 30
+    assert inbox.depth() == (0, 0)
 
 
 def test_inbox_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
@@ -99,7 +109,7 @@ def test_inbox_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_rais
 
 def test_inbox_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
     now = [0.0]
-    inbox = Inbox(max_messages=9, max_bytes=100, clock=lambda: now[0])
+    inbox = Inbox(max_messages=9, max_bytes=10_000, clock=lambda: now[0])
     assert inbox.oldest() is None
     for now[0], topic in ((1.0, "c/1"), (2.0, "c/2"), (3.0, "agent/a/state")):
         inbox.put(Message(topic, b"x"))

@@ -13,6 +13,7 @@ from schemas.errors import IdentityError
 from schemas.messages import (
     AgentState,
     CoordinatorState,
+    Evaluation,
 )
 from tests.coordinator_bench import TOPICS, Fleet
 from tests.engine_bench import toy_spec
@@ -33,13 +34,28 @@ def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -
 
 
 def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(columns_bytes=1000))
+    fleet = Fleet(fleet_limits=FleetLimits(memory_bytes=15_000))
     for index in range(50):
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=[f"{'x' * 90}{index}"], target="y")
         payload = Envelope(fleet="f", body=body, agent=f"v{index}").to_bytes()
         fleet.publish(TOPICS.agent_state(f"v{index}"), payload, retain=True)
     assert 5 <= len(fleet.core.fleet.document()) <= 11
     assert fleet.core.metrics["births.refused"] >= 39
+
+
+def test_coordinator_turns_no_newcomer_away_for_the_scores_of_others_and_keeps_the_newest_of_all() -> None:
+    fleet = Fleet(fleet_limits=FleetLimits(memory_bytes=100_000))
+    for index in range(30):
+        fleet.birth(f"v{index}")
+        for version in range(1, 101):
+            body = Evaluation(
+                name="m", version=version, digest="0" * 64, metric="rmse", federated=1.0, local=1.0, rows=5
+            )
+            for agent in range(index + 1):
+                fleet.core.fleet.evaluated(f"v{agent}", body)
+    assert len(fleet.core.fleet.document()) == 30
+    assert fleet.core.fleet.size <= 100_000
+    assert len(fleet.core.fleet.evaluations("m", 100)) == 30, "that of the newest version, of each"
 
 
 def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in_the_end() -> None:

@@ -261,6 +261,20 @@ def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and
     assert [model.version for model in fleet.core.registry.versions("model")] == [1]
 
 
+def test_coordinator_keeps_the_parts_of_an_open_request_when_it_clears_another_one_that_names_them() -> None:
+    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy()))
+    fleet.birth("a")
+    fleet.core.start_run(toy_spec(parameters={"levels": 3}))
+    fleet.hub.pump()
+    fleet.answer("a", task=large_task(fleet))
+    needed = blobs(fleet)
+    assert needed
+    fleet.publish(TOPICS.request("ended"), fleet.hub.retained[TOPICS.request("r1")], retain=True)
+    fleet.hub.pump()
+    assert TOPICS.request("ended") not in fleet.hub.retained
+    assert blobs(fleet) == needed
+
+
 # -- a coordinator that is busy, a request that is cleared -----------------------------------------------------------
 
 
