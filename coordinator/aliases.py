@@ -58,9 +58,9 @@ class Aliases:
         body = {"version": version, "digest": digest, "cause": cause, "reason": reason[:500]}
         return self.decision(name, CURRENT, {**body, "sequence": self._next(name)})
 
-    def to_candidate(self, name: str, version: int, digest: str, trial: Trial) -> Decision:
-        """Return the decision that a version is tried."""
-        body = {"version": version, "digest": digest, "trial": trial.model_dump(mode="json")}
+    def to_candidate(self, name: str, version: int, digest: str, trial: Trial, reason: str = "") -> Decision:
+        """Return the decision that a version is tried; or, by nobody any more, why it did not become current."""
+        body = {"version": version, "digest": digest, "trial": trial.model_dump(mode="json"), "reason": reason[:500]}
         return self.decision(name, CANDIDATE, {**body, "sequence": self._next(name)})
 
     def to_none(self, name: str, reason: str = "") -> Decision:

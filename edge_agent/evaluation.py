@@ -41,12 +41,15 @@ class Scores:
         Score of the current model on the same rows, for a candidate.
     champion_digest : str
         Which model that was.
+    constant : float
+        Score of the constant on the same rows: the mean, or the most frequent class, of the training rows.
     """
 
     metric: Literal["rmse", "f1"]
     federated: float
     local: float
     rows: int
+    constant: float
     champion: float | None = None
     champion_digest: str = ""
 
@@ -104,7 +107,11 @@ class Evaluator:
         own = predict_in_blocks(self._local[key], encode_inputs(test, domain))
         score = root_mean_square if domain.target is not None else macro_f1
         scores = Scores(
-            "rmse" if domain.target is not None else "f1", score(test.y, predicted), score(test.y, own), test.rows
+            "rmse" if domain.target is not None else "f1",
+            score(test.y, predicted),
+            score(test.y, own),
+            test.rows,
+            score(test.y, constant(train.y, test.rows)),
         )
         if champion is None:
             yield scores
@@ -147,6 +154,14 @@ def predict_in_blocks(model: Any, X: NDArray[np.float64]) -> NDArray[Any]:
     """Predict a block of rows at a time: a vehicle's memory is small."""
     parts = [model.predict(X[start : start + _BLOCK]) for start in range(0, len(X), _BLOCK)]
     return np.concatenate(parts)
+
+
+def constant(y: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return what a model without inputs forecasts for so many rows: the mean of `y`, or its most frequent class."""
+    if y.dtype.kind == "f":
+        return np.full(rows, y.mean())
+    labels, counts = np.unique(y, return_counts=True)
+    return np.full(rows, labels[counts.argmax()])
 
 
 def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:

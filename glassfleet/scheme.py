@@ -293,6 +293,11 @@ def promises_central(scheme: Scheme, parameters: Any) -> bool:
     return hook is None or bool(hook(scheme.exact(parameters)))
 
 
+def is_personal(scheme: Scheme) -> bool:
+    """Return whether vehicles make models of their own of what is published."""
+    return getattr(scheme, "personalise", None) is not None
+
+
 def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
     """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rollout.machine import (
+from coordinator.rollout.events import (
     Cannot,
     Event,
     Opened,
@@ -15,14 +15,13 @@ from coordinator.rollout.machine import (
     Promote,
     Reported,
     Resume,
-    Rollout,
     Started,
     Stop,
     Superseded,
     Tick,
     Withdraw,
-    step,
 )
+from coordinator.rollout.machine import Rollout, step
 from coordinator.rollout.plan import RolloutPlan
 
 AGENTS = tuple(f"v{number}" for number in range(8))
