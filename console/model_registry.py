@@ -19,9 +19,11 @@ from console.common import (
 )
 from console.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.found import broker_url
+from console.run.gate import beside
 from console.runs import coordinator_options
 from console.runspec import json_file
 from schemas.errors import RunFailedError, UsageError
+from schemas.trial import ALL
 
 if TYPE_CHECKING:
     from console.client import Coordinator
@@ -329,7 +331,7 @@ def plan_of(text: str) -> dict[str, Any]:
 def rollout_lines(told: dict[str, Any]) -> list[str]:
     """Return a rollout as lines of text."""
     lines = [
-        f"{told['rollout']}  {told['model']} v{told['version']} beside v{told['champion']}  {told['phase']}"
+        f"{told['rollout']}  {told['model']} v{told['version']} beside {beside(told['champion'])}  {told['phase']}"
         + (f"  ({told['reason']})" if told["reason"] else "")
     ]
     for number, stage in enumerate(told["stages"], 1):
@@ -380,14 +382,15 @@ def _line_of_decision(each: dict[str, Any]) -> str:
         case "current":
             return f"{when}  v{each['version']} current ({each['cause']}{why})"
         case "candidate":
-            share = each["trial"]["below"] / 2**32
-            return f"{when}  v{each['version']} tried by {'all' if share == 1 else 'a part'} of the fleet"
+            below = each["trial"]["below"]
+            tried = f"tried by {'all' if below == ALL else 'a part'} of the fleet" if below else "stays a candidate"
+            return f"{when}  v{each['version']} {tried}{why}"
         case "no-candidate":
             return f"{when}  candidate withdrawn{why}" if why != ": promoted" else ""
         case "signed":
             return f"{when}  v{each['version']} signed by {each['signer']} on an operator's word{why}"
         case "rollout.started":
-            return f"{when}  rollout of v{each['version']} beside v{each['champion']} started"
+            return f"{when}  rollout of v{each['version']} beside {beside(each['champion'])} started"
         case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":
             return f"{when}  rollout {_PAST[each['kind'].removeprefix('rollout.')]}{why}"
     return ""
