@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from coordinator.journal.port import Decision
+from schemas.errors import NotFoundError
 from schemas.messages import ModelPointer, Trial
 
 CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
@@ -52,6 +53,15 @@ class Aliases:
             else:
                 continue
             self._sequence[each.name] = max(self._sequence.get(each.name, 0), int(each.body.get("sequence", 0)))
+
+    def of(self, name: str) -> ModelPointer:
+        """Return the pointer to the current version; raises NotFoundError when none is current."""
+        if name not in self.current:
+            raise NotFoundError(
+                f"no version of model {name!r} is current: glassfleet model history {name} says why, "
+                f"glassfleet model promote {name} VERSION makes one current"
+            )
+        return self.current[name]
 
     def to_current(self, name: str, version: int, digest: str, cause: Cause, reason: str = "") -> Decision:
         """Return the decision that a version is current from now on."""

@@ -206,7 +206,7 @@ class Models:
             raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
         model = self._registry.get(name, self._registry.before(name) if to is None else to)
         check_learned(model)
-        current = self._registry.current(name).version
+        current = self._registry.aliases.of(name).version
         if model.version >= current:
             raise UsageError(
                 f"version {model.version} is not below the current one, {current}: to go forward, promote it"

@@ -80,16 +80,13 @@ class Registry:
     def adopt(self) -> None:
         """Make the newest version of each name current that was registered before there were decisions.
 
-        The model of a run that has not ended was registered just before a crash: it will be decided about.
+        Not that of a run which has not ended: it was registered just before a crash, and will be decided about.
         """
-        going_on = set(self._journal.unfinished())
-        decisions = []
-        for name in self.names():
-            ended = [each for each in self.versions(name) if each.run not in going_on]
-            if ended and not self._journal.decisions(name):
-                model = ended[-1]
-                decisions.append(self.aliases.to_current(name, model.version, model.digest, "adopted"))
-        self.decide(decisions)
+        names = {name for name, _ in self._journal.numbers()} - {each.name for each in self._journal.decisions()}
+        going_on = set(self._journal.unfinished()) if names else set()
+        ended = [each for name in sorted(names) for each in self.versions(name) if each.run not in going_on]
+        newest = {each.name: each for each in ended}.values()
+        self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
@@ -105,22 +102,12 @@ class Registry:
     def before(self, name: str) -> int:
         """Return the version below the current one that was current last; raises NotFoundError when there is none."""
         self.versions(name)
-        current = self.current(name).version
+        current = self.aliases.of(name).version
         known = {model.version for model in self.versions(name)}
         for each in reversed(self._journal.decisions(name)):
             if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:
                 return int(each.body["version"])
         raise NotFoundError(f"model {name!r}: no version before {current} was ever current; name one with --to")
-
-    def current(self, name: str) -> ModelPointer:
-        """Return the pointer to the current version; raises NotFoundError when none is current yet."""
-        pointer = self.aliases.current.get(name)
-        if pointer is None:
-            raise NotFoundError(
-                f"no version of model {name!r} is current yet: glassfleet model history {name} says why, "
-                f"glassfleet model promote {name} VERSION makes one current"
-            )
-        return pointer
 
     def add(self, effect: Publish, state: RunState) -> StoredModel:
         """Register the model of a finished run; the same run gets the same version again, however often."""

@@ -12,7 +12,6 @@ from coordinator.engine.ledger import Ledger
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.scheme import Server
 
-
 REFUSED = "refused: "
 """What the reason of a drop begins with when the agent said itself that it cannot answer."""
 

@@ -244,7 +244,13 @@ class Rollouts:
 
     def knows(self, name: str, version: int) -> bool:
         """Whether there ever was a rollout of this version."""
-        return any((state.start.name, state.start.version) == (name, version) for state in self._states.values())
+        return self.document(name, version) is not None
+
+    def document(self, name: str, version: int) -> dict[str, Any] | None:
+        """Return the newest rollout of a version, as in `documents`; None: there was none. From any thread."""
+        states = [state for state in list(self._states.values()) if state.start.name == name]
+        found = (state for state in reversed(states) if state.start.version == version)
+        return next((_document(state, self._now()) for state in found), None)
 
     def compared(self) -> set[tuple[str, int]]:
         """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
@@ -303,6 +309,9 @@ class Rollouts:
     def _tell_end(self, state: Rollout) -> None:
         if state.is_ended:
             self._metrics[f"rollouts.{state.phase}"] += 1
+            if state.start.plan.gate:
+                outcome = state.reason.partition(":")[0] if state.phase == "rolled-back" else state.phase
+                self._metrics[f"gates.{outcome}"] += 1
             say = _log.info if state.phase == "promoted" else _log.warning
             say("rollout-ended", **_about(state))
 
