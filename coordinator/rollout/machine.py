@@ -291,7 +291,7 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
         return _end(state, "too-bad", "rolled-back", now, text)
     most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
     if said.mean > most:
-        text = f"{_summary(state, said)}, at most {most:+.1%} is allowed"
+        text = f"{_summary(state, said)}; the limit is {_change(state, most)}"
         return _end(state, "too-bad", "rolled-back", now, text)
     verdict = _verdict(state, said)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
@@ -309,14 +309,12 @@ def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
 
 
 def _summary(state: Rollout, said: Tally) -> str:
-    error, vehicles = f"error {_percent(said.mean)}", _count(said.reports, "vehicle")
-    start = state.start
+    start, vehicles = state.start, _count(said.reports, "vehicle")
     if start.champion and not start.plan.gate:
-        return f"{error} on average over {vehicles}"
-    metric = statistics.mode(report.metric for report in state.reports.values())
-    constant = "the mean" if metric == "rmse" else "the most frequent class"
+        return f"error {_percent(said.mean)} on average over {vehicles}"
+    constant = "the most frequent class" if _is_f1(state) else "the mean"
     other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
-    return f"{error} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+    return f"{_change(state, said.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
 
 
 def _verdict(state: Rollout, said: Tally) -> str:
@@ -326,7 +324,16 @@ def _verdict(state: Rollout, said: Tally) -> str:
         return f"{text}, worse off: {said.worse}"
     if said.beside_local is None or said.beside_local < 0:
         return text
-    return f"{text}; warning: no better than what each vehicle learns alone (error {_percent(said.beside_local)})"
+    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, said.beside_local)})"
+
+
+def _is_f1(state: Rollout) -> bool:
+    return statistics.mode(report.metric for report in state.reports.values()) == "f1"
+
+
+def _change(state: Rollout, worse: float) -> str:
+    """Say how much worse, in the sign of what is measured: F1 falls where an error rises."""
+    return f"F1 {_percent(-worse)}" if _is_f1(state) else f"error {_percent(worse)}"
 
 
 def _percent(share: float) -> str:

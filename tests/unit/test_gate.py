@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -41,8 +41,8 @@ class Gated(Fleet):
         pointer = self.pointer()
         return 0 if pointer is None else pointer.version
 
-    def score(self, *agents: str, error: float, constant: float = 1.0, champion: float = 1.0, cannot: str = "") -> None:
-        """Agents say how the candidate does beside what its pointer names."""
+    def score(self, *agents: str, error: float, cannot: str = "", metric: Literal["rmse", "f1"] = "rmse") -> None:
+        """Agents say how the candidate does; constant and champion have the score 1."""
         pointer = self.pointer("candidate")
         assert pointer is not None
         assert pointer.trial is not None
@@ -51,12 +51,12 @@ class Gated(Fleet):
             name="model",
             version=pointer.version,
             digest=pointer.digest,
-            metric="rmse",
+            metric=metric,
             federated=error,
             local=0.5,
             rows=9,
-            constant=constant,
-            champion=champion if beside and not cannot else None,
+            constant=1.0,
+            champion=1.0 if beside and not cannot else None,
             champion_digest=beside,
             cannot=cannot,
         )
@@ -104,7 +104,7 @@ def test_first_version_that_forecasts_no_better_than_the_constant_stays_a_candid
     candidate = fleet.pointer("candidate")
     assert candidate is not None
     assert candidate.reason == (
-        "too-bad: error -0.5% against always forecasting the mean, median of 3 vehicles, at most -1.0% is allowed"
+        "too-bad: error -0.5% against always forecasting the mean, median of 3 vehicles; the limit is error -1.0%"
     )
     with pytest.raises(NotFoundError, match="no version of model 'model' is current"):
         fleet.core.models.rollback("model", None, "why")
@@ -128,6 +128,15 @@ def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one
     assert ("model", 2) in fleet.core.models.must_stay()
     fleet.crash()
     assert (fleet.current(), fleet.core.registry.aliases.candidate["model"].reason) == (1, candidate.reason)
+
+
+def test_verdict_about_classes_speaks_of_f1_which_rises_when_a_version_is_better(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=0.7, metric="f1")
+    assert fleet.newest()["reason"] == (
+        "too-bad: F1 -30.0% against always forecasting the most frequent class, median of 3 vehicles; "
+        "the limit is F1 +1.0%"
+    )
 
 
 def test_one_liar_of_three_neither_keeps_a_good_version_back_nor_brings_a_bad_one_in(fleet: Gated) -> None:
