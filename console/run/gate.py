@@ -58,8 +58,9 @@ def in_words(told: dict[str, Any]) -> str:
     if told["phase"] == "promoted":
         return f"{label} is current: {reason}"
     if is_waiting(told):
+        rows = "Rows for scoring: a column split with train and test. " if "no test rows" in reason else ""
         return (
-            f"{label} did not pass the gate, it stayed a candidate: {reason}. Make it current all the same: "
+            f"{label} did not pass the gate, it stayed a candidate: {reason}. {rows}Make it current all the same: "
             f"glassfleet model promote {name} {version} --reason TEXT"
         )
     if told["phase"] not in ROLLOUT_ENDED:

@@ -58,10 +58,10 @@ class World:
     def told(self, *words: str) -> Any:
         return json.loads(self.say(*words, "--json"))
 
-    def learn(self, depth: int) -> None:
-        self.say(
+    def learn(self, depth: int, code: int = 0) -> str:
+        return self.say(
             "run", "start", "--model", "m", "--exact", "--param", f"max_depth={depth}", "--param", "min_rows=1",
-            "--gather-agents", "3", "--min-agents", "3", "--wait",
+            "--gather-agents", "3", "--min-agents", "3", "--wait", code=code,
         )  # fmt: skip
 
     def vehicle(self, name: str) -> None:
@@ -69,9 +69,10 @@ class World:
         data = self.folder / f"{name}.csv"
         if not data.exists():
             source = rows(sum(name.encode()))
-            columns = ",".join([*source.train.features, source.train.target])
+            columns = ",".join([*source.train.features, source.train.target, "split"])
             table = np.column_stack([source.train.X, source.train.y])
-            np.savetxt(data, table, delimiter=",", header=columns, comments="")
+            lines = [",".join(map(str, row)) + f",{'train' if n % 4 else 'test'}" for n, row in enumerate(table)]
+            data.write_text("\n".join([columns, *lines]) + "\n")
         self.end_vehicle(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             self.vehicles[name] = subprocess.Popen(
@@ -195,13 +196,17 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
 
 def test_rollout_ends_at_once_when_no_vehicle_has_test_rows(world: World) -> None:
     with Fleet(SOURCES, broker=world.broker.url, state_dir=world.folder / "agents"):
-        world.learn(1)
-        world.learn(2)
-        world.say("model", "rollback", "m", "--reason", "to try it again")
+        assert "nobody-can: none of 3 vehicles can score it (no test rows)" in world.learn(1, code=6)
+        listed = world.told("model", "list")[0]
+        assert (listed["current"], listed["standing"].partition(":")[0]) == (False, "candidate, not current")
+        assert "m@1 reads it, glassfleet model promote m 1 makes it current" in world.say("model", "rules", "m", code=9)
+        assert "no version of model 'm' is current" in world.say("model", "rollback", "m", "--reason", "x", code=9)
+        world.say("model", "promote", "m", "1")
+        world.learn(2, code=6)
         told = world.say("rollout", "start", "m", "2", "--share", "0.34", "--share", "1", "--wait", code=6)
         assert "nobody-can: none of 3 vehicles can score it (no test rows)" in told
         with world.cloud.api() as api:
-            (rollout,) = api.get("/api/rollouts").json()
+            rollout = api.get("/api/rollouts").json()[-1]
             assert sorted(rollout["cannot"]) == sorted(SOURCES)
             assert api.post("/api/models/m/promote", json={"version": 9}).status_code == 404
             assert api.post("/api/models/m/rollback", json={"reason": " "}).status_code == 422
