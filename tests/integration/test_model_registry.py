@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -158,12 +160,61 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
     told = world.told("model", "history", "m")
-    assert [each["cause"] for each in told["decisions"]] == ["published", "published", "rolled-back"]
+    causes = [each["cause"] for each in told["decisions"] if each["kind"] == "current"]
+    assert causes == ["published", "published", "rolled-back"]
     assert "rolled-back: false alarms" in world.say("model", "history", "m")
     assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
     assert world.told("model", "promote", "m", "2")["version"] == 2
     assert "is current already" in world.say("model", "promote", "m", "2", code=2)
     assert "known: m" in world.say("model", "history", "n", code=9)
+
+
+def test_run_start_asks_on_a_terminal_when_known_vehicles_are_down_and_only_there(world: World) -> None:
+    for name in ("va", "vb"):
+        world.vehicle(name)
+    wait_for(lambda: len(agents(world, "up")) == 2, 20)
+    world.end_vehicle("vb")
+    wait_for(lambda: len(agents(world, "up")) == 1, 20)
+    start = ("run", "start", "--model", "m", "--run")
+    told = at_terminal(world, b"n\n", *start, "first")
+    assert "1 of 2 known vehicles is up (down: vb): the model will rest on those that answer" in told
+    assert "Start the run without the others?" in told
+    assert world.told("run", "list") == []
+    assert "Start the run" not in at_terminal(world, b"n\n", *start, "second", "--yes")
+    world.say(*start, "third")  # in a pipe
+    assert [each["run"] for each in world.told("run", "list")] == ["second", "third"]
+
+
+def agents(world: World, status: str) -> list[dict[str, Any]]:
+    with world.cloud.api() as api:
+        return [each for each in api.get("/api/agents").json() if each["status"] == status]
+
+
+def at_terminal(world: World, typed: bytes, *words: str) -> str:
+    """Run a command on a terminal of its own; returns what it shows."""
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console.main", *words],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "GLASSFLEET_BROKER": world.broker.url,
+            "GLASSFLEET_STATE_DIR": str(world.folder / "cloud"),
+            "COLUMNS": "200",
+        },
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+    )
+    os.close(inner)
+    os.write(outer, typed)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while more := os.read(outer, 4096):
+            shown += more
+    os.close(outer)
+    process.wait(30)
+    return shown.decode()
 
 
 def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:
