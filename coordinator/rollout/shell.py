@@ -39,6 +39,9 @@ _log = structlog.get_logger("coordinator")
 PREFIX = "rollout."
 """Kinds of decisions that are events of a rollout begin with it."""
 
+KEPT = 50
+"""So many rollouts of a name are remembered: each run has one. The journal has all."""
+
 
 class Rollouts:
     """All rollouts; at most one lives for each model name.
@@ -93,6 +96,8 @@ class Rollouts:
                 broken[rollout] = each.name
                 self._states.pop(rollout, None)
                 _log.error("rollout-not-resumed", rollout=rollout, model=each.name, reason=str(fault)[:300])
+        for name in {state.start.name for state in self._states.values()}:
+            self._forget(name)
         lost = [
             name for name in broken.values() if self.live(name) is None and name in self._registry.aliases.candidate
         ]
@@ -306,8 +311,15 @@ class Rollouts:
             self._show(start.name, stood)
         return after
 
+    def _forget(self, name: str) -> None:
+        """Forget the oldest rollouts of a name; the one that lives is the newest."""
+        known = [rollout for rollout, state in self._states.items() if state.start.name == name]
+        for rollout in known[:-KEPT]:
+            del self._states[rollout]
+
     def _tell_end(self, state: Rollout) -> None:
         if state.is_ended:
+            self._forget(state.start.name)
             self._metrics[f"rollouts.{state.phase}"] += 1
             if state.start.plan.gate:
                 outcome = state.reason.partition(":")[0] if state.phase == "rolled-back" else state.phase
