@@ -15,6 +15,7 @@ from broker.port import Handlers, Link, Message
 from console.common import broker_security
 from console.progress import progress
 from console.seals import Seals
+from console.tables import printable
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DocumentError, NotFoundError, VerificationError, WireError
 from schemas.joining import BlobStore
@@ -125,7 +126,10 @@ class Registry:
             return "current"
         if candidate is None or candidate.version != version:
             return ""
-        return f"candidate, not current: {candidate.reason}" if candidate.reason else "candidate, being tried"
+        # Vehicles' words are in it.
+        return (
+            f"candidate, not current: {printable(candidate.reason)}" if candidate.reason else "candidate, being tried"
+        )
 
     def record(self, name: str, version: int | None) -> ModelRecord:
         """Return a version of a model; says whether its signature was verified.

@@ -39,7 +39,9 @@ def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float, *, is_s
     """
     vehicles = asked(api, "/api/agents", patience)
     down = sorted(str(each["agent"]) for each in vehicles if each["status"] != "up")
-    if not vehicles or is_quiet():
+    waits = spec.get("policy", {}).get("gather_agents", 1) >= len(vehicles)
+    asks = bool(down) and not waits and not is_sure and sys.stdin.isatty() and sys.stderr.isatty()
+    if not vehicles or (is_quiet() and not asks):
         return
     up = len(vehicles) - len(down)
     lacks = f" (down: {', '.join(down[:_NAMED])}{f' and {len(down) - _NAMED} more' if len(down) > _NAMED else ''})"
@@ -48,6 +50,5 @@ def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float, *, is_s
         + "the model will rest on those that answer",
         err=True,
     )
-    waits = spec.get("policy", {}).get("gather_agents", 1) >= len(vehicles)
-    if down and not waits and not is_sure and sys.stdin.isatty() and sys.stderr.isatty():
+    if asks:
         click.confirm("Start the run without the others?", abort=True, err=True)
