@@ -126,10 +126,8 @@ class Registry:
             return "current"
         if candidate is None or candidate.version != version:
             return ""
-        # Vehicles' words are in it.
-        return (
-            f"candidate, not current: {printable(candidate.reason)}" if candidate.reason else "candidate, being tried"
-        )
+        why = printable(candidate.reason)  # vehicles' words are in it
+        return f"candidate, not current: {why}" if why else "candidate, being tried"
 
     def record(self, name: str, version: int | None) -> ModelRecord:
         """Return a version of a model; says whether its signature was verified.

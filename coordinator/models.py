@@ -17,7 +17,7 @@ from coordinator.publisher import Publisher
 from coordinator.registry import Registry
 from coordinator.rollout.plan import GATE
 from coordinator.rollout.shell import Rollouts
-from glassfleet.scheme import Scheme, is_personal
+from glassfleet.scheme import is_personal
 from schemas.errors import BrokerError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
@@ -58,7 +58,7 @@ class Models:
         metrics: Counter[str],
         now: Callable[[], float],
         *,
-        lookup: Callable[[str], Scheme],
+        lookup: Callable[[str], object],
         rollout_settle: float = 2.0,
     ) -> None:
         self._lookup = lookup

@@ -78,11 +78,9 @@ class Registry:
         self.aliases.take(journal.decisions())
 
     def adopt(self) -> None:
-        """Make the newest version of each name current that was registered before there were decisions.
-
-        Not that of a run which has not ended: it was registered just before a crash, and will be decided about.
-        """
+        """Make the newest version of each name current that was registered before there were decisions."""
         names = {name for name, _ in self._journal.numbers()} - {each.name for each in self._journal.decisions()}
+        # The model of a run that has not ended was registered just before a crash: it will be decided about.
         going_on = set(self._journal.unfinished()) if names else set()
         ended = [each for name in sorted(names) for each in self.versions(name) if each.run not in going_on]
         newest = {each.name: each for each in ended}.values()

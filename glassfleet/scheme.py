@@ -293,7 +293,7 @@ def promises_central(scheme: Scheme, parameters: Any) -> bool:
     return hook is None or bool(hook(scheme.exact(parameters)))
 
 
-def is_personal(scheme: Scheme) -> bool:
+def is_personal(scheme: object) -> bool:
     """Return whether vehicles make models of their own of what is published."""
     return getattr(scheme, "personalise", None) is not None
 

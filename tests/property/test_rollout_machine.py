@@ -121,7 +121,8 @@ def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
 ) -> None:
     said = dict(zip(AGENTS, [*lies, *[error] * 5], strict=True))
     state, _ = step(None, replace(START, plan=GATE))
-    for event in (Opened(1.0, AGENTS), *(report(agent, said[agent]) for agent in order)):
+    events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, said[agent]) for agent in order)]
+    for event in events:
         state, _ = step(state, event)
     assert state is not None
     assert state.phase == ("promoted" if error - 1.0 <= GATE.max_worse else "rolled-back")

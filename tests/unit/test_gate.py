@@ -190,7 +190,7 @@ def test_gate_goes_on_with_the_reports_it_had_when_the_coordinator_was_killed(fl
     assert fleet.newest()["reports"] == 3
 
 
-def test_version_registered_just_before_a_crash_is_not_current_by_that() -> None:
+def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Gated()
     fleet.birth("a")
     fleet.core.start_run(toy_spec("r1"))
@@ -202,7 +202,7 @@ def test_version_registered_just_before_a_crash_is_not_current_by_that() -> None
     def die(*_: object) -> None:
         raise KilledError
 
-    fleet.core.models.rollouts.replace = die  # type: ignore[method-assign]
+    monkeypatch.setattr(fleet.core.models.rollouts, "replace", die)
     with pytest.raises(KilledError):
         fleet.finish("a", run="r1")
     assert [model.version for model in fleet.core.registry.versions("model")] == [1]
