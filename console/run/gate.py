@@ -10,6 +10,8 @@ from console.progress import progress
 if TYPE_CHECKING:
     from console.client import Coordinator
 
+_NAMED = 5
+
 
 def rollout_of(api: Coordinator, model: dict[str, Any], patience: float) -> dict[str, Any] | None:
     """Return the newest rollout of a version, the gate as a rule; None: it became current without.
@@ -66,3 +68,32 @@ def in_words(told: dict[str, Any]) -> str:
     if told["phase"] not in ROLLOUT_ENDED:
         return f"{label} is being tried: glassfleet rollout status {name} --wait"
     return f"{label} is not current: {told['phase']}" + (f" ({reason})" if reason else "")
+
+
+def rollout_lines(told: dict[str, Any]) -> list[str]:
+    """Return a rollout as lines of text."""
+    lines = [
+        f"{told['rollout']}  {told['model']} v{told['version']} beside {beside(told['champion'])}  {told['phase']}"
+        + (f"  ({told['reason']})" if told["reason"] else "")
+    ]
+    for number, stage in enumerate(told["stages"], 1):
+        said = stage["verdict"] or (
+            f"open, {told['needed']} needed, {told['awaited']} still awaited"
+            + ("" if told["remaining"] is None else f", {told['remaining']:.0f} s left")
+        )
+        cannot = f", {stage['cannot']} cannot" if stage["cannot"] else ""
+        lines.append(
+            f"  stage {number} of {len(told['plan']['stages'])}  {stage['share']:.0%}  asked {len(stage['asked'])}, "
+            f"reported {stage['reported']}{cannot}  {said}"
+        )
+    if told["phase"] == "opening":
+        lines.append(
+            f"  stage {len(told['stages']) + 1} of {len(told['plan']['stages'])}  waits for vehicles that are up"
+        )
+    reasons: dict[str, list[str]] = {}
+    for agent, why in told["cannot"].items():
+        reasons.setdefault(why, []).append(agent)
+    for why, agents in reasons.items():
+        more = f" and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
+        lines.append(f"  cannot score it: {', '.join(agents[:_NAMED])}{more} ({why})")
+    return lines
