@@ -307,7 +307,6 @@ def _settings(options: dict[str, Any], work: Path, watcher: Lines | Live) -> Set
         seed=options["seed"],
         timeout=options["timeout"],
         secure=options["secure"],
-        evaluate=options["stay"],
     )
 
 

@@ -135,7 +135,10 @@ def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float)
 
 
 def follow_rollout(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> dict[str, Any]:
-    """Say each stage of a rollout as it is judged; return the rollout once it has ended, see `follow_run`."""
+    """Say each stage of a rollout as it is judged; return the rollout once it has ended, see `follow_run`.
+
+    Of a gate, which has one stage, nothing is said: its end says it all.
+    """
     from schemas.errors import NotFoundError  # noqa: PLC0415
 
     said = 0
@@ -149,7 +152,7 @@ def follow_rollout(api: Coordinator, name: str, started: str, *, as_json: bool, 
                 f"stage {number}: {stage['share']:.0%}, asked {len(stage['asked'])}, "
                 f"reported {stage['reported']}: {stage['verdict']}"
                 for number, stage in enumerate(told["stages"], 1)
-                if stage["verdict"]
+                if stage["verdict"] and not told["plan"].get("gate")
             ]
             for line in lines[said:]:
                 work.say(line, out=_is_result(as_json=as_json))

@@ -109,6 +109,8 @@ NOT_LIMITS: dict[str, str] = {
     "coordinator.http.guard.LONGEST_LENGTH": "digits of a number that is read",
     "coordinator.faults.SHOWN": "layout: characters of a wrong value that an error repeats",
     "coordinator.outages._TOLD_FROM": "a precision: to a tenth of a second an end says how long there was no broker",
+    "coordinator.rollout.machine.BEATS": "a bar for models: what a first version must be better than the constant by",
+    "coordinator.rollout.shell.KEPT": "what is shown of the past",
     "coordinator.runner._LOOK": "how often a waiting call looks around; what it waits for has settings",
     "broker.faults.*": "the chaos harness",
     "broker.signed._RENEWED": "bytes by which two certificates of one owner may differ in length",

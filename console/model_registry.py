@@ -19,16 +19,17 @@ from console.common import (
 )
 from console.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.found import broker_url
+from console.run.gate import beside, rollout_lines
 from console.runs import coordinator_options
 from console.runspec import json_file
 from schemas.errors import RunFailedError, UsageError
+from schemas.trial import ALL
 
 if TYPE_CHECKING:
     from console.client import Coordinator
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
 
-_NAMED = 5
 _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded": "superseded"}
 
 
@@ -326,35 +327,6 @@ def plan_of(text: str) -> dict[str, Any]:
     return {"stages": [first, *(share for share in (0.5, 1.0) if share > first)]}
 
 
-def rollout_lines(told: dict[str, Any]) -> list[str]:
-    """Return a rollout as lines of text."""
-    lines = [
-        f"{told['rollout']}  {told['model']} v{told['version']} beside v{told['champion']}  {told['phase']}"
-        + (f"  ({told['reason']})" if told["reason"] else "")
-    ]
-    for number, stage in enumerate(told["stages"], 1):
-        said = stage["verdict"] or (
-            f"open, {told['needed']} needed, {told['awaited']} still awaited"
-            + ("" if told["remaining"] is None else f", {told['remaining']:.0f} s left")
-        )
-        cannot = f", {stage['cannot']} cannot" if stage["cannot"] else ""
-        lines.append(
-            f"  stage {number} of {len(told['plan']['stages'])}  {stage['share']:.0%}  asked {len(stage['asked'])}, "
-            f"reported {stage['reported']}{cannot}  {said}"
-        )
-    if told["phase"] == "opening":
-        lines.append(
-            f"  stage {len(told['stages']) + 1} of {len(told['plan']['stages'])}  waits for vehicles that are up"
-        )
-    reasons: dict[str, list[str]] = {}
-    for agent, why in told["cannot"].items():
-        reasons.setdefault(why, []).append(agent)
-    for why, agents in reasons.items():
-        more = f" and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
-        lines.append(f"  cannot score it: {', '.join(agents[:_NAMED])}{more} ({why})")
-    return lines
-
-
 def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
     told = follow_rollout(api, name, started, as_json=as_json, patience=patience)
     if as_json:
@@ -380,14 +352,15 @@ def _line_of_decision(each: dict[str, Any]) -> str:
         case "current":
             return f"{when}  v{each['version']} current ({each['cause']}{why})"
         case "candidate":
-            share = each["trial"]["below"] / 2**32
-            return f"{when}  v{each['version']} tried by {'all' if share == 1 else 'a part'} of the fleet"
+            below = each["trial"]["below"]
+            tried = f"tried by {'all' if below == ALL else 'a part'} of the fleet" if below else "stays a candidate"
+            return f"{when}  v{each['version']} {tried}{why}"
         case "no-candidate":
             return f"{when}  candidate withdrawn{why}" if why != ": promoted" else ""
         case "signed":
             return f"{when}  v{each['version']} signed by {each['signer']} on an operator's word{why}"
         case "rollout.started":
-            return f"{when}  rollout of v{each['version']} beside v{each['champion']} started"
+            return f"{when}  rollout of v{each['version']} beside {beside(each['champion'])} started"
         case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":
             return f"{when}  rollout {_PAST[each['kind'].removeprefix('rollout.')]}{why}"
     return ""

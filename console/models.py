@@ -81,6 +81,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
             "name": name,
             "version": version,
             "current": name in registry.current and registry.current[name].version == version,
+            "standing": registry.standing(name, version),
             "digest": record.digest,
             "scheme": record.scheme,
             "run": record.run,
@@ -98,9 +99,10 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     else:
         for row in rows:
             mark = "*" if row["current"] else " "
+            stands = "" if row["current"] else f"  {row['standing']}".rstrip()
             click.echo(
                 f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
-                f"{row['cohort']} vehicles  {row['created']}"
+                f"{row['cohort']} vehicles  {row['created']}{stands}"
             )
     for (name, version), reason in sorted(registry.faults.items()):
         click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
@@ -129,7 +131,7 @@ def show(**options: Any) -> None:
     from console.words import wrapped  # noqa: PLC0415
     from glassfleet.explain import summary  # noqa: PLC0415
 
-    record, learned = _load(options)
+    record, learned, standing = _load(options)
     if record is None:
         form = "FML" if options["file"].read_bytes().lstrip().startswith(b"<") else "JSON"
         raise UsageError(
@@ -143,6 +145,8 @@ def show(**options: Any) -> None:
     size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
     training = record.training
     click.echo(f"{record.name} v{record.version}  {record.digest}")
+    if standing not in {"", "current"}:
+        click.echo(f"  {standing}")
     click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     click.echo(f"  size: {size}")
     for note in summary(learned, top=0).notes:
@@ -207,7 +211,7 @@ def predict(**options: Any) -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.inputs import inputs_of  # noqa: PLC0415
 
-    _, learned = _load(options)
+    _, learned, _ = _load(options)
     X = inputs_of(options["data"], learned)
     predictions = learned.predict(X).tolist()
     name = learned.domain.target_name
@@ -337,7 +341,7 @@ def export_model(**options: Any) -> None:
     name = options["name"]
     if name is not None and options["file"] is None and ("/" in name or "." in name) and Path(name).is_file():
         options = {**options, "file": Path(name), "name": None}
-    record, learned = _load(options)
+    record, learned, _ = _load(options)
     label = record.name if record is not None else options["file"].name.partition(".")[0]
     run_export(options, record, _spoken(learned, options["words"]), label)
 
@@ -353,8 +357,8 @@ def _spoken(learned: Model, words: Path | None) -> Model:
     return in_words_of(learned, reworded(learned.domain, json_file(words, "words"), str(words)))
 
 
-def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model]:
-    """Return the record, where there is one, and the model that the options name."""
+def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model, str]:
+    """Return the record, where there is one, the model that the options name, and what a published one is now."""
     from console.registry import read_registry  # noqa: PLC0415
     from glassfleet import catalogue  # noqa: PLC0415
 
@@ -373,13 +377,15 @@ def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model]:
             seals.judge(record)
         elif seals.verifier is not None:
             click.echo(f"{options['file']} holds a model without a record: there is no signature to verify", err=True)
-        return record, learned
+        return record, learned, ""
     if options["name"] is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
     name, version = _version_of(options["name"], options["version"])
     url = broker_url(options["broker"], options["state_dir"])
-    record = read_registry(url, options["fleet"]).record(name, version)
-    return record, catalogue.load(record.scheme).from_document(record.document)
+    registry = read_registry(url, options["fleet"])
+    record = registry.record(name, version)
+    learned = catalogue.load(record.scheme).from_document(record.document)
+    return record, learned, registry.standing(name, record.version)
 
 
 def _version_of(text: str, version: int | None) -> tuple[str, int | None]:

@@ -15,6 +15,7 @@ from broker.port import Handlers, Link, Message
 from console.common import broker_security
 from console.progress import progress
 from console.seals import Seals
+from console.tables import printable
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DocumentError, NotFoundError, VerificationError, WireError
 from schemas.joining import BlobStore
@@ -99,6 +100,8 @@ class Registry:
     ----------
     current : dict
         Name -> pointer to the current version.
+    candidate : dict
+        Name -> pointer to the version that is tried, or waits for an operator, see `standing`.
     records : dict
         (name, version) -> record, its digest verified.
     faults : dict
@@ -110,10 +113,21 @@ class Registry:
     """
 
     current: dict[str, ModelPointer] = field(default_factory=dict)
+    candidate: dict[str, ModelPointer] = field(default_factory=dict)
     records: dict[tuple[str, int], ModelRecord] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     refused: dict[tuple[str, int], str] = field(default_factory=dict)
     seals: Seals = field(default_factory=Seals)
+
+    def standing(self, name: str, version: int) -> str:
+        """Return what a version is, for people: current, tried, a candidate and why it is not current, or nothing."""
+        current, candidate = self.current.get(name), self.candidate.get(name)
+        if current is not None and current.version == version:
+            return "current"
+        if candidate is None or candidate.version != version:
+            return ""
+        why = printable(candidate.reason)  # vehicles' words are in it
+        return f"candidate, not current: {why}" if why else "candidate, being tried"
 
     def record(self, name: str, version: int | None) -> ModelRecord:
         """Return a version of a model; says whether its signature was verified.
@@ -136,6 +150,13 @@ class Registry:
             pointer = self.current.get(name)
             if pointer is None:
                 self._refuse(name, 0)
+                candidate = self.candidate.get(name)
+                if candidate is not None:
+                    number = candidate.version
+                    raise NotFoundError(
+                        f"no version of model {name!r} is current; v{number} is a {self.standing(name, number)}. "
+                        f"{name}@{number} reads it, glassfleet model promote {name} {number} makes it current"
+                    )
                 known = ", ".join(sorted(self.current)) or "none yet"
                 raise NotFoundError(f"no model {name!r} is published here; published: {known}")
             version = pointer.version
@@ -185,7 +206,7 @@ def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: flo
     registry = Registry(seals=Seals.at_hand())
     pending: dict[str, tuple[str, int]] = {}
     end = time.monotonic() + timeout
-    filters_ = f"{topics.prefix}model/{wanted}/current", f"{topics.prefix}model/{wanted}/v/+"
+    filters_ = [f"{topics.prefix}model/{wanted}/{what}" for what in ("current", "candidate", "v/+")]
     with progress("reading the models on the broker"), Listener(url, *filters_) as listener:
         # A first message may take longer than the pauses between messages.
         quiet = time.monotonic() + 2 * QUIET
@@ -215,14 +236,15 @@ def _take(
 ) -> str:
     """Take one message; return the filter to subscribe to when it announces parts, else an empty text."""
     address = topics.parse(message.topic)
-    if address.kind == "model-current":
+    if address.kind in {"model-current", "model-candidate"}:
+        is_current = address.kind == "model-current"
         body = Envelope.from_bytes(message.payload, fleet=topics.fleet).body
         if isinstance(body, ModelPointer) and body.name == address.name:
             why = registry.seals.fault_of(message)
-            if why:
+            if not why:
+                (registry.current if is_current else registry.candidate)[body.name] = body
+            elif is_current:
                 registry.refused[body.name, 0] = why
-            else:
-                registry.current[body.name] = body
     elif address.kind == "model-version":
         content = read_model(message.payload, fleet=topics.fleet)
         if isinstance(content, Manifest):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from console.common import config_option, json_option, print_json, state_dir_option
 from console.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
+from console.run.gate import after_gate, in_words, is_waiting, rollout_of
+from console.run.quorum import tell_quorum
 from console.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
 from console.tables import printable
 from schemas.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from console.client import Coordinator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,7 +105,13 @@ def run() -> None:
     metavar="SHARE|FILE",
     help="Let this share of the fleet (or the stages of a JSON or TOML file) try the model before it becomes current.",
 )
-@click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Follow the rounds until the run ends and its model is current; exit code 6 when it fails, or stays a "
+    "candidate.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask when known vehicles are down; only a terminal is asked.")
 @coordinator_wait_option
 @json_option
 @config_option
@@ -120,6 +131,7 @@ def start(**options: Any) -> None:
         click.echo(OPENS_ROWS, err=True)
     api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
     patience = options["coordinator_wait"] if options["wait"] else 0.0
+    tell_quorum(api, spec, patience, is_sure=options["yes"])
     started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
     if not options["wait"]:
@@ -128,7 +140,7 @@ def start(**options: Any) -> None:
         else:
             click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
         return
-    _finish(follow_run(api, run_id, as_json=options["as_json"], patience=patience), as_json=options["as_json"])
+    _finish(api, run_id, as_json=options["as_json"], patience=patience)
 
 
 @run.command("list")
@@ -162,7 +174,7 @@ def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as
 @run.command()
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
-@click.option("--wait", is_flag=True, help="Follow the rounds until the run ends; exit code 6 when it fails.")
+@click.option("--wait", is_flag=True, help="Follow the run and its model, as `run start --wait`.")
 @coordinator_wait_option
 @json_option
 @config_option
@@ -188,7 +200,7 @@ def show(
     api = Coordinator(coordinator, token, state_dir)
     run_id = api.run_named(run_id)
     if wait:
-        _finish(follow_run(api, run_id, as_json=as_json, patience=coordinator_wait), as_json=as_json)
+        _finish(api, run_id, as_json=as_json, patience=coordinator_wait)
         return
     status = api.run(run_id)
     if as_json:
@@ -197,6 +209,8 @@ def show(
     from console.tables import is_terminal, show_rounds  # noqa: PLC0415
 
     click.echo(line_of_run(status))
+    if status.get("model") and (told := rollout_of(api, status["model"], 0.0)) is not None:
+        click.echo(f"  {in_words(told)}")
     if is_terminal() and status.get("rounds"):
         show_rounds(status["rounds"])
     else:
@@ -229,17 +243,25 @@ def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: P
         click.echo(f"{run_id} cancelled")
 
 
-def _finish(status: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(status)
-    else:
+def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> None:
+    """Follow a run, and the gate of its model, to their ends."""
+    status = follow_run(api, run_id, as_json=as_json, patience=patience)
+    if not as_json:
         _tell_notes(status)
         click.echo(line_of_run(status))
+    model = status.get("model")
+    told = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
+    if as_json:
+        print_json({**status, "rollout": told})
+    elif told is not None and not is_waiting(told):
+        click.echo(in_words(told))
     name, outcome = status.get("run"), status.get("outcome")
     if outcome == "finished" and status.get("model") is None:
         raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
     if outcome != "finished":
         raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
+    if told is not None and is_waiting(told):
+        raise RunFailedError(in_words(told))
 
 
 def _tell_notes(status: dict[str, Any]) -> None:

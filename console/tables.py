@@ -157,7 +157,7 @@ def show_models(models: Sequence[dict[str, Any]]) -> None:
         (
             str(row["name"]),
             str(row["version"]),
-            "current" if row["current"] else "",
+            str(row["standing"]).partition(",")[0],
             str(row["scheme"]),
             str(row["cohort"]),
             _moment(row["created"]),
@@ -166,7 +166,8 @@ def show_models(models: Sequence[dict[str, Any]]) -> None:
         )
         for row in models
     ]
-    show_table(MODELS, rows)
+    stands = [f"{row['name']} v{row['version']}: {row['standing']}" for row in models if "," in str(row["standing"])]
+    show_table(MODELS, rows, stands)
 
 
 WIDE = 96

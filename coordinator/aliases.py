@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from coordinator.journal.port import Decision
+from schemas.errors import NotFoundError
 from schemas.messages import ModelPointer, Trial
 
 CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
@@ -60,14 +61,23 @@ class Aliases:
             self._sequence[each.name] = max(self._sequence.get(each.name, 0), int(each.body.get("sequence", 0)))
         self.current, self.candidate = current, candidate
 
+    def of(self, name: str) -> ModelPointer:
+        """Return the pointer to the current version; raises NotFoundError when none is current."""
+        if name not in self.current:
+            raise NotFoundError(
+                f"no version of model {name!r} is current: glassfleet model history {name} says why, "
+                f"glassfleet model promote {name} VERSION makes one current"
+            )
+        return self.current[name]
+
     def to_current(self, name: str, version: int, digest: str, cause: Cause, reason: str = "") -> Decision:
         """Return the decision that a version is current from now on."""
         body = {"version": version, "digest": digest, "cause": cause, "reason": reason[:500]}
         return self.decision(name, CURRENT, {**body, "sequence": self._next(name)})
 
-    def to_candidate(self, name: str, version: int, digest: str, trial: Trial) -> Decision:
-        """Return the decision that a version is tried."""
-        body = {"version": version, "digest": digest, "trial": trial.model_dump(mode="json")}
+    def to_candidate(self, name: str, version: int, digest: str, trial: Trial, reason: str = "") -> Decision:
+        """Return the decision that a version is tried; or, by nobody any more, why it did not become current."""
+        body = {"version": version, "digest": digest, "trial": trial.model_dump(mode="json"), "reason": reason[:500]}
         return self.decision(name, CANDIDATE, {**body, "sequence": self._next(name)})
 
     def to_none(self, name: str, reason: str = "") -> Decision:

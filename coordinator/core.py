@@ -177,7 +177,13 @@ class Coordinator:
             metrics=self.metrics,
         )
         self.models = Models(
-            self.registry, self._publisher, self.fleet.offers, self.metrics, self.now, rollout_settle=rollout_settle
+            self.registry,
+            self._publisher,
+            self.fleet.offers,
+            self.metrics,
+            self.now,
+            lookup=engine.lookup,
+            rollout_settle=rollout_settle,
         )
         self.runs = Runs(
             engine,

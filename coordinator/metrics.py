@@ -109,6 +109,13 @@ TABLE: tuple[Described, ...] = (
         ("phase",),
         "Ended rollouts: `promoted`, `rolled-back`, `stopped`, `superseded`.",
     ),
+    Described(
+        "glassfleet_gates_total",
+        "counter",
+        ("outcome",),
+        "New versions that the fleet judged: `promoted`, or why one did not become current: `too-bad`, "
+        "`too-few-reports`, `no-vehicles`, `nobody-can`, `stopped`, `superseded`.",
+    ),
     Described("glassfleet_models_unpublishable_total", "counter", (), "Models that the broker could not carry."),
     Described("glassfleet_journal_records_total", "counter", (), "Events written to the journal."),
     Described("glassfleet_journal_failures_total", "counter", (), "Journal transactions that could not be written."),
@@ -141,6 +148,11 @@ _LABELLED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("glassfleet_runs_ended_total", "runs.", ("finished", "failed", "cancelled")),
     ("glassfleet_models_moved_total", "models.", ("promoted", "rolled-back")),
     ("glassfleet_rollouts_ended_total", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
+    (
+        "glassfleet_gates_total",
+        "gates.",
+        ("promoted", "too-bad", "too-few-reports", "no-vehicles", "nobody-can", "stopped", "superseded"),
+    ),
     ("glassfleet_answers_total", "receipts.", ("accepted", "duplicate", "late", "rejected", "unknown-run")),
     (
         "glassfleet_messages_ignored_total",

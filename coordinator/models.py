@@ -15,7 +15,9 @@ from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.publisher import Publisher
 from coordinator.registry import Registry
+from coordinator.rollout.plan import GATE
 from coordinator.rollout.shell import Rollouts
+from glassfleet.scheme import is_personal
 from schemas.errors import BrokerError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
@@ -38,6 +40,8 @@ class Models:
     metrics : Counter
     now : callable
         The coordinator's own time, seconds.
+    lookup : callable
+        Finds a scheme by name; raises NotFoundError.
     rollout_settle : float
         See `Rollouts`.
 
@@ -54,8 +58,10 @@ class Models:
         metrics: Counter[str],
         now: Callable[[], float],
         *,
+        lookup: Callable[[str], object],
         rollout_settle: float = 2.0,
     ) -> None:
+        self._lookup = lookup
         self._registry = registry
         self._publisher = publisher
         self._metrics = metrics
@@ -153,7 +159,7 @@ class Models:
         return kept
 
     def register(self, effect: Publish, state: RunState, log: Any) -> dict[str, Any]:
-        """Register the model of a finished run; it becomes current, or is tried first when the run says so.
+        """Register the model of a finished run; it is tried before it becomes current.
 
         Returns
         -------
@@ -200,7 +206,7 @@ class Models:
             raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
         model = self._registry.get(name, self._registry.before(name) if to is None else to)
         check_learned(model)
-        current = self._registry.aliases.current[name].version
+        current = self._registry.aliases.of(name).version
         if model.version >= current:
             raise UsageError(
                 f"version {model.version} is not below the current one, {current}: to go forward, promote it"
@@ -245,7 +251,8 @@ class Models:
 
     def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
         aliases = self._registry.aliases
-        if aliases.current[model.name].version == model.version:
+        current = aliases.current.get(model.name)
+        if current is not None and current.version == model.version:
             raise UsageError(f"model {model.name!r} version {model.version} is current already")
         stood = self._become_current(model, cause, reason)
         self._show(model.name, stood)
@@ -265,13 +272,11 @@ class Models:
         current = self._registry.aliases.current.get(name)
         if self.rollouts.knows(name, version) or (current is not None and self._was_current(name, version)):
             return set()
-        plan = state.spec.rollout
-        if plan is None or current is None:
+        # A first version has nothing to be staged beside; personal models differ from vehicle to vehicle by design.
+        plan = None if current is None else state.spec.rollout
+        if plan is None and is_personal(self._lookup(state.spec.scheme)):
             return self._become_current(model, "published", "")
-        if (live := self.rollouts.live(name)) is not None:
-            self.rollouts.stop(name, f"run {model.run} brings version {version}")
-            _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
-        self.rollouts.start(name, version, plan)
+        self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}")
         return set()
 
     def _was_current(self, name: str, version: int) -> bool:

@@ -79,8 +79,11 @@ class Registry:
 
     def adopt(self) -> None:
         """Make the newest version of each name current that was registered before there were decisions."""
-        missing = [name for name in self.names() if name not in self.aliases.current]
-        newest = [versions[-1] for name in missing if (versions := self.whole(name))]
+        names = {name for name, _ in self._journal.numbers()} - {each.name for each in self._journal.decisions()}
+        # The model of a run that has not ended was registered just before a crash: it will be decided about.
+        going_on = set(self._journal.unfinished()) if names else set()
+        ended = [each for name in sorted(names) for each in self.whole(name) if each.run not in going_on]
+        newest = {each.name: each for each in ended}.values()
         self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
 
     def decide(self, decisions: Sequence[Decision]) -> None:
@@ -97,7 +100,7 @@ class Registry:
     def before(self, name: str) -> int:
         """Return the version below the current one that was current last; raises NotFoundError when there is none."""
         self.versions(name)
-        current = self.aliases.current[name].version
+        current = self.aliases.of(name).version
         known = {model.version for model in self.whole(name)}
         for each in reversed(self._journal.decisions(name)):
             if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:

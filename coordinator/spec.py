@@ -174,8 +174,8 @@ class RunSpec(BaseModel):
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
         that a former version began.
     rollout : RolloutPlan or None
-        The model is tried by a part of the fleet first; None: it becomes current at once. The first model of a name
-        always does.
+        The model is tried in stages before it becomes current; None: by the whole fleet at once, see `GATE`, as the
+        first model of a name is in any case.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

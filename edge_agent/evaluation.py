@@ -71,12 +71,15 @@ class Scores:
         Score of the current model on the same rows, for a candidate.
     champion_digest : str
         Which model that was.
+    constant : float
+        Score of the constant on the same rows: the mean, or the most frequent class, of the training rows.
     """
 
     metric: Literal["rmse", "f1"]
     federated: float
     local: float
     rows: int
+    constant: float
     champion: float | None = None
     champion_digest: str = ""
 
@@ -193,7 +196,8 @@ class Evaluator:
                 yield None
         assert local is not None
         metric: Literal["rmse", "f1"] = "rmse" if domain.target is not None else "f1"
-        scores = Scores(metric, score(test.y, predicted), local, test.rows)
+        guess = score(test.y, constant(train.y, test.rows))
+        scores = Scores(metric, score(test.y, predicted), local, test.rows, guess)
         if champion is None:
             yield scores
             return
@@ -248,6 +252,14 @@ def predict_in_blocks(model: Any, X: NDArray[np.float64]) -> NDArray[Any]:
     """Predict a block of rows at a time: a vehicle's memory is small."""
     parts = [model.predict(X[start : start + _BLOCK]) for start in range(0, len(X), _BLOCK)]
     return np.concatenate(parts)
+
+
+def constant(y: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return what a model without inputs forecasts for so many rows: the mean of `y`, or its most frequent class."""
+    if y.dtype.kind == "f":
+        return np.full(rows, y.mean())
+    labels, counts = np.unique(y, return_counts=True)
+    return np.full(rows, labels[counts.argmax()])
 
 
 def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:

@@ -41,10 +41,11 @@ _CURRENT, _CANDIDATE = "model", "candidate"
 
 @dataclass(frozen=True)
 class _Job:
-    """A model to be scored; `champion` beside a candidate."""
+    """A model to be scored; a candidate beside the current model, if there is one."""
 
     record: ModelRecord
     champion: ModelRecord | None = None
+    is_trial: bool = False
 
 
 class ModelFollower:
@@ -187,7 +188,7 @@ class ModelFollower:
         self._forget(_CANDIDATE, name)
         self._reported.pop(name, None)
         if self._tried.pop(name, None) is not None:
-            self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name or job.champion is None]
+            self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name or not job.is_trial]
 
     def version(self, name: str, number: int, payload: bytes, now: float) -> None:
         """Take what is retained on a version's topic; versions that nobody wants are ignored.
@@ -221,7 +222,7 @@ class ModelFollower:
             why = in_words(fault)
             self._log.warning("model-not-scored", model=job.record.name, reason=why)
             tried = self._tried.get(job.record.name)
-            if job.champion is not None and tried is not None:
+            if job.is_trial and tried is not None:
                 self._cannot(tried[0], why[:200])
             scores, self._work = None, None
             self._queue.pop(0)
@@ -229,7 +230,7 @@ class ModelFollower:
         if scores is not None:
             self._work = None
             self._queue.pop(0)
-            if job.champion is None:
+            if not job.is_trial:
                 self._publish(job.record, scores)
             elif job.record.name in self._tried:
                 self._reported[job.record.name] = (job.record, scores)
@@ -282,14 +283,17 @@ class ModelFollower:
             self._compare(name)
 
     def _compare(self, name: str) -> None:
-        """Score the candidate beside the current model, once both are here."""
+        """Score the candidate, once it and what it is compared with are here."""
         tried, champion = self._tried.get(name), self._current.get(name)
-        if tried is None or champion is None or tried[0].trial is None or tried[0].trial.champion != champion.digest:
+        if tried is None or tried[0].trial is None:
             return
-        waiting = {(job.record.digest, job.champion.digest) for job in self._queue if job.champion is not None}
-        if (tried[0].digest, champion.digest) in waiting:
+        if not tried[0].trial.champion:
+            champion = None  # the constant, with which every model is compared
+        elif champion is None or tried[0].trial.champion != champion.digest:
             return
-        self._queue.append(_Job(ModelRecord.from_bytes(tried[1]), champion))
+        job = _Job(ModelRecord.from_bytes(tried[1]), champion, is_trial=True)
+        if job not in self._queue:
+            self._queue.append(job)
 
     def _trials(self, name: str) -> Iterator[ModelPointer]:
         if (wanted := self._wanted.get((_CANDIDATE, name))) is not None:

@@ -51,6 +51,7 @@ class ScoreTeller:
             rows=scores.rows,
             champion=scores.champion,
             champion_digest=scores.champion_digest,
+            constant=scores.constant,
         )
         self._last[record.name] = (record.run, body)
         self._say(body, run=record.run)

@@ -346,6 +346,11 @@ def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
     return cost
 
 
+def is_personal(scheme: object) -> bool:
+    """Return whether vehicles make models of their own of what is published."""
+    return getattr(scheme, "personalise", None) is not None
+
+
 def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
     """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
 

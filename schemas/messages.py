@@ -169,13 +169,13 @@ class Trial(Body):
     below : int
         An agent takes part when its place (`schemas.trial.place`) is below this, 0 to 2^32.
     champion : str
-        Digest of the model that the candidate is compared with.
+        Digest of the model that the candidate is compared with; empty: the constant, see `Evaluation`.
     """
 
     kind: ClassVar[str] = "trial"
     salt: Name
     below: Annotated[int, Field(ge=0, le=2**32)]
-    champion: Digest
+    champion: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 
 
 class ModelPointer(Body):
@@ -187,7 +187,8 @@ class ModelPointer(Body):
         Rises with every change of what a name stands for. A current pointer with a lower one than the agent has seen
         is refused: whoever runs the broker cannot bring an old model back. 0: published before there were sequences.
     reason : str
-        Why, when a person or a rollout changed it: a rollback to a lower version says so here.
+        Why, when a person or a rollout changed it: a rollback to a lower version says so here. Of a candidate that
+        nobody tries any more: why it did not become current.
     trial : Trial or None
         Of a candidate's pointer only.
     """
@@ -215,6 +216,9 @@ class Evaluation(Body):
         Score of the current model on the same rows, when the model named here is a candidate.
     champion_digest : str
         Which model that was; empty: none.
+    constant : float or None
+        Score of the constant on the same rows: the mean, or the most frequent class, of the agent's own training rows.
+        None: said by earlier software.
     cannot : str
         Why the agent cannot score the candidate named here (then the scores are 0 and mean nothing); empty: it can.
     """
@@ -230,6 +234,7 @@ class Evaluation(Body):
     champion: float | None = None
     champion_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
     cannot: Text = ""
+    constant: float | None = None
 
 
 class Forecast(Body):

@@ -203,22 +203,24 @@ def _consequences(what: str, version: int, stands: Standing) -> list[str]:
     """Say what will happen, before it does."""
     live, told = stands.live, []
     if what in ("promote", "rollback"):
-        told.append(f"All vehicles will forecast with version {version}. Now they use version {stands.current}.")
+        now = f"they use version {stands.current}" if stands.current else "no version is in use"
+        told.append(f"All vehicles will forecast with version {version}. Now {now}.")
         told.append("Vehicles that are away get it when they come back.")
         if live is not None:
             told.append(f"The rollout of version {live['version']} ends: it is superseded.")
     if what == "rollback":
         told.append("Every vehicle and every auditor will read the reason.")
     if what == "try":
-        told.append(
-            f"A part of the fleet scores version {version} and version {stands.current} on test rows of its own. "
-            f"All go on forecasting with version {stands.current}."
-        )
+        other = f"version {stands.current}" if stands.current else "the constant, which uses no inputs,"
+        told.append(f"A part of the fleet scores version {version} and {other} on test rows of its own.")
+        if stands.current:
+            told.append(f"All go on forecasting with version {stands.current}.")
         told.append(f"When the last stage passes, version {version} becomes current by itself; else it is withdrawn.")
     if what == "pause":
         told.append("No stage is judged and none is opened until it is resumed. The deadline stands still.")
     if what == "resume":
         told.append("The stage goes on with the time that was left.")
     if what == "stop":
-        told.append(f"Version {version} is withdrawn. Version {stands.current} stays in use. It cannot be resumed.")
+        stays = f"Version {stands.current} stays in use." if stands.current else "No version is in use."
+        told.append(f"Version {version} is withdrawn. {stays} It cannot be resumed.")
     return told

@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from coordinator.dashboard import scores, show
@@ -45,8 +45,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
 
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
-        if name not in registry.aliases.current:
-            raise HTTPException(404, "no such model")
+        registry.versions(name)
         period = dashboard.limits.run_period
         return await dashboard.live(
             request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period

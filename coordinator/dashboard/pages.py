@@ -204,8 +204,10 @@ class Dashboard:
     def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""
         rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
+        model = document["model"]
+        rollout = model and self.coordinator.models.rollouts.document(model["name"], model["version"])
         parts = {
-            name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds)
+            name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds, rollout=rollout)
             for name in ("run_facts", "run_open", "run_growth", "run_agents", "run_rounds")
         }
         parts["run-refusals"] = self.fragment("run_refusals", refusals=self.service.refusals.of(document["run"]))

@@ -25,7 +25,7 @@ ROLLOUTS = 5
 TURNS = tuple(PREFIX + word for word in ("started", "pause", "resume", "stop"))
 """Decisions about a rollout that do not follow from what vehicles report."""
 WORDS = {
-    "published": "in use: the run finished",
+    "published": "in use: published",
     "adopted": "in use: the newest there was",
     "promoted": "in use: promoted",
     "rolled-back": "in use again: rolled back",
@@ -50,6 +50,8 @@ class Standing:
         When the current version became so, seconds since the epoch.
     reason : str
         Why, in somebody's words; empty: nobody said.
+    waits : str
+        Why the candidate did not become current, while it waits for an operator; empty: it does not wait.
     live : dict or None
         The rollout under way, as the API tells it.
     ended : list of dict
@@ -68,6 +70,7 @@ class Standing:
     sequence: int
     since: float
     reason: str
+    waits: str
     live: dict[str, Any] | None
     ended: list[dict[str, Any]]
     decisions: list[tuple[float, str, int, str]]
@@ -93,7 +96,7 @@ class Standing:
     def said(self) -> str:
         """One sentence for those who listen."""
         if self.live is None:
-            return f"Version {self.current} is in use."
+            return f"Version {self.current} is in use." if self.current else "No version is in use."
         rollout = self.live
         return f"Version {rollout['version']} is tried, {rollout['phase']}, stage {rollout['stage']}; " + _reports(
             rollout
@@ -124,6 +127,7 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
         sequence=0 if current is None else current.sequence,
         since=since,
         reason="" if current is None else current.reason,
+        waits="" if candidate is None else candidate.reason,
         live=live,
         ended=[each for each in documents if each["ended"] is not None][::-1][:ROLLOUTS],
         decisions=told[::-1][:DECISIONS],
@@ -160,8 +164,9 @@ def _told(decision: Decision) -> list[tuple[float, str, int, str]]:
     if decision.kind == SIGNED:
         return [(decision.wall, "signed on an operator's word", version, reason)]
     if decision.kind == "candidate":
-        is_all = isinstance(body.get("trial"), dict) and body["trial"].get("below") == ALL
-        return [(decision.wall, f"tried by {'the whole' if is_all else 'a part of the'} fleet", version, reason)]
+        below = body["trial"].get("below") if isinstance(body.get("trial"), dict) else None
+        who = "the whole" if below == ALL else "a part of the"
+        return [(decision.wall, "stays a candidate" if below == 0 else f"tried by {who} fleet", version, reason)]
     return [(decision.wall, "nothing is tried any more", 0, reason)] if decision.kind == "no-candidate" else []
 
 

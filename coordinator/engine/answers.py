@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from coordinator.engine import asking, learning
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.rounds import Rounds, request
+from coordinator.engine.rounds import REFUSED, Rounds, request
 from coordinator.engine.state import Round, Stored
 from glassfleet.scheme import ContributionError
 from schemas.messages import Outcome
@@ -109,7 +109,7 @@ class Answers(Rounds):
         if event.agent in state.spec.without or (current.limited and event.agent not in current.asked):
             self._turn_away(event.agent, event.task_digest, "rejected", "not-asked")
             return
-        self._drop(event.agent, f"refused: {event.reason}"[:480])
+        self._drop(event.agent, f"{REFUSED}{event.reason}"[:480])
         self._receipt(event.agent, event.task_digest, "accepted", "refusal noted")
 
     def _drop(self, agent: str, reason: str) -> None:

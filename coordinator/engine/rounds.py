@@ -14,6 +14,9 @@ from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.scheme import Server
 
+REFUSED = "refused: "
+"""What the reason of a drop begins with when the agent said itself that it cannot answer."""
+
 
 class Rounds(Ledger):
     """The part of a step that moves a run on."""
@@ -85,6 +88,8 @@ class Rounds(Ledger):
                 self._close(missed=self._waiting())
             elif self._is_fixed and accepted + waiting < quorum:
                 self._fail_round(f"{accepted + waiting} members are left of the {quorum} that must answer")
+            elif not accepted and self._all_refused(current):
+                self._fail_round(f"each of the {len(current.dropped)} asked has refused")
             elif not is_due:
                 return
             elif policy.on_missed_quorum == "extend" and current.extensions < policy.extensions:
@@ -94,6 +99,13 @@ class Rounds(Ledger):
                 self._fail_round(
                     f"{accepted} of {len(current.asked)} asked had answered at the deadline, {quorum} must"
                 )
+
+    def _all_refused(self, current: Round) -> bool:
+        """Whether everybody who could answer has said that it cannot: asked again, they would say the same."""
+        if not current.dropped or not all(why.startswith(REFUSED) for why in current.dropped.values()):
+            return False
+        asked = current.asked if current.limited else {*current.asked, *asking.able(self.state)}
+        return set(asked) <= set(current.dropped)
 
     def _extend(self, current: Round) -> None:
         state = self.state

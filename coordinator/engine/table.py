@@ -70,7 +70,7 @@ TABLE: tuple[Transition, ...] = (
         for source in ("domain", "recruiting", "learning")
         for transition in (
             Transition(source, "extended", source, "deadline without quorum, extensions left", "OpenRound (next attempt)"),
-            Transition(source, "quorum-not-met", "failed", "deadline without quorum, or nobody is left to wait for", _END),
+            Transition(source, "quorum-not-met", "failed", "deadline without quorum, or nobody is left to wait for, or everybody who could answer refuses", _END),
             Transition(source, "request-too-large", "failed", "the task cannot be sent, not even in parts", _END),
         )
     ),

@@ -9,6 +9,11 @@ relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]
 more than one. The last stage passed, the candidate becomes current; anything else withdraws it, and the champion was
 never touched.
 
+The gate (`coordinator.rollout.plan.GATE`), which every new version passes, is such a rollout: one stage, the whole
+fleet, judged by the median over the vehicles, so that a minority that lies decides nothing. Where no version is current
+yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own training rows. A
+version that does not pass stays the name's candidate, with the reason, until an operator or a newer version decides.
+
 The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
 gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not
 fit (a second report, a pause of an ended rollout) changes nothing and has no effects.
@@ -17,121 +22,31 @@ fit (a second report, a pause of an ended rollout) changes nothing and has no ef
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
 
-from coordinator.rollout.plan import RolloutPlan
+from coordinator.rollout.events import (
+    Cannot,
+    Effect,
+    Event,
+    Hurry,
+    Opened,
+    Pause,
+    Promote,
+    Reported,
+    Resume,
+    Started,
+    Stop,
+    Superseded,
+    Tick,
+    Try,
+    Withdraw,
+)
 from coordinator.rollout.table import ENDED, MOVES, Phase
 from schemas.trial import place, threshold
 
-
-@dataclass(frozen=True)
-class Started:
-    """An operator or a run wants a candidate tried; versions and digests of both models."""
-
-    at: float
-    rollout: str
-    name: str
-    version: int
-    digest: str
-    champion: int
-    champion_digest: str
-    plan: RolloutPlan
-
-
-@dataclass(frozen=True)
-class Opened:
-    """These vehicles are up, and can be asked: a stage begins."""
-
-    at: float
-    agents: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Reported:
-    """A vehicle's scores of candidate and champion, on the same rows."""
-
-    at: float
-    agent: str
-    metric: str
-    candidate: float
-    champion: float
-
-
-@dataclass(frozen=True)
-class Cannot:
-    """A vehicle cannot score the candidate, and says why."""
-
-    at: float
-    agent: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Time passes."""
-
-    at: float
-
-
-@dataclass(frozen=True)
-class Pause:
-    """An operator wants it to stand still."""
-
-    at: float
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Resume:
-    """An operator lets it go on."""
-
-    at: float
-
-
-@dataclass(frozen=True)
-class Stop:
-    """An operator ends it: the champion stays."""
-
-    at: float
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Superseded:
-    """Another version became current."""
-
-    at: float
-    version: int
-
-
-Event: TypeAlias = Started | Opened | Reported | Cannot | Tick | Pause | Resume | Stop | Superseded
-EVENTS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Started, Opened, Reported, Cannot, Tick, Pause, Resume, Stop, Superseded)
-}
-
-
-@dataclass(frozen=True)
-class Try:
-    """Publish the candidate's pointer to the vehicles below a threshold."""
-
-    salt: str
-    below: int
-
-
-@dataclass(frozen=True)
-class Withdraw:
-    """Nothing is tried any more."""
-
-
-@dataclass(frozen=True)
-class Promote:
-    """Make the candidate current."""
-
-    reason: str
-
-
-Effect: TypeAlias = Try | Withdraw | Promote
+BEATS = 0.01
+"""A first version's error must be so much lower than the constant's: one that tells nothing is lower by chance."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +124,11 @@ class Rollout:
         return frozenset(self.stages[-1].asked) - set(self.cannot) if self.stages else frozenset()
 
     @property
+    def awaited(self) -> frozenset[str]:
+        """Who has yet to report."""
+        return self.able - set(self.reports)
+
+    @property
     def needed(self) -> int:
         """Reports that the open stage needs."""
         least = self.start.plan.min_reports
@@ -223,14 +143,18 @@ class Tally:
     ----------
     reports : int
     mean : float
-        Mean of how much larger the candidate's error is, relative to the champion's, each in [-1, 1].
+        How much larger the candidate's error is, relative to the champion's, each in [-1, 1]: the mean over the
+        vehicles, of a gate the median.
     worse : int
         Vehicles that are worse off by more than the plan allows one.
+    beside_local : float or None
+        The same median beside the models that the vehicles learn alone; None: nobody told of those.
     """
 
     reports: int
     mean: float
     worse: int
+    beside_local: float | None = None
 
 
 def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901, PLR0912  a table
@@ -262,6 +186,8 @@ def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Eff
             if state.phase == "opening":
                 return _end(state, "no-vehicles", "rolled-back", event.at, "no vehicle was up to try it")
             return _judged(state, event.at)
+        case Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
+            return _judged(state, event.at, waits=False)
         case Pause() if state.phase in ("opening", "trying"):
             left = max(0.0, state.due - event.at)
             phase = _move(state.phase, "paused", "paused")
@@ -293,21 +219,28 @@ def wakes_at(state: Rollout) -> float | None:
 
 def tally(state: Rollout) -> Tally:
     """Add up the reports."""
-    worse = [_relative(report) for report in state.reports.values()]
-    mean = math.fsum(worse) / len(worse) if worse else 0.0
-    return Tally(len(worse), mean, sum(each > state.start.plan.vehicle_worse for each in worse))
+    plan, reports = state.start.plan, state.reports.values()
+    worse = [_relative(report, report.champion) for report in reports]
+    middle = statistics.median if plan.gate else statistics.fmean
+    alone = [_relative(report, report.local) for report in reports if report.local is not None]
+    return Tally(
+        len(worse),
+        middle(worse) if worse else 0.0,
+        sum(each > plan.vehicle_worse for each in worse),
+        statistics.median(alone) if alone else None,
+    )
 
 
-def _relative(report: Reported) -> float:
-    """How much worse the candidate is, relative to the champion; in [-1, 1]."""
-    loss = report.candidate - report.champion
+def _relative(report: Reported, other: float) -> float:
+    """How much worse the candidate is than another model, relative to that one's score; in [-1, 1]."""
+    loss = report.candidate - other
     if report.metric == "f1":
         loss = -loss
     if not loss:
         return 0.0
-    if not report.champion:
+    if not other:
         return math.copysign(1.0, loss)
-    return max(-1.0, min(1.0, loss / abs(report.champion)))
+    return max(-1.0, min(1.0, loss / abs(other)))
 
 
 def _is_asked(state: Rollout, agent: str) -> bool:
@@ -330,18 +263,20 @@ def _open(state: Rollout, event: Opened) -> Rollout:
     )
 
 
-def _judged(state: Rollout, now: float) -> tuple[Rollout, tuple[Effect, ...]]:
-    """Judge the open stage, if it can be judged now."""
-    plan, stage, said = state.start.plan, state.stages[-1], tally(state)
+def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout, tuple[Effect, ...]]:
+    """Judge the open stage, if it can be judged now; `waits`: those who have yet to report are waited for."""
+    plan, stage, is_late = state.start.plan, state.stages[-1], now >= state.due
+    if waits and not is_late and plan.max_worse_share >= 1 and state.awaited:
+        return state, ()  # nothing is judged early: a large fleet's reports are added up once
+    said = tally(state)
     voters = max(said.reports, len({*state.able, *state.reports}), 1)
-    is_late = now >= state.due
     if said.worse > plan.max_worse_share * voters:
         # Whatever those say who have not reported yet.
         return _end(
             state, "too-bad", "rolled-back", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
             f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
         )  # fmt: skip
-    if not is_late and not state.able <= set(state.reports):
+    if waits and not is_late and state.awaited:
         return state, ()
     if not is_late and stage.asked and not state.able and not state.reports:
         # Those who were asked cannot say anything: the same share of the others is asked, within the same time.
@@ -354,10 +289,11 @@ def _judged(state: Rollout, now: float) -> tuple[Rollout, tuple[Effect, ...]]:
     if said.worse > plan.max_worse_share * said.reports:
         text = f"worse for {said.worse} of {_count(said.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
         return _end(state, "too-bad", "rolled-back", now, text)
-    if said.mean > plan.max_worse:
-        text = f"{_mean(said)}, at most {plan.max_worse:+.1%} is allowed"
+    most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
+    if said.mean > most:
+        text = f"{_summary(state, said)}; the limit is {_change(state, most)}"
         return _end(state, "too-bad", "rolled-back", now, text)
-    verdict = f"{_mean(said)}, worse off: {said.worse}"
+    verdict = _verdict(state, said)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = _move("trying", "promoted", "promoted")
@@ -372,9 +308,37 @@ def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
     return f"none of {_count(len(agents), 'vehicle')} can score it ({told})"
 
 
-def _mean(said: Tally) -> str:
+def _summary(state: Rollout, said: Tally) -> str:
+    start, vehicles = state.start, _count(said.reports, "vehicle")
+    if start.champion and not start.plan.gate:
+        return f"error {_percent(said.mean)} on average over {vehicles}"
+    constant = "the most frequent class" if _is_f1(state) else "the mean"
+    other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
+    return f"{_change(state, said.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+
+
+def _verdict(state: Rollout, said: Tally) -> str:
+    """Say why a stage is passed."""
+    text = _summary(state, said)
+    if not state.start.plan.gate:
+        return f"{text}, worse off: {said.worse}"
+    if said.beside_local is None or said.beside_local < 0:
+        return text
+    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, said.beside_local)})"
+
+
+def _is_f1(state: Rollout) -> bool:
+    return statistics.mode(report.metric for report in state.reports.values()) == "f1"
+
+
+def _change(state: Rollout, worse: float) -> str:
+    """Say how much worse, in the sign of what is measured: F1 falls where an error rises."""
+    return f"F1 {_percent(-worse)}" if _is_f1(state) else f"error {_percent(worse)}"
+
+
+def _percent(share: float) -> str:
     # `+ 0.0` makes of a negative zero a positive one.
-    return f"error {round(said.mean, 3) + 0.0:+.1%} on average over {_count(said.reports, 'vehicle')}"
+    return f"{round(share, 3) + 0.0:+.1%}"
 
 
 def _count(number: int, what: str) -> str:

@@ -30,6 +30,9 @@ class RolloutPlan(BaseModel):
         From when on a vehicle counts as worse off, >= 0: 0.1 is 10 %.
     deadline : float
         Seconds for each stage, > 0. Then it is judged by what has come, or rolled back when that is too little.
+    gate : bool
+        Judged by the median over the vehicles instead of the mean, and a version that does not pass stays the
+        candidate of its name, with the reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -40,6 +43,7 @@ class RolloutPlan(BaseModel):
     max_worse_share: Annotated[float, Field(ge=0, le=1)] = 0.25
     vehicle_worse: Annotated[float, Field(ge=0, le=1)] = 0.1
     deadline: Annotated[float, Field(gt=0, le=30 * 24 * 3600)] = 3600.0
+    gate: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> RolloutPlan:
@@ -62,3 +66,8 @@ class RolloutPlan(BaseModel):
             where = ".".join(str(part) for part in error["loc"])
             text = error["msg"].removeprefix("Value error, ")
             raise UsageError(f"this rollout cannot be meant: {f'{where}: {text}' if where else text}") from fault
+
+
+GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)
+"""What every new version passes before it becomes current. The median decides alone: the share of vehicles that are
+worse off, which a minority of liars could raise, does not. Vehicles that are up report within seconds."""

@@ -9,28 +9,27 @@ from typing import Any
 
 import structlog
 
+from coordinator.aliases import Cause
 from coordinator.central import check_learned
 from coordinator.journal.port import Decision
 from coordinator.registry import Registry
-from coordinator.rollout.machine import (
+from coordinator.rollout.events import (
     EVENTS,
     Cannot,
     Event,
+    Hurry,
     Opened,
     Pause,
     Promote,
     Reported,
     Resume,
-    Rollout,
     Started,
     Stop,
     Superseded,
     Tick,
     Try,
-    step,
-    tally,
-    wakes_at,
 )
+from coordinator.rollout.machine import Rollout, step, tally, wakes_at
 from coordinator.rollout.plan import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial
@@ -39,6 +38,9 @@ _log = structlog.get_logger("coordinator")
 
 PREFIX = "rollout."
 """Kinds of decisions that are events of a rollout begin with it."""
+
+KEPT = 50
+"""So many rollouts of a name are remembered: each run has one. The journal has all."""
 
 
 class Rollouts:
@@ -97,6 +99,8 @@ class Rollouts:
                 states.pop(rollout, None)
                 _log.error("rollout-not-resumed", rollout=rollout, model=each.name, reason=str(fault)[:300])
         self._states = states
+        for name in {state.start.name for state in states.values()}:
+            self._forget(name)
         lost = [
             name for name in broken.values() if self.live(name) is None and name in self._registry.aliases.candidate
         ]
@@ -125,8 +129,8 @@ class Rollouts:
         """
         model = self._registry.get(name, version)
         check_learned(model)
-        champion = self._registry.aliases.current[name]
-        if champion.version == version:
+        champion = self._registry.aliases.current.get(name)
+        if champion is not None and champion.version == version:
             raise UsageError(f"model {name!r} version {version} is current already: nothing to try")
         live = self.live(name)
         if live is not None:
@@ -135,10 +139,8 @@ class Rollouts:
                 f"{live.phase}): stop it first"
             )
         rollout = f"rollout-{secrets.token_hex(6)}"
-        self._apply(
-            rollout,
-            Started(self._now(), rollout, name, version, model.digest, champion.version, champion.digest, plan),
-        )
+        beside = (0, "") if champion is None else (champion.version, champion.digest)
+        self._apply(rollout, Started(self._now(), rollout, name, version, model.digest, *beside, plan))
         self._metrics["rollouts.started"] += 1
         return rollout
 
@@ -153,6 +155,17 @@ class Rollouts:
     def stop(self, name: str, reason: str = "") -> Rollout:
         """End the rollout of a model, the champion stays; raises NotFoundError when none lives."""
         return self._apply(self._named(name), Stop(self._now(), reason))
+
+    def replace(self, name: str, version: int, plan: RolloutPlan, why: str) -> None:
+        """Start trying a version; one that is being tried is judged by the reports that have come, or stopped."""
+        live = self.live(name)
+        if live is not None and live.start.plan.gate:
+            # Otherwise a vehicle that never reports would keep each version of a frequent run from being judged.
+            live = self._apply(live.start.rollout, Hurry(self._now(), tuple(sorted(live.awaited))))
+        if live is not None and not live.is_ended:
+            self.stop(name, why)
+            _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
+        self.start(name, version, plan)
 
     def superseding(self, name: str, version: int) -> list[Decision]:
         """Return what is to be written down with the decision that another version is current from now on."""
@@ -181,13 +194,16 @@ class Rollouts:
     def report(self, agent: str, body: Evaluation) -> None:
         """Take an agent's scores; those of no candidate, or beside another champion, count for nothing here."""
         state = self.live(body.name)
-        if state is None or (body.champion is None and not body.cannot):
+        if state is None:
             return
         start = state.start
+        other = body.champion if start.champion else body.constant
+        if other is None and not body.cannot:
+            return
         if (body.digest, body.version, body.champion_digest) != (start.digest, start.version, start.champion_digest):
             self._metrics["rollouts.reports-ignored"] += 1
             return
-        if body.cannot or body.champion is None:
+        if body.cannot or other is None:
             # An operator's terminal will show what a vehicle says.
             why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
             after = self._apply(start.rollout, Cannot(self._now(), agent, why))
@@ -195,7 +211,8 @@ class Rollouts:
                 self._metrics["rollouts.cannot"] += 1
             return
         before = state.reports
-        after = self._apply(start.rollout, Reported(self._now(), agent, body.metric, body.federated, body.champion))
+        told = Reported(self._now(), agent, body.metric, body.federated, other, body.local)
+        after = self._apply(start.rollout, told)
         if after.reports is not before:
             self._metrics["rollouts.reports"] += 1
 
@@ -206,6 +223,15 @@ class Rollouts:
                 self._apply(state.start.rollout, Opened(at, tuple(sorted(agents))))
             elif (wake := wakes_at(state)) is not None and wake <= at:
                 self._apply(state.start.rollout, Tick(at))
+            elif gone := self._gone(state, at):
+                self._apply(state.start.rollout, Hurry(at, gone))
+
+    def _gone(self, state: Rollout, at: float) -> tuple[str, ...]:
+        """Return who has yet to report, when all of those are down and enough others have; empty: wait."""
+        if state.phase != "trying" or at < self._opening_from or len(state.reports) < state.needed:
+            return ()
+        awaited = state.awaited
+        return () if awaited & set(self._agents()) else tuple(sorted(awaited))
 
     def wakes(self) -> list[float]:
         """Return when `tick` will matter, in the coordinator's own time."""
@@ -213,7 +239,7 @@ class Rollouts:
         for state in self._states.values():
             if (wake := wakes_at(state)) is not None:
                 found.append(wake)
-                if state.phase == "opening" and self._agents():
+                if (state.phase == "opening" and self._agents()) or self._gone(state, self._now()):
                     found.append(min(wake, self._opening_from))
         return found
 
@@ -226,7 +252,13 @@ class Rollouts:
 
     def knows(self, name: str, version: int) -> bool:
         """Whether there ever was a rollout of this version."""
-        return any((state.start.name, state.start.version) == (name, version) for state in self._states.values())
+        return self.document(name, version) is not None
+
+    def document(self, name: str, version: int) -> dict[str, Any] | None:
+        """Return the newest rollout of a version, as in `documents`; None: there was none. From any thread."""
+        states = [state for state in list(self._states.values()) if state.start.name == name]
+        found = (state for state in reversed(states) if state.start.version == version)
+        return next((_document(state, self._now()) for state in found), None)
 
     def compared(self) -> set[tuple[str, int]]:
         """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
@@ -263,8 +295,13 @@ class Rollouts:
                     trial = Trial(salt=salt, below=below, champion=start.champion_digest)
                     decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial))
                 case Promote(reason):
-                    decisions.append(aliases.to_current(start.name, start.version, start.digest, "promoted", reason))
+                    cause: Cause = "published" if start.plan.gate else "promoted"
+                    decisions.append(aliases.to_current(start.name, start.version, start.digest, cause, reason))
                     decisions.append(aliases.to_none(start.name, "promoted"))
+                case _ if start.plan.gate:
+                    # Asks nobody any more: it says which version waits for an operator, and why.
+                    trial = Trial(salt=rollout, below=0, champion=start.champion_digest)
+                    decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial, after.reason))
                 case _ if start.name in aliases.candidate:
                     decisions.append(aliases.to_none(start.name, after.reason))
         # Events and pointers in one transaction: no crash can part a verdict from what it decided.
@@ -277,9 +314,19 @@ class Rollouts:
             self._show(start.name, stood)
         return after
 
+    def _forget(self, name: str) -> None:
+        """Forget the oldest rollouts of a name; the one that lives is the newest."""
+        known = [rollout for rollout, state in self._states.items() if state.start.name == name]
+        gone = set(known[:-KEPT])
+        self._states = {rollout: state for rollout, state in self._states.items() if rollout not in gone}
+
     def _tell_end(self, state: Rollout) -> None:
         if state.is_ended:
+            self._forget(state.start.name)
             self._metrics[f"rollouts.{state.phase}"] += 1
+            if state.start.plan.gate:
+                outcome = state.reason.partition(":")[0] if state.phase == "rolled-back" else state.phase
+                self._metrics[f"gates.{outcome}"] += 1
             say = _log.info if state.phase == "promoted" else _log.warning
             say("rollout-ended", **_about(state))
 

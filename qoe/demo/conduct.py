@@ -84,6 +84,7 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
                 raise
             seconds = time.monotonic() - begun
             record = _record(api, status)
+            _await_gate(api, record, watcher)
             if stay is not None:
                 result = _result(settings, status, record, rows, troupe, seconds, watcher)
                 stay(result, troupe)
@@ -166,6 +167,20 @@ def _follow(settings: Settings, api: Api, troupe: Troupe, watcher: Watcher) -> d
     if status["model"] is None:
         raise RunFailedError("the run finished, but its model could not be published: the coordinator's log says why")
     return status
+
+
+def _await_gate(api: Api, record: ModelRecord, watcher: Watcher) -> None:
+    """Wait until the vehicles have scored the model: it is current then, or a candidate. Two minutes at most."""
+    watcher.step("the vehicles score the model before it becomes current")
+    while True:
+        tried = [each for each in api.get(f"/api/rollouts/{record.name}") if each["version"] == record.version]
+        if not tried:
+            return  # personal models are not judged by others
+        if tried[-1]["ended"] is not None:
+            became = "is current" if tried[-1]["phase"] == "promoted" else "stays a candidate"
+            watcher.say(f"model {record.name} v{record.version} {became}: {tried[-1]['reason']}")
+            return
+        time.sleep(POLL)
 
 
 def _record(api: Api, status: Mapping[str, Any]) -> ModelRecord:

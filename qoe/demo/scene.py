@@ -82,8 +82,6 @@ class Settings:
         Seconds for the whole run.
     secure : bool
         Mutual TLS with certificates made for the occasion; needs Mosquitto.
-    evaluate : bool
-        The vehicles try the model on test rows of their own and send the scores, for the dashboard.
     """
 
     files: Mapping[str, Path]
@@ -103,7 +101,6 @@ class Settings:
     seed: int = 0
     timeout: float = 300.0
     secure: bool = False
-    evaluate: bool = False
 
     @property
     def slowness(self) -> float:

@@ -103,8 +103,6 @@ class Troupe:
         settings = self._settings
         arguments = ["agent", "--id", vehicle, "--data", str(settings.files[vehicle])]
         arguments += ["--state-dir", str(settings.work / "vehicles")]
-        if not settings.evaluate:
-            arguments.append("--no-evaluate")
         if settings.target is not None:
             arguments += ["--target", settings.target]
         if settings.labels:

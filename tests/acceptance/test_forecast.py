@@ -31,6 +31,7 @@ class Vehicle(Desk):
         super().__init__(folder)
         self.own = folder / "agents" / "fleet" / "v0"
         self.log = self.own / "forecasts"
+        self.versions = 0
 
     def records(self) -> list[dict[str, object]]:
         rows = [
@@ -43,7 +44,9 @@ class Vehicle(Desk):
             *("run", "start", "--scheme", "fmt", "--model", "qoe", "--gather-agents", "2", "--memory", "qoe", "--wait"),
             *("--param", "other_sets=[]", *arguments),
         )
-        assert done.returncode == 0, done.stderr + self.logs()
+        assert "did not pass the gate" in done.stderr, done.stderr + self.logs()
+        self.versions += 1
+        assert self.call("model", "promote", "qoe", str(self.versions)).returncode == 0
 
 
 @pytest.fixture
@@ -55,6 +58,7 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
         vehicle.start("coordinator", "--api-port", "0")
         for number in range(2):
             write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0), drives=True)
+            # Nothing is scored, as on a vehicle that has no time for it: an operator makes each version current.
             vehicle.start("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"), "--no-evaluate")
         vehicle.until((tmp_path / "api-url").exists)
         # Between the note and the first answer there is a moment.

@@ -27,6 +27,8 @@ def learn(api: httpx.Client, run: str, depth: int, **more: Any) -> None:
     answer = api.post("/api/runs", json=spec(run, parameters=parameters, model="m", **more))
     assert answer.status_code == 201, answer.text
     wait_for(lambda: has_ended(api, run), 30)
+    if "rollout" not in more:
+        wait_for(lambda: newest(api)["phase"] in ENDED, 20, "the gate does not end")
 
 
 def newest(api: httpx.Client) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -58,10 +60,10 @@ class World:
     def told(self, *words: str) -> Any:
         return json.loads(self.say(*words, "--json"))
 
-    def learn(self, depth: int) -> None:
-        self.say(
+    def learn(self, depth: int, code: int = 0) -> str:
+        return self.say(
             "run", "start", "--model", "m", "--exact", "--param", f"max_depth={depth}", "--param", "min_rows=1",
-            "--gather-agents", "3", "--min-agents", "3", "--wait",
+            "--gather-agents", "3", "--min-agents", "3", "--wait", code=code,
         )  # fmt: skip
 
     def vehicle(self, name: str) -> None:
@@ -69,9 +71,10 @@ class World:
         data = self.folder / f"{name}.csv"
         if not data.exists():
             source = rows(sum(name.encode()))
-            columns = ",".join([*source.train.features, source.train.target])
+            columns = ",".join([*source.train.features, source.train.target, "split"])
             table = np.column_stack([source.train.X, source.train.y])
-            np.savetxt(data, table, delimiter=",", header=columns, comments="")
+            lines = [",".join(map(str, row)) + f",{'train' if n % 4 else 'test'}" for n, row in enumerate(table)]
+            data.write_text("\n".join([columns, *lines]) + "\n")
         self.end_vehicle(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             self.vehicles[name] = subprocess.Popen(
@@ -157,12 +160,61 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
     told = world.told("model", "history", "m")
-    assert [each["cause"] for each in told["decisions"]] == ["published", "published", "rolled-back"]
+    causes = [each["cause"] for each in told["decisions"] if each["kind"] == "current"]
+    assert causes == ["published", "published", "rolled-back"]
     assert "rolled-back: false alarms" in world.say("model", "history", "m")
     assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
     assert world.told("model", "promote", "m", "2")["version"] == 2
     assert "is current already" in world.say("model", "promote", "m", "2", code=2)
     assert "known: m" in world.say("model", "history", "n", code=9)
+
+
+def test_run_start_asks_on_a_terminal_when_known_vehicles_are_down_and_only_there(world: World) -> None:
+    for name in ("va", "vb"):
+        world.vehicle(name)
+    wait_for(lambda: len(agents(world, "up")) == 2, 20)
+    world.end_vehicle("vb")
+    wait_for(lambda: len(agents(world, "up")) == 1, 20)
+    start = ("run", "start", "--model", "m", "--run")
+    told = at_terminal(world, b"n\n", *start, "first")
+    assert "1 of 2 known vehicles is up (down: vb): the model will rest on those that answer" in told
+    assert "Start the run without the others?" in told
+    assert world.told("run", "list") == []
+    assert "Start the run" not in at_terminal(world, b"n\n", *start, "second", "--yes")
+    world.say(*start, "third")  # in a pipe
+    assert [each["run"] for each in world.told("run", "list")] == ["second", "third"]
+
+
+def agents(world: World, status: str) -> list[dict[str, Any]]:
+    with world.cloud.api() as api:
+        return [each for each in api.get("/api/agents").json() if each["status"] == status]
+
+
+def at_terminal(world: World, typed: bytes, *words: str) -> str:
+    """Run a command on a terminal of its own; returns what it shows."""
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console.main", *words],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "GLASSFLEET_BROKER": world.broker.url,
+            "GLASSFLEET_STATE_DIR": str(world.folder / "cloud"),
+            "COLUMNS": "200",
+        },
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+    )
+    os.close(inner)
+    os.write(outer, typed)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while more := os.read(outer, 4096):
+            shown += more
+    os.close(outer)
+    process.wait(30)
+    return shown.decode()
 
 
 def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:
@@ -195,13 +247,17 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
 
 def test_rollout_ends_at_once_when_no_vehicle_has_test_rows(world: World) -> None:
     with Fleet(SOURCES, broker=world.broker.url, state_dir=world.folder / "agents"):
-        world.learn(1)
-        world.learn(2)
-        world.say("model", "rollback", "m", "--reason", "to try it again")
+        assert "nobody-can: none of 3 vehicles can score it (no test rows)" in world.learn(1, code=6)
+        listed = world.told("model", "list")[0]
+        assert (listed["current"], listed["standing"].partition(":")[0]) == (False, "candidate, not current")
+        assert "m@1 reads it, glassfleet model promote m 1 makes it current" in world.say("model", "rules", "m", code=9)
+        assert "no version of model 'm' is current" in world.say("model", "rollback", "m", "--reason", "x", code=9)
+        world.say("model", "promote", "m", "1")
+        world.learn(2, code=6)
         told = world.say("rollout", "start", "m", "2", "--share", "0.34", "--share", "1", "--wait", code=6)
         assert "nobody-can: none of 3 vehicles can score it (no test rows)" in told
         with world.cloud.api() as api:
-            (rollout,) = api.get("/api/rollouts").json()
+            rollout = api.get("/api/rollouts").json()[-1]
             assert sorted(rollout["cannot"]) == sorted(SOURCES)
             assert api.post("/api/models/m/promote", json={"version": 9}).status_code == 404
             assert api.post("/api/models/m/rollback", json={"reason": " "}).status_code == 422

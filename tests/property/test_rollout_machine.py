@@ -7,23 +7,23 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rollout.machine import (
+from coordinator.rollout.events import (
     Cannot,
     Event,
+    Hurry,
     Opened,
     Pause,
     Promote,
     Reported,
     Resume,
-    Rollout,
     Started,
     Stop,
     Superseded,
     Tick,
     Withdraw,
-    step,
 )
-from coordinator.rollout.plan import RolloutPlan
+from coordinator.rollout.machine import Rollout, step
+from coordinator.rollout.plan import GATE, RolloutPlan
 
 AGENTS = tuple(f"v{number}" for number in range(8))
 PLAN = RolloutPlan(stages=(0.25, 1.0), min_reports=0.5, deadline=10.0)
@@ -39,6 +39,7 @@ EVENTS = st.one_of(
     st.builds(report, st.sampled_from(AGENTS), st.floats(0.0, 3.0)),
     st.builds(lambda agent: Cannot(0.0, agent, "no test rows"), st.sampled_from(AGENTS)),
     st.just(Tick(0.0)),
+    st.builds(lambda agents: Hurry(0.0, tuple(sorted(agents))), st.sets(st.sampled_from(AGENTS))),
     st.just(Pause(0.0)),
     st.just(Resume(0.0)),
     st.sampled_from([Stop(0.0), Superseded(0.0, 3)]),
@@ -112,3 +113,16 @@ def test_rollout_is_decided_by_those_that_can_without_waiting_whoever_cannot(abl
     assert state.phase == ("promoted" if able else "rolled-back")
     assert set(state.reports) == able
     assert able or state.reason == "nobody-can: none of 8 vehicles can score it (no test rows)"
+
+
+@given(st.floats(0.5, 1.5), st.lists(st.floats(0.0, 1e12), min_size=3, max_size=3), st.permutations(AGENTS))
+def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
+    error: float, lies: list[float], order: list[str]
+) -> None:
+    said = dict(zip(AGENTS, [*lies, *[error] * 5], strict=True))
+    state, _ = step(None, replace(START, plan=GATE))
+    events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, said[agent]) for agent in order)]
+    for event in events:
+        state, _ = step(state, event)
+    assert state is not None
+    assert state.phase == ("promoted" if error - 1.0 <= GATE.max_worse else "rolled-back")

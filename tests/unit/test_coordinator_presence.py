@@ -151,6 +151,7 @@ def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_
     fleet.core.start_run(toy_spec(run="r0", model="m"))
     fleet.hub.pump()
     fleet.finish("a", "b", run="r0")
+    fleet.core.models.promote("m", 1)
     fleet.core.start_run(toy_spec())
     fleet.hub.pump()
     fleet.hub.advance(5.0)

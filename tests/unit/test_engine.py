@@ -280,6 +280,30 @@ def test_engine_counts_a_fractional_quorum_of_the_founders_in_a_cohort() -> None
     assert play.state.reason.startswith("quorum-not-met"), "one of four founders is below a half: nobody to wait for"
 
 
+def test_engine_ends_at_once_when_every_agent_that_could_answer_refuses() -> None:
+    play = Play(toy_spec(policy={"min_agents": 1, "deadline": 10}))
+    for agent in "ab":
+        play.send(Refused(play.at, agent, play.task.digest, "the target is numeric here"))
+    assert not play.state.is_ended, "c may answer yet"
+    play.send(Refused(play.at, "c", play.task.digest, "the target is numeric here"))
+    assert (play.phase, play.at) == ("failed", 0.0)
+    assert play.state.reason == (
+        "quorum-not-met: each of the 3 asked has refused; not counted: refused: the target is numeric here (a, b, c)"
+    )
+
+
+def test_engine_waits_when_one_has_answered_or_an_agent_that_could_answer_came_up() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10}))
+    play.answer("a")
+    for agent in "bc":
+        play.send(Refused(play.at, agent, play.task.digest, "no disk"))
+    assert not play.state.is_ended
+    play = Play(toy_spec(policy={"min_agents": 1, "deadline": 10}), agents=("a",))
+    play.up("d")
+    play.send(Refused(play.at, "a", play.task.digest, "no disk"))
+    assert not play.state.is_ended
+
+
 def test_engine_does_not_wait_for_an_agent_that_refuses() -> None:
     play = Play(toy_spec())
     play.answer("a", "b")

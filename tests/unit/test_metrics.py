@@ -217,14 +217,16 @@ def test_metrics_count_moves_of_a_name_references_and_ended_rollouts() -> None:
     for run in ("r1", "r2"):
         watched.start("a", run=run, policy={"deadline": 10})
         watched.fleet.finish("a", run=run)
+        core.models.promote("model", int(run[1:]))
     name = core.registry.names()[0]
     core.models.rollback(name, 1, "as it was")
     core.models.rollouts.start(name, 2, RolloutPlan())
     core.models.promote(name, 2)
     core.models.rollback(name, 1, "once more")
-    assert watched.value("glassfleet_models_moved_total", cause="promoted") == 1
+    assert watched.value("glassfleet_models_moved_total", cause="promoted") == 3
     assert watched.value("glassfleet_models_moved_total", cause="rolled-back") == 2
-    assert watched.value("glassfleet_rollouts_ended_total", phase="superseded") == 1
+    assert watched.value("glassfleet_rollouts_ended_total", phase="superseded") == 3
+    assert watched.value("glassfleet_gates_total", outcome="superseded") == 2
     assert watched.value("glassfleet_rollouts_ended_total", phase="promoted") == 0
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from broker.memory import MemoryHub
@@ -82,7 +83,7 @@ class World:
         self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, reason=reason))
 
     def try_it(self, version: int, sequence: int, champion: int) -> None:
-        trial = Trial(salt="s", below=ALL, champion=self.records[champion - 1].digest)
+        trial = Trial(salt="s", below=ALL, champion=self.records[champion - 1].digest if champion else "")
         digest = self.records[version - 1].digest
         self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, trial=trial))
 
@@ -203,6 +204,19 @@ def test_agent_reports_both_errors_of_a_trial_and_keeps_the_current_model(world:
     assert (said.version, said.champion_digest, said.cannot) == (2, world.records[0].digest, "")
     assert said.champion != said.federated
     assert held(agent) == (1, 101)
+
+
+def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.put(world.records[1])
+    data = rows(count=40)
+    agent = world.agent(data=Source(rows(), data))
+    world.try_it(2, 102, champion=0)
+    world.run(agent)
+    (said,) = world.desk.bodies(Evaluation)
+    mean = float(np.sqrt(np.mean((data.y - rows().y.mean()) ** 2)))
+    assert (said.version, said.champion, said.champion_digest, said.constant) == (2, None, "", mean)
+    assert said.federated < mean
 
 
 def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: World) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from console.model_registry import _line_of_decision, plan_of, rollout_lines
+from console.model_registry import _line_of_decision, plan_of
+from console.run.gate import rollout_lines
 from coordinator.rollout.plan import RolloutPlan
 from coordinator.rollout.table import as_markdown
 from schemas.errors import GlassfleetError, UsageError

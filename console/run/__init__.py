@@ -1,0 +1,1 @@
+"""What ``glassfleet run`` does beside asking the coordinator."""
