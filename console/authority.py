@@ -382,7 +382,7 @@ def _open(folder: Path) -> Authority:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from broker.tls import replace_private  # noqa: PLC0415 - loaded when used
+    from schemas.private_files import replace_private  # noqa: PLC0415 - loaded when used
 
     try:
         replace_private(path, content, 0o644)
