@@ -8,10 +8,11 @@ limit of time and of memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from edge_agent.budget import Budget
-from edge_agent.freeze import Freezer, Frozen, noise_key, privacy_generator
+from edge_agent.freeze import Freezer, Frozen, condense_key, noise_key, privacy_generator
 from edge_agent.worker import Work, is_light
 from glassfleet import catalogue
 from glassfleet.data import Dataset
@@ -80,11 +81,13 @@ class Answerer:
         TaskError
             It cannot be answered here; the text says why.
         """
-        return self.body(digest, frozen, answer(task, frozen.data, noise_key(self._secret, run, digest)))
+        data = replace(frozen.data, key=condense_key(self._secret))
+        return self.body(digest, frozen, answer(task, data, noise_key(self._secret, run, digest)))
 
     def start(self, run: str, digest: str, task: Task) -> Work:
         """Begin to answer a task in a process of its own, from the rows frozen for `run`; raises StorageError."""
-        asked = {"task": task.to_value(), "noise": noise_key(self._secret, run, digest)}
+        keys = {"noise": noise_key(self._secret, run, digest), "condense": condense_key(self._secret)}
+        asked = {"task": task.to_value(), **keys}
         return Work(self._budget, "answer", [self._freezer.path(run)], asked, most_bytes=self._most_bytes)
 
     def body(self, digest: str, frozen: Frozen, answered: dict[str, Any]) -> ContributionBody:

@@ -65,6 +65,11 @@ def noise_key(secret: bytes, run: str, task_digest: str) -> bytes:
     return hmac.new(secret, codec.encode({"noise": 1, "run": run, "task": task_digest}), hashlib.sha256).digest()
 
 
+def condense_key(secret: bytes) -> bytes:
+    """Return the key, 32 bytes, by which a vehicle draws made-up rows; it tells nothing about the secret."""
+    return hmac.new(secret, codec.encode({"condense": 1}), hashlib.sha256).digest()
+
+
 def privacy_generator(key: bytes) -> np.random.Generator:
     """Return the generator for an answer's privacy noise, from its :func:`noise_key`.
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
     from edge_agent.freeze import load_rows  # noqa: PLC0415
     from glassfleet.scheme import Task  # noqa: PLC0415
 
-    return answer(Task.from_value(asked["task"]), load_rows(rows[0]), asked["noise"])
+    data = replace(load_rows(rows[0]), key=asked["condense"])
+    return answer(Task.from_value(asked["task"]), data, asked["noise"])
 
 
 def _score(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:

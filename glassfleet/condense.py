@@ -1,23 +1,24 @@
-"""Condensation: made-up rows in place of a vehicle's own, with the same sums, squares and products.
+"""Condensation: made-up rows in place of a vehicle's own, drawn from what groups of close rows have in common.
 
 A vehicle's rows are put into groups of rows that lie close together, and each group is replaced by as many rows that
-are computed from the group's sums alone (condensation: Aggarwal and Yu, "A condensation approach to privacy preserving
-data mining", EDBT 2004). A scheme whose client learns from condensed rows tells nothing about a row that the sums of
-its group do not tell, whatever it is asked, in however many rounds, and however its answers are added and subtracted.
+are drawn at random with the group's mean and scatter (after the condensation of Aggarwal and Yu, "A condensation
+approach to privacy preserving data mining", EDBT 2004, which draws so that the scatter stays as it is). A scheme whose
+client learns from condensed rows tells nothing that these made-up rows do not tell, whatever it is asked, in however
+many rounds, and however its answers are added and subtracted.
 
-The sums of a group do not determine its rows. Let Z hold a group's n rows and Q be any orthogonal matrix of n columns
-that leaves the vector of ones where it is: Q Z has the same sums, squares and products as Z. There are
-(n - 1)(n - 2) / 2 dimensions of such matrices. A group has at least one row more than there are columns, all different,
-so that its rows do not lie in a subspace that sums would give away (unless all of the vehicle's rows do).
+Drawn, and not computed so that a group's sums stay: exact sums give rows away. Values are on a grid (tenths of a
+degree), and few rows on a grid have given sums and products; a column in which one row stands alone gives that row by
+a division. The draw is keyed by a secret of the vehicle and by the group's rows. So the same group is always drawn in
+the same way, and repeating a run averages nothing out; and a group that gained or lost a row is drawn anew, so that
+the difference of two runs is not that row.
 
-The models of a fleet that condenses are the central ones of its condensed rows, bit for bit: nothing here depends on
-the processor, the library of linear algebra or the order of rows.
+A fleet that condenses learns the central model of its condensed rows, bit for bit: nothing here depends on the
+processor, the library of linear algebra or the order of rows.
 """
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
+import hashlib
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,12 @@ GRID_BITS = 20
 
 _EXACT_ROWS = 1 << 13
 """Rows whose products add up exactly in float64: 20 + 20 + 13 bits."""
+
+_LABEL = b"glassfleet-condense/1"
+
+_SPREAD = 2.0 ** (GRID_BITS - 8)
+"""Least standard deviation of a group's made-up rows, in each column: where all rows of a group are all but equal,
+its mean would be what they are."""
 
 _FLAT = 2.0**-30
 """A pivot below this share of its column's own scatter is rounding: the columns before it explain the column."""
@@ -71,16 +78,16 @@ def condensed(data: Dataset, domain: Domain, min_rows: int) -> Dataset:
     width = np.array([variable.high for variable in domain.features]) - low
     inputs = domain.scale_inputs(data.X)
     if domain.target is not None:
-        points = condense(np.column_stack([inputs, domain.scale_target(data.y)]), min_rows)
+        points = condense(np.column_stack([inputs, domain.scale_target(data.y)]), min_rows, data.key)
         return Dataset(data.features, data.target, low + points[:, :-1] * width, domain.unscale_target(points[:, -1]))
     labels = data.y.astype(np.str_)
-    parts = [condense(inputs[labels == name], min_rows) for name in domain.classes]
+    parts = [condense(inputs[labels == name], min_rows, data.key) for name in domain.classes]
     names = np.repeat(np.array(domain.classes, dtype=np.str_), [len(part) for part in parts])
     return Dataset(data.features, data.target, low + np.concatenate(parts) * width, names)
 
 
-def condense(points: Array, min_rows: int) -> Array:
-    """Return made-up points with the sums, squares and products of each group of `points`.
+def condense(points: Array, min_rows: int, key: bytes = b"") -> Array:
+    """Return made-up points, drawn with the mean and scatter of each group of `points`.
 
     Parameters
     ----------
@@ -88,6 +95,8 @@ def condense(points: Array, min_rows: int) -> Array:
         In [0, 1].
     min_rows : int
         Fewest different points of a group; at least d + 1 are taken.
+    key : bytes
+        The vehicle's secret. Without it, who guesses all rows of a group can verify the guess.
 
     Returns
     -------
@@ -101,13 +110,14 @@ def condense(points: Array, min_rows: int) -> Array:
     different, count = _distinct(grid)
     if len(different) < least:
         return np.empty((0, d))
-    found = []
     groups = _groups(different, least)
     sizes = np.array([int(count[group].sum()) for group in groups])
+    found = []
     for size in np.unique(sizes):
         alike = [groups[place] for place in np.flatnonzero(sizes == size)]
         mean, scatter = _moments(different, count, alike)
-        found.append(_made_up(mean, scatter, int(size)))
+        drawn = np.stack([_draw(key, different[group], count[group], int(size)) for group in alike])
+        found.append(_made_up(mean, scatter, drawn))
     return np.clip(np.concatenate(found) / 2.0**GRID_BITS, 0.0, 1.0)
 
 
@@ -135,7 +145,7 @@ def _groups(points: Ints, least: int) -> list[Places]:
         inside = open_.pop()
         parts = len(inside) // least
         if parts < 2:
-            found.append(inside)
+            found.append(np.sort(inside))
             continue
         here = points[inside]
         order = np.argsort(here[:, _telling(here)], kind="stable")
@@ -180,14 +190,25 @@ def _moments(points: Ints, count: Ints, groups: list[Places]) -> tuple[Array, Ar
     return centre + rest / n, scatter
 
 
-def _made_up(mean: Array, scatter: Array, n: int) -> Array:
-    """Return `n` points for each group with this mean and scatter, shape (G n, d): a function of these alone."""
-    d = mean.shape[1]
-    root, directions = _cholesky(scatter), _directions(n, d)
+def _draw(key: bytes, points: Ints, count: Ints, n: int) -> Array:
+    """Return uniform draws of mean 0 and variance 1, shape (n, d): the same for the same group and key."""
+    given = b"".join([_LABEL, len(key).to_bytes(8, "little"), key, count.tobytes(), points.tobytes()])
+    bits = np.frombuffer(hashlib.shake_256(given).digest(8 * n * points.shape[1]), dtype="<u8")
+    uniform = (bits >> np.uint64(11)).astype(np.float64) / 2.0**53
+    draws: Array = (uniform.reshape(n, -1) - 0.5) * np.sqrt(12.0)
+    return draws
+
+
+def _made_up(mean: Array, scatter: Array, drawn: Array) -> Array:
+    """Return points with this mean and scatter in expectation, shape (G n, d); `drawn` has the shape (G, n, d)."""
+    groups, n, d = drawn.shape
+    own = np.arange(d)
+    scatter[:, own, own] = np.maximum(scatter[:, own, own], n * _SPREAD**2)
+    root = _cholesky(scatter) / np.sqrt(float(n))
     points = np.repeat(mean[:, None, :], n, axis=1)
     for column in range(d):
-        points += directions[None, :, column, None] * root[:, None, :, column]
-    return points.reshape(-1, d)
+        points += drawn[:, :, column : column + 1] * root[:, None, :, column]
+    return points.reshape(groups * n, d)
 
 
 def _cholesky(scatter: Array) -> Array:
@@ -202,19 +223,3 @@ def _cholesky(scatter: Array) -> Array:
         root[:, column:, column] = line
         left[:, column:, column:] -= line[:, :, None] * line[:, None, :]
     return root
-
-
-@lru_cache(maxsize=256)
-def _directions(n: int, d: int) -> Array:
-    """Return `d` orthonormal columns of length `n` that each add up to zero, drawn once and for all; d < n.
-
-    Gram and Schmidt, twice, with correctly rounded sums: the same bits on every machine.
-    """
-    raw = np.random.PCG64(n).random_raw(n * d)
-    columns = [np.full(n, 1.0 / math.sqrt(n))]
-    for column in (raw >> np.uint64(11)).astype(np.float64).reshape(d, n) / 2.0**53 - 0.5:
-        for _ in range(2):
-            for known in columns:
-                column = column - math.fsum(column * known) * known  # noqa: PLW2901 - what is left of it
-        columns.append(column / math.sqrt(math.fsum(column * column)))
-    return np.column_stack(columns[1:])

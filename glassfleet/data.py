@@ -27,6 +27,9 @@ class Dataset:
     categories : Mapping of str to tuple of str
         Of each column of text: its categories here, in lexicographic order; its column of `X` holds positions among
         them. Another vehicle may have others: a scheme that takes categories maps them to the domain's.
+    key : bytes
+        A secret of the vehicle, by which made-up rows are drawn (:mod:`glassfleet.condense`); empty where rows need no
+        protection.
     memo : dict
         A cache for the client halves (scaled rows, memberships, path strengths). It never changes an answer.
     """
@@ -37,6 +40,7 @@ class Dataset:
     y: NDArray[Any]
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    key: bytes = field(default=b"", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2 or self.X.shape[1] != len(self.features):
@@ -58,7 +62,7 @@ class Dataset:
         position = {name: index for index, name in enumerate(self.features)}
         columns = [position[name] for name in features]
         kept = {name: self.categories[name] for name in features if name in self.categories}
-        return Dataset(tuple(features), self.target, self.X[:, columns], self.y, categories=kept)
+        return Dataset(tuple(features), self.target, self.X[:, columns], self.y, categories=kept, key=self.key)
 
 
 def pool(parts: Sequence[Dataset]) -> Dataset:

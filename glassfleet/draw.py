@@ -54,7 +54,9 @@ def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
     if found is None:
         # Equal rows have equal hashes: whichever of them is kept, the same values are.
         kept = np.sort(np.argsort(_hashes(data.select(columns)), kind="stable")[:most])
-        found = Dataset(data.features, data.target, data.X[kept], data.y[kept], categories=data.categories)
+        found = Dataset(
+            data.features, data.target, data.X[kept], data.y[kept], categories=data.categories, key=data.key
+        )
         data.memo[key] = found
     return found
 

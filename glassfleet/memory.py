@@ -261,7 +261,7 @@ def _remember(data: Dataset, memory: Memory) -> Dataset:
         kept[order] = position - first >= memory.depth
         X, y = X[kept], y[kept]
     texts = {name: own for name, own in data.categories.items() if name in plain}
-    return Dataset((*plain, *memory.columns), data.target, X, y, categories=texts)
+    return Dataset((*plain, *memory.columns), data.target, X, y, categories=texts, key=data.key)
 
 
 def _source(data: Dataset, name: str, place: Mapping[str, int]) -> FloatArray:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edge_agent.freeze import condense_key
+from edge_agent.storage import load_secret
 from qoe.demo.processes import Family
 from qoe.demo.reference import Verdict, judge
-from qoe.demo.scene import Api, Settings, Watcher
+from qoe.demo.scene import FLEET, Api, Settings, Watcher
 from qoe.demo.troupe import POLL, Troupe
 from qoe.demo.vehicles import VehicleRows, read_rows
 from schemas.errors import GlassfleetError, RunFailedError
@@ -190,6 +192,14 @@ def _record(api: Api, status: Mapping[str, Any]) -> ModelRecord:
     return ModelRecord.load(json.dumps(answer).encode())
 
 
+def _with_keys(rows: Mapping[str, VehicleRows], agents: Path, cohort: Sequence[str]) -> dict[str, VehicleRows]:
+    """Return the rows with the keys by which the vehicles of the cohort condensed theirs, all on this machine."""
+    keys = {vehicle: condense_key(load_secret(agents / FLEET / vehicle)) for vehicle in cohort}
+    return {
+        vehicle: replace(each, train=replace(each.train, key=keys.get(vehicle, b""))) for vehicle, each in rows.items()
+    }
+
+
 def _result(  # noqa: PLR0917 - gathers what is there, in one place
     settings: Settings,
     status: dict[str, Any],
@@ -204,7 +214,7 @@ def _result(  # noqa: PLR0917 - gathers what is there, in one place
         status=status,
         record=record,
         rows=rows,
-        verdict=judge(record, rows, settings.seed),
+        verdict=judge(record, _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort), settings.seed),
         killed=tuple(troupe.killed),
         returned=tuple(troupe.returned),
         slow=settings.plan.slow,

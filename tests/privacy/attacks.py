@@ -159,6 +159,16 @@ def remainders(transcript: Transcript) -> NDArray[np.float64]:
     return np.array(found)
 
 
+def lone_rows(group: Rows) -> Rows:
+    """Return, for each column of a group and each of its limits, the row that is alone away from the limit, if one is.
+
+    Of a column that is 0 in all rows but one, the products with the other columns, divided by its sum, are that row.
+    """
+    away = np.concatenate([group, 1.0 - group], axis=1)
+    sums, products = away.sum(axis=0), away.T @ group
+    return products[sums > 1e-9] / sums[sums > 1e-9, None]
+
+
 # --- spans ----------------------------------------------------------------------------------------------------------
 
 
