@@ -33,7 +33,7 @@ Places = NDArray[np.intp]
 
 NO_ROWS = (
     "no agent that answered has any rows to use: condensing takes more different rows than there are columns, and at "
-    "least min_rows. Use fewer inputs, bring more rows, or use the rows as they are (min_rows=1)"
+    "least min_rows. Bring more rows, or use the rows as they are (min_rows=1)"
 )
 """Why a run in which nobody has anything to tell fails."""
 
