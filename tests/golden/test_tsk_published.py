@@ -121,7 +121,7 @@ def test_rows_that_no_rule_covers_are_what_makes_the_published_system_poor_on_qu
         features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names),
         target=Variable(name="y", low=0.0, high=1.0),
     )
-    parameters = scheme.Parameters(consequents=consequents)
+    parameters = scheme.Parameters(consequents=consequents, min_rows=1)
     train = {f"v{number}": source.train for number, source in enumerate(sources)}
     model = federated(scheme, parameters, domain, train).model
     X, y = (np.concatenate([getattr(source.test, part) for source in sources]) for part in ("X", "y"))
