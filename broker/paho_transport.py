@@ -55,6 +55,8 @@ class PahoTransport:
     UsageError
         The URL or the protocol of `link` cannot be meant as written, it would send in the clear to another machine, or
         a file of its TLS settings cannot be used.
+    BrokerError
+        More files are open than this process may have.
     """
 
     def __init__(self, link: Link) -> None:
@@ -84,7 +86,10 @@ class PahoTransport:
         self._complained: set[str] = set()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._wake_reader, self._wake_writer = socket.socketpair()
+        try:
+            self._wake_reader, self._wake_writer = socket.socketpair()
+        except OSError as fault:
+            raise BrokerError(f"cannot begin to connect to the broker: {fault.strerror}") from fault
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
 

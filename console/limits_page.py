@@ -76,6 +76,8 @@ WIRE: dict[str, str] = {
 PROOF: dict[str, str] = {
     "glassfleet.statistics.EXACT_BITS": "Bits within which sums of integers in floating point are exact (IEEE 754).",
     "glassfleet.statistics._CARRY_ROWS": "Rows that are summed in floating point before their sum becomes an integer.",
+    "glassfleet.condense.GRID_BITS": "Bits of a condensed row's value: the sums of their products are exact integers.",
+    "glassfleet.condense._EXACT_ROWS": "Rows of a group whose products are summed in floating point before their sum becomes an integer.",
 }
 """What the proof of exactness rests on: where -> what."""
 
@@ -120,6 +122,8 @@ NOT_LIMITS: dict[str, str] = {
     "broker.process._PR_SET_PDEATHSIG": "a constant of Linux",
     "coordinator.engine.asking._NAMED": "layout: so many reasons and agents are named in the line that ends a run",
     "coordinator.engine.asking._REASON_CHARS": "layout of the same line",
+    "coordinator.journal.rows._AT_ONCE": "rows read at once",
+    "coordinator.journal.rows._LAST_WALL": "a date: what is later is no time that was written",
     "coordinator.journal.sql._AT_ONCE": "runs named in one statement",
     "edge_agent.evaluation.*": "rows computed at once, estimates of time, and the most that a few numbers take",
     "edge_agent.freeze._BLOCK": "rows hashed at once",
@@ -137,6 +141,8 @@ NOT_LIMITS: dict[str, str] = {
     "edge_agent.worker.LOOK": "how often an agent looks whether another process has ended",
     "edge_agent.worker_process.NICE": "a priority",
     "schemas.limits.MAX_MESSAGE_BYTES": "the default of `max_message_bytes`",
+    "schemas.private_files.SECRET_CHARACTERS": "fewest characters of a secret that cannot be guessed",
+    "schemas.private_files._OTHERS": "bits of a file's mode",
     "schemas.signing.SEALED": "a marker of the format",
     "schemas.signing.SIGNATURE_BYTES": "a size of the format",
     "schemas.signing._TAIL": "a size of the format",

@@ -106,7 +106,7 @@ class Performer:
                 assert state is not None  # its `Ended` comes after it
                 self._runs.registered(effect.run, self._models.register(effect, state, log))
             case Ended():
-                self._runs.close(effect.run, self._models.must_stay)
+                self._runs.close(effect.run, self._models.must_stay, self._models.rollouts.remembered_from)
                 self._metrics[f"runs.{effect.outcome}"] += 1
                 log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
 

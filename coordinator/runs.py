@@ -178,7 +178,12 @@ class Runs:
             _log.warning("counts-not-written", reason=str(fault))
         self.books.clear()
 
-    def close(self, run: str, pinned: Callable[[], Collection[tuple[str, int]]]) -> None:
+    def close(
+        self,
+        run: str,
+        pinned: Callable[[], Collection[tuple[str, int]]],
+        rollouts_from: Callable[[], Mapping[str, float]],
+    ) -> None:
         """Let an ended run be past, and forget the oldest ones beyond `kept_runs`.
 
         Parameters
@@ -187,13 +192,15 @@ class Runs:
             A live one.
         pinned : callable
             Gives the names and versions of models that stay, however old their runs are.
+        rollouts_from : callable
+            Gives when the oldest rollout of a name began that is remembered; what is older goes.
         """
         known, state = self._known, self.live[run]
         document = self._document(known, state, ended=self._wall())
         self._journal.close_run(run, document, state.at, keep_records=self._keep_records)
         past = {**known.past, run: None}
         if len(past) > self._kept_runs:
-            for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned()):
+            for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned(), rollouts_from()):
                 past.pop(forgotten, None)
         started, models = _without(known.started, run), _without(known.models, run)
         self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)

@@ -401,8 +401,10 @@ def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
     """Return the digest of the model that one machine learns from the pooled rows of the record's cohort."""
     scheme = catalogue.load(record.scheme)
     parameters = scheme.Parameters.model_validate(record.document["parameters"])
-    rows = pool([sources[name].train for name in record.cohort])
-    outcome = local.central(scheme, parameters, Domain.from_document(record.document["domain"]), rows)
+    domain = Domain.from_document(record.document["domain"])
+    most = record.parameters.get("max_rows_each", 0)
+    rows = pool([local.counted_rows(sources[name].train, domain, most) for name in record.cohort])
+    outcome = local.central(scheme, parameters, domain, rows)
     return document_digest(outcome.model.to_document())
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from coordinator.aliases import SIGNED
 from coordinator.central import reference_of
 from coordinator.core import Coordinator
+from coordinator.journal.port import ROLLOUTS as PREFIX
 from coordinator.journal.port import Decision
 from coordinator.registry import Registry
-from coordinator.rollout.shell import PREFIX
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
 from schemas.trial import ALL

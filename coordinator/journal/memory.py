@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator.journal.port import REFERENCES, Damaged, Decision, Entry, StoredModel
+from coordinator.journal.port import REFERENCES, ROLLOUT_STARTED, ROLLOUTS, Damaged, Decision, Entry, StoredModel
 from schemas.errors import StorageError
 
 
@@ -84,9 +84,17 @@ class MemoryJournal:
         if not keep_records:
             self.content.entries[:] = [entry for entry in self.content.entries if entry.run != run]
 
-    def compact(self, keep_runs: int, keep_versions: int, keep_models: Collection[tuple[str, int]] = ()) -> list[str]:
-        """Forget all but the newest closed runs."""
+    def compact(
+        self,
+        keep_runs: int,
+        keep_versions: int,
+        keep_models: Collection[tuple[str, int]] = (),
+        rollouts_from: Mapping[str, float] | None = None,
+    ) -> list[str]:
+        """Forget all but the newest closed runs, and old rollouts."""
         self._check()
+        for name, since in (rollouts_from or {}).items():
+            self._forget_rollouts(name, since)
         gone = list(self.content.documents)[: max(0, len(self.content.documents) - keep_runs)]
         for run in gone:
             del self.content.documents[run]
@@ -102,6 +110,20 @@ class MemoryJournal:
                 or (model.name, model.version) in keep_models
             ]
         return gone
+
+    def _forget_rollouts(self, name: str, since: float) -> None:
+        told = [each for each, _ in self.content.decisions]
+        first = next(
+            (
+                number
+                for number, each in enumerate(told)
+                if (each.name, each.kind) == (name, ROLLOUT_STARTED) and each.at >= since
+            ),
+            0,
+        )
+        self.content.decisions[:first] = [
+            row for row in self.content.decisions[:first] if row[0].name != name or not row[0].kind.startswith(ROLLOUTS)
+        ]
 
     def _names(self) -> set[str]:
         return {model.name for model in self.content.models}

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +22,11 @@ from schemas.record import CENTRAL
 
 REFERENCES = f"{CENTRAL}-"
 """What stands for the run of a central reference begins so: there is no such run, see `coordinator.central`."""
+
+ROLLOUTS = "rollout."
+"""Kinds of decisions that are events of a rollout begin so, see `coordinator.rollout.events`."""
+ROLLOUT_STARTED = f"{ROLLOUTS}started"
+"""The first decision of each rollout; at most one rollout of a name lives, and it is the newest."""
 
 
 def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
@@ -159,12 +164,21 @@ class Journal(Protocol):
         """Store the document of an ended run (idempotent); its records are no longer needed to resume."""
         ...
 
-    def compact(self, keep_runs: int, keep_versions: int, keep_models: Collection[tuple[str, int]] = ()) -> list[str]:
+    def compact(
+        self,
+        keep_runs: int,
+        keep_versions: int,
+        keep_models: Collection[tuple[str, int]] = (),
+        rollouts_from: Mapping[str, float] | None = None,
+    ) -> list[str]:
         """Forget all but the newest `keep_runs` closed runs: documents, records and models; return the forgotten ids.
 
         The newest `keep_versions` versions of each model stay, however old their runs are, and so do `keep_models`:
-        names and versions. Decisions stay. When a run is forgotten, central references that are neither go too: they
-        have no run that could be forgotten. A model of another run stays, whether or not that run is known.
+        names and versions. When a run is forgotten, central references that are neither go too: they have no run that
+        could be forgotten. A model of another run stays, whether or not that run is known.
+
+        Decisions stay, but for the events of the rollouts of a name that began before ``rollouts_from[name]``, a time
+        on the coordinator's time line. Where no rollout of the name began then or later, all of them stay.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 from coordinator.journal import postgres, sqlite
 from coordinator.journal.lock import FileLock
 from coordinator.journal.port import REFERENCES, Damaged, Decision, Entry, StoredModel
+from coordinator.journal.rollouts import forget_rollouts
 from coordinator.journal.rows import is_whole, look, model_of, shown, sum_of, wall_of
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError, StorageError
@@ -159,10 +160,17 @@ class SqlJournal:
             if not keep_records:
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
 
-    def compact(self, keep_runs: int, keep_versions: int, keep_models: Collection[tuple[str, int]] = ()) -> list[str]:
-        """Forget all but the newest closed runs. The database reuses the room."""
+    def compact(
+        self,
+        keep_runs: int,
+        keep_versions: int,
+        keep_models: Collection[tuple[str, int]] = (),
+        rollouts_from: Mapping[str, float] | None = None,
+    ) -> list[str]:
+        """Forget all but the newest closed runs, and old rollouts. The database reuses the room."""
         oldest = sa.select(RUNS.c.run).order_by(RUNS.c.number.desc()).offset(keep_runs)
         with self._write() as connection:
+            forget_rollouts(connection, rollouts_from or {})
             gone = list(connection.execute(oldest).scalars())
             newer = MODELS.alias()
             newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()

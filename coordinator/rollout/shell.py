@@ -11,7 +11,7 @@ import structlog
 
 from coordinator.aliases import Cause
 from coordinator.central import check_learned
-from coordinator.journal.port import Decision
+from coordinator.journal.port import ROLLOUTS, Decision
 from coordinator.registry import Registry
 from coordinator.rollout.events import (
     EVENTS,
@@ -36,11 +36,8 @@ from schemas.messages import Evaluation, Trial
 
 _log = structlog.get_logger("coordinator")
 
-PREFIX = "rollout."
-"""Kinds of decisions that are events of a rollout begin with it."""
-
 KEPT = 50
-"""So many rollouts of a name are remembered: each run has one. The journal has all."""
+"""So many rollouts of a name are remembered: each run has one. The journal drops older ones when it is compacted."""
 
 
 class Rollouts:
@@ -85,7 +82,7 @@ class Rollouts:
         broken: dict[str, str] = {}
         states: dict[str, Rollout] = {}
         for each in decisions:
-            if not each.kind.startswith(PREFIX):
+            if not each.kind.startswith(ROLLOUTS):
                 continue
             rollout = str(each.body.get("rollout"))
             try:
@@ -178,7 +175,7 @@ class Rollouts:
     def take(self, decisions: Iterable[Decision]) -> None:
         """Take over events that were written down with another decision."""
         for each in decisions:
-            if each.kind.startswith(PREFIX):
+            if each.kind.startswith(ROLLOUTS):
                 rollout = str(each.body["rollout"])
                 after, _ = step(self._states[rollout], _event(each))
                 assert after is not None
@@ -265,6 +262,13 @@ class Rollouts:
         live = [state.start for state in self._states.values() if not state.is_ended]
         return {(start.name, version) for start in live for version in (start.version, start.champion)}
 
+    def remembered_from(self) -> dict[str, float]:
+        """Return when the oldest rollout that is remembered began, for each name of which others may be forgotten."""
+        began: dict[str, list[float]] = {}
+        for state in self._states.values():
+            began.setdefault(state.start.name, []).append(state.start.at)
+        return {name: min(times) for name, times in began.items() if len(times) >= KEPT}
+
     def documents(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return all rollouts, of one model or all, oldest first, as JSON values; from any thread."""
         now = self._now()
@@ -335,11 +339,11 @@ def _decision(name: str, rollout: str, event: Event, wall: float) -> Decision:
     body = {key: value for key, value in vars(event).items() if key not in ("at", "name")}
     if isinstance(event, Started):
         body["plan"] = event.plan.model_dump(mode="json")
-    return Decision(name, PREFIX + type(event).__name__.lower(), event.at, wall, {**body, "rollout": rollout})
+    return Decision(name, ROLLOUTS + type(event).__name__.lower(), event.at, wall, {**body, "rollout": rollout})
 
 
 def _event(decision: Decision) -> Event:
-    kind = EVENTS[decision.kind.removeprefix(PREFIX)]
+    kind = EVENTS[decision.kind.removeprefix(ROLLOUTS)]
     body = dict(decision.body)
     rollout = body.pop("rollout")
     if kind is Started:

@@ -179,6 +179,38 @@ def test_journal_forgets_the_oldest_runs_when_it_is_compacted_but_not_the_newest
     assert journal.last_time() == 9.0
 
 
+def test_journal_lets_old_rollouts_go_but_no_other_decision(opener: Opener) -> None:
+    journal = opener()
+
+    def decided(name: str, kind: str, at: float) -> Decision:
+        return Decision(name, kind, at, at, {"rollout": f"{name}-{at}"})
+
+    told = [
+        decided(name, kind, 10.0 * number + place)
+        for number in (1, 2, 3)
+        for name in ("m", "n", "Rollout.m")
+        for place, kind in enumerate(("rollout.started", "candidate", "rollout.reported", "current", "ROLLOUT.odd"))
+    ]
+    # An end and the next beginning may have the same time.
+    told.append(decided("m", "rollout.superseded", 40.0))
+    told += [decided("m", "rollout.started", 40.0), decided("m", "rollout.reported", 41.0)]
+    journal.decide(told)
+    assert journal.compact(9, 1) == []
+    journal.compact(9, 1, (), {"m": 50.0, "unknown": 0.0})
+    assert journal.decisions() == told, "no rollout began then or later: which of them live is not known"
+    journal.compact(9, 1, (), {"n": 20.0})
+    told = [each for each in told if each.name != "n" or each.at >= 20.0 or not each.kind.startswith("rollout.")]
+    assert journal.decisions() == told
+    journal.compact(9, 1, rollouts_from={"m": 40.0, "n": 0.0})
+    journal.close()
+    journal = opener()
+    left = [each for each in told if each.name != "m" or not each.kind.startswith("rollout.")]
+    assert [each for each in journal.decisions() if each not in told[-2:]] == left
+    assert journal.decisions("m")[-2:] == told[-2:]
+    assert journal.last_time() == 41.0
+    journal.close()
+
+
 def test_journal_gives_one_version_per_run(opener: Opener) -> None:
     journal = opener()
 

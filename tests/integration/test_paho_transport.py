@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 import threading
@@ -78,6 +79,15 @@ def eventually(condition, seconds: float = 30.0) -> None:
 def test_probe_says_when_nothing_listens(free_port):
     with pytest.raises(BrokerError, match=r"nothing listens at 127.0.0.1:.*is the broker running"):
         connect_once(Link(f"mqtt://127.0.0.1:{free_port()}", "x"))
+
+
+def test_transport_says_in_words_that_too_many_files_are_open(monkeypatch):
+    def full():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", full)
+    with pytest.raises(BrokerError, match="cannot begin to connect to the broker: Too many open files"):
+        PahoTransport(Link("mqtt://127.0.0.1:1", "x"))
 
 
 def test_probe_says_when_the_host_is_unknown():

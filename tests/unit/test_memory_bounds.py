@@ -62,7 +62,7 @@ def scores() -> Callable[[], int]:
         fleet.up(LONG.format(number), AgentState(status="up", incarnation="1"))
     said = [
         each
-        for version in range(1, 11)
+        for version in range(2**31 - 10, 2**31)
         for each in messages(
             lambda number, version=version: Evaluation(  # type: ignore[misc]
                 name="m" * 64,
@@ -73,6 +73,7 @@ def scores() -> Callable[[], int]:
                 local=number / 7,
                 rows=1000 + number,
                 champion=number / 9,
+                constant=number / 11,
                 champion_digest=f"{version:064x}",
             )
         )

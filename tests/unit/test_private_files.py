@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
 
 from broker.process import kept_password, prepare_state_dir
 from console.main import run
@@ -86,6 +87,7 @@ def test_state_is_private_down_to_the_first_folder_that_was_made(tmp_path: Path,
 def test_lax_files_of_a_former_version_are_made_private_and_that_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    structlog.reset_defaults()  # as in a command: a service that a test before this one built would log it
     state = tmp_path / "state"
     url = f"sqlite:///{state / 'journal.sqlite'}"
     SqlJournal(url).close()

@@ -108,7 +108,13 @@ def test_what_a_reader_holds_stays_as_it_was_while_runs_begin_and_end_and_names_
     were = [dict(table) for table in held]
     fleet.hub.pump()
     fleet.finish("a", "b")
+    fleet.hub.advance(3.0)
+    core.tick()
     assert list(core.runs.past) == ["r1"]
-    assert list(aliases.current) == ["model"]
+    assert (list(aliases.candidate), list(aliases.current)) == (["model"], []), "the fleet has yet to score it"
+    while_tried = aliases.candidate
+    core.models.promote("model", 1, "tried by hand")
+    assert (list(aliases.candidate), list(aliases.current)) == ([], ["model"])
+    assert list(while_tried) == ["model"]
     assert [dict(table) for table in held] == were
     assert "r1" in held[0], "who looked before its end goes on with what stood then"
