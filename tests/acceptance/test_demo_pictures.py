@@ -97,6 +97,10 @@ class Stage:
         told: dict[str, Any] = answer.json()
         return told
 
+    def current(self) -> int:
+        """Return the version that vehicles use."""
+        return int(self.api.get("/api/models/qoe/history").json()["current"]["version"])
+
     def telling_row(self, vehicle: str) -> dict[str, float]:
         """Return a row of a vehicle's own on which rules compete: of the first ones, where the second is strongest."""
         with gzip.open(self.work / "data" / f"{vehicle}.csv.gz", "rt", encoding="utf-8") as file:
@@ -210,6 +214,7 @@ def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser
     ended = stage.api.get(address).json()
     assert ended["outcome"] == "finished", ended["reason"]
     assert steady in ended["cohort"], "it was waited for"
+    wait_for(lambda: stage.current() == 2, seconds=150, what="the fleet's scores did not make version 2 current")
 
 
 def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
@@ -234,11 +239,7 @@ def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
                 page.locator("#standing .rollout details").evaluate("each => { each.open = true; }")
                 expect(page.locator("#standing .rollout tbody tr", has_text=up[-1])).to_be_visible()
                 album.take(page, ROLLOUT, look)
-    wait_for(
-        lambda: stage.api.get("/api/models/qoe/history").json()["current"]["version"] == 2,
-        seconds=60,
-        what="the candidate was not promoted",
-    )
+    wait_for(lambda: stage.current() == 2, seconds=60, what="the candidate was not promoted")
 
 
 def test_dashboard_of_the_demo_shows_the_run_the_model_in_use_and_a_forecast(

@@ -273,7 +273,8 @@ def test_action_is_refused_without_a_session_or_its_form(there: World, what: str
 def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality_says_nothing(
     there: World, page: Page
 ) -> None:
-    there.learn("elastic", model="loose", participation="elastic", parameters={"min_rows": 1, "max_depth": 1})
+    exact = {"nullify": False, "min_rows": 1}
+    there.learn("elastic", model="loose", participation="elastic", parameters={**exact, "max_depth": 1})
     page.goto(f"{there.base}/models/loose")
     wait_for(lambda: len(there.api.get("/api/models/loose/1/evaluations").json()) == VEHICLES)
     page.reload()

@@ -56,7 +56,8 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         lost = {"dropped": 1, "seconds": 2.5, "dropped_agents": {"vehicle-01": "deadline"}}
         one = {**RUNS[0], "rounds": [{**ROUND, **lost}], "cohort": ["a"], "progress": None}
-        body = json.dumps(RUNS if self.path == "/api/runs" else one).encode()
+        known: dict[str, Any] = {"/api/runs": RUNS, "/api/rollouts/trips": []}
+        body = json.dumps(known.get(self.path, one)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
