@@ -166,7 +166,8 @@ def lone_rows(group: Rows) -> Rows:
     """
     away = np.concatenate([group, 1.0 - group], axis=1)
     sums, products = away.sum(axis=0), away.T @ group
-    return products[sums > 1e-9] / sums[sums > 1e-9, None]
+    found: Rows = products[sums > 1e-9] / sums[sums > 1e-9, None]
+    return found
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------

@@ -149,7 +149,8 @@ def test_row_that_is_alone_in_a_column_of_its_group_is_read_from_exact_sums_and_
     # All other rows of the group are at a limit of the column: the products with it, divided by its sum, are the row.
     fleet = SETS[name](glassfleet_data, 15)
     domain = domain_of(fleet)
-    exact, drawn = [], []
+    exact: list[Count] = []
+    drawn: list[Count] = []
     for data in fleet.values():
         rows = rows_of(domain, data)
         for counts, side in ((exact, 0), (drawn, 1)):
