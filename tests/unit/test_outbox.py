@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -71,8 +70,8 @@ def test_outbox_refuses_an_answer_that_could_never_fit(outbox):
         outbox.put("r1", A, b"x" * 101)
 
 
-def test_outbox_bounds_its_marks_of_ended_answers():
-    outbox = Outbox(Path(":memory:"), max_ended=10)
+def test_outbox_bounds_its_marks_of_ended_answers(tmp_path):
+    outbox = Outbox(tmp_path / "outbox.sqlite", max_ended=10)
     outbox._database.execute("BEGIN")
     outbox._database.executemany(
         "INSERT INTO answer (run, task_digest, status, size) VALUES ('r', ?, 'ended', 0)",
