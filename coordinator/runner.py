@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,7 +97,7 @@ class Service:
         self._transport = transport
         self._journal = journal
         self.inbox = Inbox(config.queue_messages, config.queue_bytes, clock)
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(clock)
         self.observed.watch(
@@ -153,7 +152,7 @@ class Service:
 
     def stop(self) -> None:
         """Let `serve_forever` return; from any thread or a signal handler."""
-        self._stopping.set()
+        self._stopping = True
 
     def serve_forever(self) -> None:
         """Work until `stop`.
@@ -176,7 +175,7 @@ class Service:
                 )
             )
             self._await_broker(self._transport)
-            while not self._stopping.is_set():
+            while not self._stopping:
                 self.work(self._patience())
             self.coordinator.stop()
             self._transport.flush(self.config.stop_wait)
@@ -194,7 +193,7 @@ class Service:
             probe,
             config.rival_wait,
             config.rival_settle,
-            cancelled=self._stopping.is_set,
+            cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
         core.outrank(found.term)
@@ -217,14 +216,14 @@ class Service:
             return True
         self._broker_missed = time.monotonic()
         deadline = time.monotonic() + (self.config.broker_wait or float("inf"))
-        while not transport.is_connected and not self._stopping.is_set():
+        while not transport.is_connected and not self._stopping:
             if time.monotonic() >= deadline:
                 link = _link(self.config)
                 connect_once(link)  # raises BrokerError that says what is wrong
                 deadline = time.monotonic() + self.config.broker_wait  # it answers now: the connection is coming
             time.sleep(0.02)
         self._broker_missed = None
-        return not self._stopping.is_set()
+        return not self._stopping
 
     def work(self, timeout: float) -> None:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""

@@ -46,7 +46,7 @@ class Loop:
         self._queue_size = queue_size
         self._queue: queue.SimpleQueue[tuple[Agent | None, str, Any]] = queue.SimpleQueue()
         self._overflowed: set[str] = set()
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._due: dict[str, float] = {}
 
     def serve(self) -> None:
@@ -64,7 +64,7 @@ class Loop:
             for agent in self._agents:
                 agent.start(self._handlers(agent))
             self._wait_for_broker()
-            while not self._stopping.is_set():
+            while not self._stopping:
                 self._turn()
         except IdentityError:
             # What is retained about this id is the other process's; a goodbye would overwrite it.
@@ -76,7 +76,7 @@ class Loop:
 
     def stop(self) -> None:
         """End `serve` soon. May be called from a signal handler or another thread."""
-        self._stopping.set()
+        self._stopping = True
         self._queue.put((None, "", None))
 
     def _handlers(self, agent: Agent) -> Handlers:
@@ -99,7 +99,7 @@ class Loop:
         if first is None or not first.config.broker_wait:
             return
         deadline = time.monotonic() + first.config.broker_wait
-        while not self._stopping.is_set() and not first.transport.is_connected:
+        while not self._stopping and not first.transport.is_connected:
             self._turn(longest=max(0.05, deadline - time.monotonic()))
             if time.monotonic() >= deadline and not first.transport.is_connected:
                 connect_once(link_of(first.config, first.will))
@@ -118,7 +118,7 @@ class Loop:
                 agent.resubscribe()
             due = agent.tick(now)
             self._due[agent.id] = now + longest if due is None else due
-        if handled or self._stopping.is_set():
+        if handled or self._stopping:
             return
         wait = min([longest, *(due - time.monotonic() for due in self._due.values())])
         if wait > 0 and not any(agent.idle() for agent in self._agents):
