@@ -9,8 +9,8 @@ many rounds, and however its answers are added and subtracted.
 Drawn, and not computed so that a group's sums stay: exact sums give rows away. Values are on a grid (tenths of a
 degree), and few rows on a grid have given sums and products; a column in which one row stands alone gives that row by
 a division. The draw is keyed by a secret of the vehicle and by the group's rows. So the same group is always drawn in
-the same way, and repeating a run averages nothing out; and a group that gained or lost a row is drawn anew, so that
-the difference of two runs is not that row.
+the same way, and repeating a run (with the same limits) averages nothing out; and a group that gained or lost a row is
+drawn anew, so that the difference of two runs is not that row.
 
 A fleet that condenses learns the central model of its condensed rows, bit for bit: nothing here depends on the
 processor, the library of linear algebra or the order of rows.
