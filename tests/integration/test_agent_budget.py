@@ -200,7 +200,13 @@ def frozen(folder: Path, data: Dataset) -> Path:
 
 
 def worked(path: Path, task: Task) -> dict[str, Any]:
-    work = Work(Budget(), "answer", [path], {"task": task.to_value(), "noise": b"n" * 32}, most_bytes=1 << 20)
+    work = Work(
+        Budget(),
+        "answer",
+        [path],
+        {"task": task.to_value(), "noise": b"n" * 32, "condense": b"c" * 32},
+        most_bytes=1 << 20,
+    )
     try:
         until(work.done)
         return work.result()

@@ -97,9 +97,9 @@ def parties(X: Any, y: Any, *cuts: int) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
 def test_estimator_learns_from_parties(estimator: Any) -> None:
-    X, y = rows(480)
+    X, y = rows(1440)
     y = y if isinstance(estimator, SchemeRegressor) else np.where(y > 0, 7, -3)
-    parts = parties(X, y, 120, 300)
+    parts = parties(X, y, 360, 900)
     learner = clone(estimator).fit_federated(parts)
     assert learner.outcome_.rounds > 1
     # On the rows of the first party, for which a FedGA estimator speaks.
