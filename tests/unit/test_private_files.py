@@ -42,7 +42,10 @@ def lax_umask() -> Iterator[None]:
 
 
 def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:  # SQLite removes its shared memory when it closes
+        return 0
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
