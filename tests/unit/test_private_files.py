@@ -42,10 +42,7 @@ def lax_umask() -> Iterator[None]:
 
 
 def mode(path: Path) -> int:
-    try:
-        return stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:  # SQLite removes its shared memory when it closes
-        return 0
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
