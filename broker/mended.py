@@ -65,11 +65,14 @@ class MendedBroker(Broker):  # type: ignore[misc]
             # amqtt forgets what was in flight when the connection ends; QoS 1 promises otherwise.
             try:
                 return await publish(topic, data, qos, retain, ack_timeout)
-            except (TimeoutError, asyncio.CancelledError, AMQTTError, OSError):
+            except (TimeoutError, asyncio.CancelledError, AMQTTError, OSError) as fault:
                 if qos and not session.clean_session:
                     session.retained_messages.put_nowait(RetainedApplicationMessage(None, topic, data, qos))
                     self._deliver_kept_soon(session, handler)
-                raise
+                if not isinstance(fault, TimeoutError):
+                    raise
+                # A client that is slow to acknowledge: amqtt has warned of it, and would add a traceback.
+                return OutgoingApplicationMessage(None, topic, qos, data, retain)
 
         def read_timeout() -> None:
             # amqtt only notes it: a client that was cut off would be up for ever, its will never published.

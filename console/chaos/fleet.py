@@ -100,7 +100,7 @@ class Troupe:
                 arguments = ["coordinator", "--state-dir", str(self.coordinator_state), *common, *limit]
                 arguments += ["--api-port", str(self.api_port), "--log-level", "debug"]
             else:
-                arguments = ["agent", "--id", name, "--data", str(files[name]), "--no-evaluate", *common, *limit]
+                arguments = ["agent", "--id", name, "--data", str(files[name]), *common, *limit]
                 arguments += ["--state-dir", str(work / "vehicles")]
                 # Answers that come one after the other, so that a fault can meet a round that is answered in part.
                 arguments += ["--slow", f"{0.04 * index:.2f}"]

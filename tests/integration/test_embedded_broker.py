@@ -111,21 +111,45 @@ def test_client_that_was_taken_over_and_came_back_is_served_at_once(broker):
     sender.transport.stop()
 
 
+def text(data: bytes) -> bytes:
+    return len(data).to_bytes(2, "big") + data
+
+
+def connected(broker: EmbeddedProcess, flags: int, keepalive: int, *payload: bytes) -> socket.socket:
+    """Return a connection that said CONNECT (version 3.1.1, with user and password) and was let in."""
+    user, password = b"fleet", (broker.address.password or "").encode()
+    rest = text(b"MQTT") + bytes([4, flags | 0b11000000]) + keepalive.to_bytes(2, "big")
+    rest += b"".join(text(part) for part in (*payload, user, password))
+    peer = socket.create_connection((broker.address.host, broker.address.port))
+    peer.sendall(bytes([0x10, len(rest)]) + rest)
+    assert peer.recv(4)[:1] == b"\x20"
+    return peer
+
+
+def test_client_that_acknowledges_nothing_gets_its_message_again_and_is_no_fault_of_the_broker(broker):
+    """The fixture looks for tracebacks in the log; amqtt waits five seconds for an acknowledgment."""
+    topic = b"gf/1/slow/request"
+    sender = Client(PahoTransport(Link(broker.url, "slow-sender"))).start()
+    make_ready(eventually, sender)
+    with connected(broker, 0, 60, b"slow") as slow:
+        rest = b"\x00\x01" + text(topic) + b"\x01"
+        slow.sendall(bytes([0x82, len(rest)]) + rest)
+        assert slow.recv(5)[:1] == b"\x90"
+        sender.transport.publish(topic.decode(), b"work")
+        assert slow.recv(100).endswith(topic + b"\x00\x01work")
+        time.sleep(6)
+    with connected(broker, 0, 60, b"slow") as again:
+        again.settimeout(20)
+        assert again.recv(100).endswith(b"work")
+    sender.transport.stop()
+
+
 def test_silent_client_is_declared_dead(broker):
     """Keepalive 1 s and 15 s of patience; the socket stays open and says nothing."""
     watcher = Client(PahoTransport(Link(broker.url, "s-watcher"))).start()
     watcher.transport.subscribe("gf/1/s/will")
     make_ready(eventually, watcher)
-    user, password = b"fleet", (broker.address.password or "").encode()
-
-    def text(data: bytes) -> bytes:
-        return len(data).to_bytes(2, "big") + data
-
-    rest = text(b"MQTT") + bytes([4, 0b11001110]) + (1).to_bytes(2, "big")
-    rest += text(b"s-silent") + text(b"gf/1/s/will") + text(b"down") + text(user) + text(password)
-    with socket.create_connection((broker.address.host, broker.address.port)) as silent:
-        silent.sendall(bytes([0x10, len(rest)]) + rest)
-        assert silent.recv(4) == b"\x20\x02\x00\x00"
+    with connected(broker, 0b00001110, 1, b"s-silent", b"gf/1/s/will", b"down"):
         eventually(lambda: watcher.payloads() == [b"down"], "will arrived")
     watcher.transport.stop()
 

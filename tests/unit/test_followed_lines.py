@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
@@ -91,6 +92,7 @@ def test_collector_opens_a_window_of_an_older_version_and_goes_on_behind_its_pla
 
 @pytest.mark.parametrize("follow", [False, True])
 def test_lines_leave_no_descriptor_open_when_they_were_gone_through(file: Path, follow: bool) -> None:
+    gc.collect()  # what other tests left open
     before = descriptors()
     for _ in range(5):
         stopping = threading.Event()
