@@ -52,7 +52,7 @@ format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## Measure; prints the tables of docs/reference/benchmarks.md
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m lab.benchmarks $(ARGS)
 
 pictures: $(READY)  ## Renew docs/images from the demo: its terminal and its dashboard (needs Chromium)
 	GLASSFLEET_PICTURES=docs/images $(BIN)/python -m pytest tests/acceptance/test_demo_pictures.py -q $(ARGS)

@@ -15,8 +15,8 @@ import structlog
 from broker.folders import alone_in
 from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.revocation import merged, of_file
-from schemas.signing import UNREADABLE, Signer, Verifier
+from schemas.trust.revocation import merged, of_file
+from schemas.trust.signing import UNREADABLE, Signer, Verifier
 
 _log = structlog.get_logger("glassfleet.broker")
 

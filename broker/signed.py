@@ -1,7 +1,7 @@
 """A transport that signs what leaves and verifies what arrives; the layers above do not know of it.
 
 It stands between any transport and its user: `publish` seals each envelope for its topic, and a message that arrives
-is handed on only when whoever may write its topic has sealed it (``schemas.signing``). Four kinds of payload have no
+is handed on only when whoever may write its topic has sealed it (``schemas.trust.signing``). Four kinds of payload have no
 seal:
 
 - An empty one ends something. Whoever controls the broker can as well withhold what was there.
@@ -26,8 +26,8 @@ from dataclasses import replace
 from broker.credentials import Credentials
 from broker.port import Handlers, Link, Message, Transport
 from schemas.errors import WireError
-from schemas.signing import Owner, Signer
 from schemas.topics import Address, Topics
+from schemas.trust.signing import Owner, Signer
 
 _RENEWED = 16
 

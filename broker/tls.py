@@ -19,9 +19,9 @@ from typing import Any, Final
 from cryptography import x509
 
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
-from schemas.identity import load_key
 from schemas.private_files import make_folders, replace_private
-from schemas.signing import UNREADABLE, Owner, Role, owner_of
+from schemas.trust.identity import load_key
+from schemas.trust.signing import UNREADABLE, Owner, Role, owner_of
 
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 """Names of the files in an identity folder."""

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.folders import alone_in
 from broker.tls import CA, CRL, Identity, load_identity
-from schemas.certificates import is_issued
 from schemas.errors import StorageError, UsageError
 from schemas.private_files import replace_private
-from schemas.revocation import merged, newest_of_each, of_file
-from schemas.signing import UNREADABLE, Owner
+from schemas.trust.certificates import is_issued
+from schemas.trust.revocation import merged, newest_of_each, of_file
+from schemas.trust.signing import UNREADABLE, Owner
 
 
 @dataclass(frozen=True)

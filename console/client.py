@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from console.found import read_note
+from console.broker_discovery import read_note
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
 
 LAST = "last"

@@ -22,34 +22,49 @@ from console.lazy import LazyGroup, meant, missing_extra  # noqa: E402
 from schemas.errors import GlassfleetError  # noqa: E402
 
 COMMANDS = {
-    "demo": ("console.demo:demo", "A fleet learns one model over MQTT while vehicles vanish, lag and come back."),
-    "broker": ("console.broker:broker", "Start a broker for one machine: Mosquitto when found, else the embedded one."),
-    "coordinator": ("console.coordinator:coordinator", "Start the cloud service that opens and closes rounds."),
+    "demo": ("lab.demo.command:demo", "A fleet learns one model over MQTT while vehicles vanish, lag and come back."),
+    "broker": (
+        "console.services.broker:broker",
+        "Start a broker for one machine: Mosquitto when found, else the embedded one.",
+    ),
+    "coordinator": (
+        "console.services.coordinator:coordinator",
+        "Start the cloud service that opens and closes rounds.",
+    ),
     "journal": ("console.services.journal:journal", "Verify a coordinator's journal, export what can be read of it."),
-    "ca": ("console.authority:ca", "Decide who may speak: certificates, tokens for vehicles, revocation."),
-    "data": ("console.data:data", "Check a vehicle's rows, and keep a window over a live stream to learn from."),
-    "agent": ("console.agent:agent", "Start the process on a vehicle; its rows stay with it."),
-    "run": ("console.runs:run", "Start, list, show and cancel federated trainings."),
-    "model": ("console.models:model", "List, read and use published models: rules, forecasts, explanations."),
+    "ca": ("console.services.authority:ca", "Decide who may speak: certificates, tokens for vehicles, revocation."),
+    "data": (
+        "console.vehicle.data:data",
+        "Check a vehicle's rows, and keep a window over a live stream to learn from.",
+    ),
+    "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
+    "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
+    "model": ("console.model.models:model", "List, read and use published models: rules, forecasts, explanations."),
     "rollout": (
-        "console.model_registry:rollout",
+        "console.model.model_registry:rollout",
         "Try a model on a part of the fleet first; promoted by what it reports.",
     ),
-    "forecast": ("console.forecast:forecast", "Forecast live on a vehicle, explain and log each; verify the log."),
-    "explain": ("console.forecast:explain", "Say why a vehicle forecast what it did at a time, from its log."),
-    "report": ("console.export:report", "Write the report of a run: one file, pictures inside."),
-    "tap": ("console.tap:tap", "Print the fleet's messages, decoded, as they pass."),
-    "experiment": ("console.experiment:experiment", "Run a paper's protocol on a CSV file: local, federated, central."),
+    "forecast": (
+        "console.vehicle.forecast:forecast",
+        "Forecast live on a vehicle, explain and log each; verify the log.",
+    ),
+    "explain": ("console.vehicle.forecast:explain", "Say why a vehicle forecast what it did at a time, from its log."),
+    "report": ("console.model.export:report", "Write the report of a run: one file, pictures inside."),
+    "tap": ("console.services.tap:tap", "Print the fleet's messages, decoded, as they pass."),
+    "experiment": (
+        "lab.experiments.command:experiment",
+        "Run a paper's protocol on a CSV file: local, federated, central.",
+    ),
     "chaos": (
-        "console.chaos.command:chaos",
+        "lab.chaos.command:chaos",
         "Break a fleet in every way, and check that nothing is lost or counted twice.",
     ),
-    "papers": ("console.papers.command:papers", "Make the papers' tables and figures, printed value beside ours."),
+    "papers": ("lab.papers.command:papers", "Make the papers' tables and figures, printed value beside ours."),
     "datasets": (
-        "console.datasets.command:datasets",
+        "lab.datasets.command:datasets",
         "List, fetch and verify the papers' datasets; prepare the QoE set.",
     ),
-    "doctor": ("console.doctor:doctor", "Check this machine: packages, broker, coordinator, data, folders."),
+    "doctor": ("console.checkup.doctor:doctor", "Check this machine: packages, broker, coordinator, data, folders."),
     "completion": ("console.completion:completion", "Print the script that lets your shell complete commands."),
 }
 

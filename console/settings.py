@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from pydantic import BaseModel
 
+from console.broker_discovery import noted_broker
 from console.common import read_toml, state_home
-from console.found import noted_broker
 from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}

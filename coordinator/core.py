@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.central import check_not_reserved
 from coordinator.engine import (
     Cancel,
     Effect,
@@ -34,29 +33,41 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.fleet import FleetLimits
-from coordinator.inbound import Birth, Death, Decoder, ForRun, Gone, Ignored, Leftover, PartLimits, Peer, Scores
+from coordinator.fleet.arrivals import Reception
+from coordinator.fleet.directory import FleetLimits
+from coordinator.fleet.leadership import Rivalry
+from coordinator.fleet.presence import Presence
 from coordinator.journal.port import Entry, Journal
-from coordinator.models import Models
-from coordinator.observer import Nobody, Observer, place
-from coordinator.outages import Outages
-from coordinator.performer import Performer
-from coordinator.presence import Presence
-from coordinator.publisher import Publisher
-from coordinator.reception import Reception
-from coordinator.registry import Registry
-from coordinator.rehearsal import Rehearsal
-from coordinator.rival import Rivalry
-from coordinator.runs import Runs
-from coordinator.spec import RunSpec
-from coordinator.turn import Ready, decide
+from coordinator.messages.decoder import (
+    Birth,
+    Death,
+    Decoder,
+    ForRun,
+    Gone,
+    Ignored,
+    Leftover,
+    PartLimits,
+    Peer,
+    Scores,
+)
+from coordinator.messages.publisher import Publisher
+from coordinator.models.central import check_not_reserved
+from coordinator.models.lifecycle import Models
+from coordinator.models.registry import Registry
+from coordinator.runs.directory import Runs
+from coordinator.runs.effects import Performer
+from coordinator.runs.observer import Nobody, Observer, place
+from coordinator.runs.outages import Outages
+from coordinator.runs.preflight import Rehearsal
+from coordinator.runs.transaction import Ready, decide
+from coordinator.spec.run import RunSpec
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.parts import Retained
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
-    from schemas.signing import Signer, Verifier
+    from schemas.trust.signing import Signer, Verifier
 
 _log = structlog.get_logger("coordinator")
 
@@ -87,7 +98,7 @@ class Coordinator:
     software, incarnation : str
         For births and records.
     term : float or None
-        Orders the lives of coordinators, see `coordinator.rival`; None: the wall clock.
+        Orders the lives of coordinators, see `coordinator.fleet.leadership`; None: the wall clock.
     fleet_limits : FleetLimits
         What the agents may make it remember, and how fast.
     part_limits : PartLimits

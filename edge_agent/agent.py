@@ -1,8 +1,8 @@
 """One agent: its parts put together, and messages turned into events of the session. No threads, no clock of its own.
 
 `handle`, `connected`, `disconnected` and `tick` may be called by a loop (``edge_agent.runner``) or by a simulator in
-virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session``; nor does it:
-that is ``edge_agent.performer``.
+virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session.session``; nor does it:
+that is ``edge_agent.effects``.
 """
 
 from __future__ import annotations
@@ -14,30 +14,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.port import Handlers, Message, Transport
-from edge_agent import inbound, logs
-from edge_agent.answers import DOMAIN, Answerer
+from edge_agent import logs
 from edge_agent.config import AgentConfig
-from edge_agent.evaluation import Evaluator
-from edge_agent.fetch import Fetcher
-from edge_agent.freeze import Freezer
-from edge_agent.hail import Hail
-from edge_agent.identity import Identity
-from edge_agent.models import ModelFollower
-from edge_agent.outbound import Outbound
-from edge_agent.outbox import Outbox
-from edge_agent.performer import Performer
-from edge_agent.presence import Presence
-from edge_agent.scoring import ScoreTeller
-from edge_agent.session import SessionState, step
-from edge_agent.session_events import (
-    Connected,
-    Disconnected,
-    Event,
-    ReceiptSeen,
-    RequestCleared,
-    Restarted,
-    Tick,
-)
+from edge_agent.effects import Performer
+from edge_agent.messages import decoder
+from edge_agent.messages.duplicate_id import Identity
+from edge_agent.messages.presence import Presence
+from edge_agent.messages.publisher import Outbound
+from edge_agent.messages.reannounce import Hail
+from edge_agent.models.evaluation import Evaluator
+from edge_agent.models.fetch import Fetcher
+from edge_agent.models.follower import ModelFollower
+from edge_agent.models.scoring import ScoreTeller
+from edge_agent.session.answers import DOMAIN, Answerer
+from edge_agent.session.events import Connected, Disconnected, Event, ReceiptSeen, RequestCleared, Restarted, Tick
+from edge_agent.session.outbox import Outbox
+from edge_agent.session.session import SessionState, step
+from edge_agent.session.snapshots import Freezer
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
@@ -49,7 +42,7 @@ from schemas.parts import open_request
 from schemas.topics import Address, Topics
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
-    from schemas.signing import Verifier
+    from schemas.trust.signing import Verifier
 
 
 class Agent:
@@ -287,15 +280,15 @@ class Agent:
             case _:
                 raise WireError("unexpected-topic", f"{address.kind} is not for this agent")
 
-    def _open(self, payload: bytes, wanted: type[inbound.B]) -> inbound.B:
-        return inbound.open_envelope(payload, self.config.fleet, wanted)[1]
+    def _open(self, payload: bytes, wanted: type[decoder.B]) -> decoder.B:
+        return decoder.open_envelope(payload, self.config.fleet, wanted)[1]
 
     def _on_request(self, payload: bytes, run: str) -> None:
         if not payload:
             self._fetcher.cancel(f"request/{run}")
             self._step(RequestCleared(run))
             return
-        envelope = inbound.open_run(payload, self.config.fleet, run)
+        envelope = decoder.open_run(payload, self.config.fleet, run)
         body = envelope.body
         if isinstance(body, Manifest) and body.what == "request":
             self._fetcher.want(
@@ -309,7 +302,7 @@ class Agent:
         self._take_request(envelope)
 
     def _take_request(self, envelope: Envelope) -> None:
-        seen = inbound.request_seen(envelope)
+        seen = decoder.request_seen(envelope)
         self.counts["requests"] += 1
         self._step(seen)
 
@@ -344,7 +337,7 @@ class Agent:
     def _on_own_state(self, payload: bytes) -> None:
         if not payload:
             return
-        envelope, state = inbound.open_envelope(payload, self.config.fleet, AgentState)
+        envelope, state = decoder.open_envelope(payload, self.config.fleet, AgentState)
         if self._presence.sees(state, envelope.time, online=self._online):
             self._birth()
 

@@ -16,11 +16,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from edge_agent.budget import Budget
-from edge_agent.fetch import Patience
-from edge_agent.identity import Duel
-from edge_agent.outbox import DEFAULT_MAX_BYTES
-from edge_agent.session import Memory, Timing
+from edge_agent.compute.budget import Budget
+from edge_agent.messages.duplicate_id import Duel
+from edge_agent.models.fetch import Patience
+from edge_agent.session.outbox import DEFAULT_MAX_BYTES
+from edge_agent.session.session import Memory, Timing
 from schemas import limits
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET

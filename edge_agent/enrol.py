@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.hardened import check_crl
+from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, load_identity, save_identity, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
-from schemas.identity import Token, load_key, make_request, new_key, prove_renewal
-from schemas.signing import UNREADABLE, Owner, Verifier, owner_of
+from schemas.trust.identity import Token, load_key, make_request, new_key, prove_renewal
+from schemas.trust.signing import UNREADABLE, Owner, Verifier, owner_of
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The process that does one piece of work, for ``edge_agent.worker``.
+"""The process that does one piece of work, for ``edge_agent.compute.worker``.
 
 Called with what to do, seconds, megabytes, a descriptor that ends when the agent does, and the snapshots of rows.
 Standard input holds what is asked; what is found goes to standard output.
@@ -59,8 +59,8 @@ def main() -> None:
 
 
 def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
-    from edge_agent.answers import answer  # noqa: PLC0415 - under the limits
-    from edge_agent.freeze import load_rows  # noqa: PLC0415
+    from edge_agent.session.answers import answer  # noqa: PLC0415 - under the limits
+    from edge_agent.session.snapshots import load_rows  # noqa: PLC0415
     from glassfleet.scheme import Task  # noqa: PLC0415
 
     data = replace(load_rows(rows[0]), key=asked["condense"])
@@ -68,8 +68,8 @@ def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
 
 
 def _score(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
-    from edge_agent.evaluation import CANNOT_SCORE, Evaluator, in_words  # noqa: PLC0415 - under the limits
-    from edge_agent.freeze import load_rows  # noqa: PLC0415
+    from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, in_words  # noqa: PLC0415 - under the limits
+    from edge_agent.session.snapshots import load_rows  # noqa: PLC0415
     from glassfleet.scheme import TaskError  # noqa: PLC0415
     from schemas.record import ModelRecord  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data import Dataset
+from glassfleet.data.dataset import Dataset
 from glassfleet.scheme import Task, TaskError
 
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.condense import condensed
-from glassfleet.data import Dataset, pool
-from glassfleet.domain import Domain
+from glassfleet.data.condense import condensed
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import remember
 from glassfleet.draw import draw
-from glassfleet.memory import remember
 from glassfleet.scheme import ContributionError, Done, Model, Next, Scheme
 from schemas.codec import Value, encode
 

@@ -25,8 +25,8 @@ from schemas.codec import Value, digest_of
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from glassfleet.data import Dataset
-    from glassfleet.domain import Domain
+    from glassfleet.data.dataset import Dataset
+    from glassfleet.data.domain import Domain
     from glassfleet.explain import Explanation, Rule
 
 Participation = Literal["cohort", "elastic"]
@@ -241,7 +241,7 @@ class Model(Protocol):
     """A finished model: it predicts, explains itself, and is a document.
 
     Inputs and outputs are in the data's own units; the model holds its domain and scales by itself. More members are
-    optional: ``nature``, of models that are no rules (see :mod:`glassfleet.explain.nature`), and ``clips_inputs``,
+    optional: ``nature``, of models that are no rules (see :mod:`glassfleet.nature`), and ``clips_inputs``,
     False where values outside the domain are not taken to its nearest limit.
     """
 
@@ -287,7 +287,7 @@ class Scheme(Protocol):
       a run with one vehicle.
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
-    - ``parameters.group_rows``: fewest rows of a group where the clients condense rows (:mod:`glassfleet.condense`).
+    - ``parameters.group_rows``: fewest rows of a group where the clients condense rows (:mod:`glassfleet.data.condense`).
     - ``cost(task, rows) -> Cost``: what an answer from so many rows may take; raises :class:`TaskError` as the client
       does. A vehicle computes answers that cost little in its own process, and all others, also those of a scheme
       without ``cost``, in a process of its own that can be ended and has bounds.

@@ -31,7 +31,7 @@ class Envelope:
     time : float
         Sender's clock, seconds since the epoch. Informative: nothing is decided by it.
     signature : bytes
-        The seal, see ``schemas.signing``; empty when messages are not signed, and always when they are made.
+        The seal, see ``schemas.trust.signing``; empty when messages are not signed, and always when they are made.
     """
 
     fleet: str

@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Literal, Self
 
-from broker.acl import Rule, agent_rules, coordinator_rules
 from broker.connection import ConnectError, Connection
 from broker.port import Link, Message
+from broker.servers.acl import Rule, agent_rules, coordinator_rules
 from broker.url import is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, warning, wrong
 from schemas.envelope import Envelope

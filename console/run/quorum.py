@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.follow import asked
 from console.lazy import is_quiet
+from console.run.follow import asked
 from console.tables import printable
 
 if TYPE_CHECKING:

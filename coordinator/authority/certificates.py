@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from schemas.errors import UsageError
-from schemas.identity import urn
-from schemas.signing import Owner
 from schemas.topics import check_id
+from schemas.trust.identity import urn
+from schemas.trust.signing import Owner
 
 BACKDATED = dt.timedelta(minutes=5)
 """Certificates begin so long before they are made: vehicles' clocks differ."""

@@ -34,9 +34,9 @@ from coordinator.authority.certificates import Revoked, issue, make_ca, make_crl
 from coordinator.authority.register import Issued, OpenToken, Register, RegisterFolder, explained
 from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
-from schemas.identity import Token, check_renewal, key_digest, load_key, read_request
 from schemas.private_files import private_folder, replace_private
-from schemas.signing import UNREADABLE, Owner, owner_of
+from schemas.trust.identity import Token, check_renewal, key_digest, load_key, read_request
+from schemas.trust.signing import UNREADABLE, Owner, owner_of
 
 CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
 """How long the CA, a certificate and a revocation list are good for. A broker refuses everybody when its list is too
@@ -253,7 +253,7 @@ class Authority:
         certificate_pem : bytes
             The current certificate.
         signature : bytes
-            By its key, over the request (`schemas.identity.prove_renewal`).
+            By its key, over the request (`schemas.trust.identity.prove_renewal`).
 
         Raises
         ------

@@ -32,7 +32,7 @@ from coordinator.authority.store import DAYS, Authority
 from coordinator.http.guard import Guard, Rules
 from coordinator.http.server import HttpLimits, HttpServer
 from schemas.errors import GlassfleetError, WireError
-from schemas.identity import MAX_REQUEST_BYTES
+from schemas.trust.identity import MAX_REQUEST_BYTES
 
 _log = structlog.get_logger("glassfleet.authority")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from coordinator.engine import learning
 from coordinator.engine.state import Offer, Round, RunState
-from glassfleet.memory import recalled_names
+from glassfleet.data.lags import recalled_names
 
 _NAMED = 3
 """So many reasons, and agents with each, are named when a run fails; the others are counted."""

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from coordinator.engine.state import Level, Store
 from coordinator.engine.table import SCHEME_ENDS
-from coordinator.spec import Bounds
-from glassfleet.domain import Domain
+from coordinator.spec.run import Bounds
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, Server, Task
 from schemas.errors import RunFailedError
 

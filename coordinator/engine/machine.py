@@ -74,8 +74,8 @@ from coordinator.engine.learning import Discover, Lookup
 from coordinator.engine.rounds import request
 from coordinator.engine.state import Offer, RunState
 from coordinator.engine.table import MOVES
-from coordinator.spec import RunSpec
-from glassfleet.parameters import parameter_fault
+from coordinator.spec.run import RunSpec
+from glassfleet.data.parameters import parameter_fault
 from glassfleet.scheme import Server
 from schemas.errors import UsageError
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coordinator.spec import RunSpec
-from glassfleet.domain import Domain
+from coordinator.spec.run import RunSpec
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 

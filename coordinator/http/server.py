@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from schemas.errors import UsageError
-from schemas.identity import MAX_REQUEST_BYTES
+from schemas.trust.identity import MAX_REQUEST_BYTES
 
 _log = structlog.get_logger("http")
 

@@ -21,10 +21,10 @@ from typing import Any, Protocol
 from schemas.record import CENTRAL
 
 REFERENCES = f"{CENTRAL}-"
-"""What stands for the run of a central reference begins so: there is no such run, see `coordinator.central`."""
+"""What stands for the run of a central reference begins so: there is no such run, see `coordinator.models.central`."""
 
 ROLLOUTS = "rollout."
-"""Kinds of decisions that are events of a rollout begin so, see `coordinator.rollout.events`."""
+"""Kinds of decisions that are events of a rollout begin so, see `coordinator.models.rollout.events`."""
 ROLLOUT_STARTED = f"{ROLLOUTS}started"
 """The first decision of each rollout; at most one rollout of a name lives, and it is the newest."""
 
@@ -115,7 +115,7 @@ class Decision:
     name : str
         The model.
     kind : str
-        See `coordinator.aliases` and `coordinator.rollout.machine`.
+        See `coordinator.models.aliases` and `coordinator.models.rollout.machine`.
     at : float
         On the coordinator's time line, seconds.
     wall : float

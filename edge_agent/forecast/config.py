@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from edge_agent.config import SHARED, Id
 from edge_agent.forecast.log import DEFAULT_MAX_BYTES
-from glassfleet.windows import WindowPlan
+from glassfleet.data.windows import WindowPlan
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 

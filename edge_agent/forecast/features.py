@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
-from glassfleet.memory import Recollection
-from glassfleet.windows import SlidingWindow, WindowPlan
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import Recollection
+from glassfleet.data.windows import SlidingWindow, WindowPlan
 
 
 class LiveFeatures:

@@ -90,7 +90,7 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
 def _own_of(scheme: Any, model: Any, rows: str) -> Any:
     """Return what the vehicle makes of a model with its rows."""
     from edge_agent.sources import read_source  # noqa: PLC0415 - few forecasters need it
-    from glassfleet.memory import remember  # noqa: PLC0415
+    from glassfleet.data.lags import remember  # noqa: PLC0415
 
     domain = model.domain
     categories = any(variable.categories for variable in domain.features)

@@ -28,8 +28,8 @@ from schemas.messages import Forecast
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
+    from glassfleet.data.windows import WindowPlan
     from glassfleet.explain import Explanation
-    from glassfleet.windows import WindowPlan
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edge_agent.sources.findings import Fault, Findings
 from edge_agent.sources.table import Table, read_source, read_table
-from glassfleet.domain import Domain, Variable
-from glassfleet.memory import Memory, remember
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.lags import Memory, remember
 from schemas.errors import DataError
 
 TIMES: Final = ("time", "timestamp", "t", "time_s", "seconds", "at")

@@ -37,7 +37,7 @@ from edge_agent.sources.database import query_rows
 from edge_agent.sources.files import blocks_of, csv_rows, parquet_columns
 from edge_agent.sources.location import Location, locate
 from edge_agent.sources.window import WindowStore
-from glassfleet.data import Dataset
+from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
 

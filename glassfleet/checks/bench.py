@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data import Dataset, pool
-from glassfleet.domain import Domain, Variable
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import MAX_ROUNDS, Outcome
 from glassfleet.scheme import Contribution, Done, Model, Next, Purpose, Scheme, Task
 from schemas.documents import document_digest

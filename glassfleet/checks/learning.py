@@ -19,7 +19,7 @@ from glassfleet.checks.bench import (
     told,
 )
 from glassfleet.checks.predictions import check_predictions
-from glassfleet.data import Dataset, pool
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central_of
 from glassfleet.scheme import (
     ContributionError,

@@ -19,7 +19,7 @@ from glassfleet.checks.bench import (
     steps_of,
     told,
 )
-from glassfleet.data import Dataset
+from glassfleet.data.dataset import Dataset
 from glassfleet.scheme import (
     Contribution,
     ContributionError,

@@ -19,7 +19,7 @@ from glassfleet.checks.bench import (
     value_paths,
 )
 from glassfleet.checks.predictions import check_predictions
-from glassfleet.documents import MEMBERS
+from glassfleet.data.documents import MEMBERS
 from glassfleet.scheme import (
     Model,
 )

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.categories import encode_inputs
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.categories import encode_inputs
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.data.untrusted import select_columns
+from glassfleet.numerics.statistics import to_grid
 from glassfleet.scheme import TaskError
-from glassfleet.statistics import to_grid
-from glassfleet.untrusted import select_columns
 
 MEMO = "crisp"
 GRID_BITS = 30

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from glassfleet.crisp.tree import Tree
-from glassfleet.documents import Strict
-from glassfleet.domain import Domain
+from glassfleet.data.documents import Strict
+from glassfleet.data.domain import Domain
 
 MAX_NODES = 1 << 20
 """Most nodes of a tree in a document."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from glassfleet.crisp.document import write_tree
 from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
 
 

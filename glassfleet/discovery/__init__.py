@@ -34,12 +34,12 @@ per vehicle, and a lone extreme is not followed. A vehicle with fewer than m row
 nothing. The domain found then depends, a little, on how rows are spread; promise 1 is stated *given* the domain and
 is untouched. :meth:`DiscoveryParameters.exact` turns it off.
 
-Classes. With ``labels`` the target is a class: the coarse round also asks for labels (:mod:`glassfleet.labels`), and
+Classes. With ``labels`` the target is a class: the coarse round also asks for labels (:mod:`glassfleet.data.labels`), and
 their union becomes the domain's classes. With ``either`` the vehicles decide: where nobody tells a label the target is
 a number, whose limits are then found from the second round on.
 
 Categories. With ``categories`` columns of text are taken: the coarse round also asks for their categories
-(:mod:`glassfleet.categories`). The limits of such a column are the first and the last position.
+(:mod:`glassfleet.data.categories`). The limits of such a column are the first and the last position.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from typing import Final
 
 import numpy as np
 
-from glassfleet.data import Dataset
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import remember
 from glassfleet.discovery.client import DiscoveryClient, read_task
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
-from glassfleet.domain import Domain
 from glassfleet.draw import drawn_for
-from glassfleet.memory import remember
 from glassfleet.scheme import Cost, Done, Next, Task
 
 __all__ = [

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.categories import tell_categories
-from glassfleet.data import Dataset
-from glassfleet.grids import ROW_EDGES, Grid, join_small
-from glassfleet.labels import count_labels
+from glassfleet.data.categories import tell_categories
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.labels import count_labels
+from glassfleet.numerics.grids import ROW_EDGES, Grid, join_small
 from glassfleet.scheme import Contribution, Task, TaskError
 from schemas import limits
 from schemas.codec import Value

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.discovery.client import row_bin
-from glassfleet.grids import ROW_EDGES, Grid
+from glassfleet.numerics.grids import ROW_EDGES, Grid
 from glassfleet.scheme import Contribution
 
 MIN_FLEET: Final = 5

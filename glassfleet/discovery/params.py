@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from glassfleet.grids import narrowest
-from glassfleet.memory import Memory
+from glassfleet.data.lags import Memory
+from glassfleet.numerics.grids import narrowest
 from schemas import limits
 
 RESOLUTION: Final = 128

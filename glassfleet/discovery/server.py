@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.categories import check_categories, union_of_categories
+from glassfleet.data.categories import check_categories, union_of_categories
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.labels import check_labels, union_of
 from glassfleet.discovery.client import reached, read_task, row_bin, stretches_of
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
-from glassfleet.domain import Domain, Variable
-from glassfleet.grids import ZERO, Grid, narrowest
-from glassfleet.labels import check_labels, union_of
+from glassfleet.numerics.grids import ZERO, Grid, narrowest
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
 from schemas.codec import Value, digest_of
 from schemas.errors import RunFailedError

@@ -16,12 +16,12 @@ read, and :func:`example_row` makes a row to begin with.
 from glassfleet.explain.counterfactual import Change, Counterfactual, counterfactual
 from glassfleet.explain.example import example_row
 from glassfleet.explain.goal import Goal
-from glassfleet.explain.nature import OWN_TREE, Nature, nature, readable_rules
 from glassfleet.explain.partitions import FuzzySet, Partition, partitions
-from glassfleet.explain.parts import Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.explain.views import ActivationView, ConditionView, RuleView, as_row, in_terms_of, in_words_of
+from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
+from glassfleet.rules import Activation, Condition, Explanation, Rule, no_rule_fires
 
 __all__ = [
     "OWN_TREE",

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassfleet.explain.goal import Goal
-from glassfleet.explain.nature import nature
 from glassfleet.explain.search import PER_INPUT, Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row, in_words_of, value_text
+from glassfleet.nature import nature
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
+    from glassfleet.data.domain import Domain
     from glassfleet.scheme import Model
 
 

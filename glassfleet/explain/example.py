@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.explain.nature import nature
+from glassfleet.nature import nature
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
-    from glassfleet.explain.parts import Rule
+    from glassfleet.data.domain import Domain
+    from glassfleet.rules import Rule
     from glassfleet.scheme import Model
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from glassfleet.explain.views import View
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
+    from glassfleet.data.domain import Domain
 
 _EITHER = re.compile(r"(?:\+/?-|±)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

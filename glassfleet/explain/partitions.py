@@ -10,7 +10,7 @@ import numpy as np
 from glassfleet.explain.views import View
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Variable
+    from glassfleet.data.domain import Variable
     from glassfleet.scheme import Model
 
 

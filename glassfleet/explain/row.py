@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glassfleet.explain.nature import Nature, nature
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.sums import exact_sum
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row, in_words_of, value_text
+from glassfleet.nature import Nature, nature
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
-    from glassfleet.explain.parts import Explanation
+    from glassfleet.data.domain import Domain
+    from glassfleet.rules import Explanation
     from glassfleet.scheme import Model
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.partitions import partitions
-from glassfleet.explain.parts import Rule
+from glassfleet.rules import Rule
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.explain.nature import OWN_TREE, Nature, nature, readable_rules
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View, in_words_of
+from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
-    from glassfleet.explain.parts import Rule
+    from glassfleet.data.domain import Domain
+    from glassfleet.rules import Rule
     from glassfleet.scheme import Model
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from glassfleet.explain.parts import Activation, Condition, Rule
+from glassfleet.rules import Activation, Condition, Rule
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain, Variable
+    from glassfleet.data.domain import Domain, Variable
     from glassfleet.scheme import Model
 
 FORMAT: Final = 1
@@ -33,7 +33,7 @@ class View(BaseModel):
 
 
 class ConditionView(View):
-    """``feature is term``: see :class:`~glassfleet.explain.parts.Condition`."""
+    """``feature is term``: see :class:`~glassfleet.rules.Condition`."""
 
     feature: str
     term: str
@@ -58,7 +58,7 @@ class ConditionView(View):
 
 
 class RuleView(View):
-    """A rule in words and numbers: see :class:`~glassfleet.explain.parts.Rule`; `text` is the whole rule.
+    """A rule in words and numbers: see :class:`~glassfleet.rules.Rule`; `text` is the whole rule.
 
     `weight`, `support` and `confidence` are None where there are none to tell: structures, and what a network says.
     `fitness` is that of a structure, None for rules.
@@ -91,7 +91,7 @@ class RuleView(View):
 
 
 class ActivationView(View):
-    """A rule that fired: see :class:`~glassfleet.explain.parts.Activation`."""
+    """A rule that fired: see :class:`~glassfleet.rules.Activation`."""
 
     rule: RuleView
     strength: float

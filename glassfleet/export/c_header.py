@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from glassfleet.explain.nature import nature
 from glassfleet.export.device.common import Tables
 from glassfleet.export.tables import tables
+from glassfleet.nature import nature
 from schemas.documents import document_digest
 from schemas.errors import UsageError
 

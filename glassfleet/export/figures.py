@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from glassfleet.explain.nature import nature
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.row import Contribution, RowExplanation, explain_row
 from glassfleet.explain.summary import slopes_of, summary
@@ -35,6 +34,7 @@ from glassfleet.export.canvas import (
 )
 from glassfleet.export.tables import tables
 from glassfleet.export.tree_figure import MOST_LEAVES, NETWORK, tree_figure
+from glassfleet.nature import nature
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:

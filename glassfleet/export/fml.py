@@ -29,7 +29,7 @@ from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Variable
+    from glassfleet.data.domain import Variable
     from glassfleet.scheme import Model
 
 NAMESPACE: Final = "http://www.ieee1855.org"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from glassfleet.explain.nature import nature
 from glassfleet.explain.row import RowExplanation
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import main_picture, picture
 from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of, png
+from glassfleet.nature import nature
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Domain
+    from glassfleet.data.domain import Domain
     from glassfleet.explain.counterfactual import Counterfactual
     from glassfleet.scheme import Model
 

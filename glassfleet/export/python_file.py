@@ -6,8 +6,8 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from glassfleet.explain.nature import nature
 from glassfleet.export.tables import tables
+from glassfleet.nature import nature
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:

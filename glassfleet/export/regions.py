@@ -11,7 +11,7 @@ from glassfleet.explain.partitions import knots_of
 from glassfleet.export.device.common import Tables
 
 if TYPE_CHECKING:
-    from glassfleet.domain import Variable
+    from glassfleet.data.domain import Variable
     from glassfleet.scheme import Model
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from glassfleet.crisp.words import interval_condition
-from glassfleet.explain.nature import nature, readable_rules
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.summary import slopes_of
 from glassfleet.export.canvas import (
@@ -26,13 +25,14 @@ from glassfleet.export.canvas import (
     short,
 )
 from glassfleet.export.tables import tables
+from glassfleet.nature import nature, readable_rules
 from glassfleet.schemes.fmt.words import span_words
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from glassfleet.domain import Variable
+    from glassfleet.data.domain import Variable
     from glassfleet.scheme import Model
 
 MOST_LEAVES: Final = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 
 
 def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float64]) -> str:
@@ -27,7 +27,7 @@ def consequent_words(domain: Domain, intercept: float, slopes: NDArray[np.float6
 
     Examples
     --------
-    >>> from glassfleet.domain import Variable
+    >>> from glassfleet.data.domain import Variable
     >>> speed = Variable(name="speed", low=0, high=120, unit="km/h")
     >>> domain = Domain(features=(speed,), target=Variable(name="frames", low=0, high=100, unit="%"))
     >>> consequent_words(domain, 0.9, np.array([-0.6]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassfleet.domain import Variable
+from glassfleet.data.domain import Variable
 from glassfleet.explain import Condition
 
 _STANDARD: dict[int, tuple[str, ...]] = {

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from console.chaos.audit import Evidence, examine
-from console.chaos.report import lines
+from lab.chaos.audit import Evidence, examine
+from lab.chaos.report import lines
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
 

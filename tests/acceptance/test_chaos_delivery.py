@@ -14,20 +14,20 @@ import pytest
 import structlog
 
 import glassfleet.schemes
-from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
+from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import load_config
-from coordinator.runner import Service, build
-from coordinator.spec import RunSpec
+from coordinator.service import Service, build
+from coordinator.spec.run import RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Part
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.acceptance.cloud import DOMAIN, SOURCES, central_digest, wait_for
-from tests.simulation import quiet
+from tests.support.cloud import DOMAIN, SOURCES, central_digest, wait_for
+from tests.support.simulation import quiet
 
 pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")

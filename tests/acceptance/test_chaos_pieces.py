@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.faults import VARIABLE, FaultyTransport, Mischief, MischiefFile
 from broker.memory import MemoryHub
 from broker.port import Handlers, Link, Message
-from console.chaos.proxy import Proxy
-from console.chaos.report import percentiles
-from console.chaos.schedule import EVERYONE, KINDS, STATES, make_schedule
+from lab.chaos.faulty_transport import VARIABLE, FaultyTransport, Mischief, MischiefFile
+from lab.chaos.proxy import Proxy
+from lab.chaos.report import percentiles
+from lab.chaos.schedule import EVERYONE, KINDS, STATES, make_schedule
 
 ROOT = Path(__file__).resolve().parents[2]
 VEHICLES = ("v0", "v1", "v2")
@@ -245,8 +245,8 @@ def test_child_lets_the_wall_clock_jump_and_nothing_else(tmp_path: Path) -> None
     MischiefFile(tmp_path / "m.json").change(wall_offset=-1e9)
     code = (
         "import sys, time; from pathlib import Path; before = time.time(); steady = time.monotonic();"
-        "from console.chaos.child import install; install(Path(sys.argv[1]));"
-        "from coordinator.runner import PahoTransport; from edge_agent.runner import PahoTransport as other;"
+        "from lab.chaos.child import install; install(Path(sys.argv[1]));"
+        "from coordinator.service import PahoTransport; from edge_agent.runner import PahoTransport as other;"
         "print(round((time.time() - before) / 1e9), time.monotonic() - steady < 60, PahoTransport is other)"
     )
     told = subprocess.run(
@@ -258,9 +258,9 @@ def test_child_lets_the_wall_clock_jump_and_nothing_else(tmp_path: Path) -> None
 
 def test_deployed_processes_know_no_faults() -> None:
     code = (
-        "import sys, os; import coordinator.runner, edge_agent.runner, console.main;"
-        f"assert 'broker.faults' not in sys.modules; assert {VARIABLE!r} in os.environ;"
-        "print(coordinator.runner.PahoTransport.__module__)"
+        "import sys, os; import coordinator.service, edge_agent.runner, console.main;"
+        f"assert 'lab.chaos.faulty_transport' not in sys.modules; assert {VARIABLE!r} in os.environ;"
+        "print(coordinator.service.PahoTransport.__module__)"
     )
     told = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from broker.tls import load_identity
-from console.chaos import seals
-from console.chaos.audit import gather
-from console.chaos.conduct import Played, write_data
-from console.chaos.fleet import Troupe
-from console.chaos.office import Theft
-from console.chaos.report import lines
-from console.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
+from lab.chaos import seals
+from lab.chaos.audit import gather
+from lab.chaos.conduct import Played, write_data
+from lab.chaos.fleet import Troupe
+from lab.chaos.office import Theft
+from lab.chaos.report import lines
+from lab.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState
-from schemas.signing import Signer
 from schemas.topics import Topics
+from schemas.trust.signing import Signer
 from tests.acceptance.test_chaos import chaos
-from tests.fleet import FleetCa
+from tests.support.fleet import FleetCa
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 TOPICS = Topics("chaos")

@@ -15,18 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.launch import launch
+from broker.servers.launch import launch
 from edge_agent.fleet import Fleet
-from tests.acceptance.cloud import (
-    ROOT,
-    SOURCES,
-    CoordinatorProcess,
-    central_digest,
-    has_ended,
-    record_of,
-    spec,
-    wait_for,
-)
+from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec, wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 

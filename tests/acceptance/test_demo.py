@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from console.demo import model_name
+from lab.demo.command import model_name
 from schemas.errors import UsageError
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -205,7 +205,7 @@ def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
         (broker,) = [
             child
             for child in children_of(process)
-            if "mosquitto" in child.name() or "broker.embedded" in child.cmdline()
+            if "mosquitto" in child.name() or "broker.servers.embedded" in child.cmdline()
         ]
         broker.kill()
         assert process.wait(30) == 4

@@ -26,11 +26,11 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.album import DARK, LIGHT, PHONE, Album, Look, Shot
-from tests.acceptance.cloud import wait_for
-from tests.acceptance.demo_terminal import Terminal, as_svg, plain, terminal
 from tests.docs.pictures import NOTE, as_note, digests
-from tests.integration.dashboard_world import chromium
+from tests.support.album import DARK, LIGHT, PHONE, Album, Look, Shot
+from tests.support.cloud import wait_for
+from tests.support.dashboard_world import chromium
+from tests.support.demo_terminal import Terminal, as_svg, plain, terminal
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.mosquitto import find_mosquitto
-from broker.process import free_port
-from qoe.simulator import simulate_vehicle, write_vehicle
-from tests.acceptance.cloud import ROOT, wait_for
-from tests.postgres import PASSWORD, USER, PostgresServer
+from broker.servers.mosquitto import find_mosquitto
+from broker.servers.process import free_port
+from lab.qoe.simulator import simulate_vehicle, write_vehicle
+from tests.support.cloud import ROOT, wait_for
+from tests.support.postgres import PASSWORD, USER, PostgresServer
 
 pytestmark = [
     pytest.mark.acceptance,

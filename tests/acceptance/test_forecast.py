@@ -16,10 +16,10 @@ import pytest
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.model import load_model
 from edge_agent.sources import read_source
-from glassfleet.memory import remember
-from qoe.simulator import simulate_vehicle, write_samples, write_vehicle
-from qoe.windows import MEMORY, WINDOW_PLAN
-from tests.processes import Desk
+from glassfleet.data.lags import remember
+from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
+from lab.qoe.windows import MEMORY, WINDOW_PLAN
+from tests.support.processes import Desk
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 

@@ -20,17 +20,17 @@ import numpy as np
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
+from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from console.main import run as command
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
-from tests.acceptance.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
-from tests.fleet import FleetCa, number_in
+from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
+from tests.support.fleet import FleetCa, number_in
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")

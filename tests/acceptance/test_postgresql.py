@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.launch import launch
+from broker.servers.launch import launch
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.acceptance.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, spec, wait_for
-from tests.postgres import PASSWORD, PostgresServer
+from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, spec, wait_for
+from tests.support.postgres import PASSWORD, PostgresServer
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
 

@@ -17,17 +17,17 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.acl import certificate_acl
-from broker.mosquitto import MosquittoConfig, find_mosquitto, mutual, write_mutual
-from broker.process import prepare_state_dir
+from broker.servers.acl import certificate_acl
+from broker.servers.mosquitto import MosquittoConfig, find_mosquitto, mutual, write_mutual
+from broker.servers.process import prepare_state_dir
 from broker.tls import Tls, wait_for_server
-from console.chaos.audit import Evidence, examine
-from console.chaos.conduct import write_data
-from console.chaos.fleet import FLEET
+from lab.chaos.audit import Evidence, examine
+from lab.chaos.conduct import write_data
+from lab.chaos.fleet import FLEET
 from schemas.topics import Topics
-from tests.acceptance.cloud import EXACT, ROOT, wait_for
-from tests.fleet import FleetCa
-from tests.netns import Network, why_not
+from tests.support.cloud import EXACT, ROOT, wait_for
+from tests.support.fleet import FleetCa
+from tests.support.netns import Network, why_not
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(240)]
 KEEPALIVE = 2

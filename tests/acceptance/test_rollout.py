@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
-from tests.acceptance.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec, wait_for
+from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec, wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(120)]
 TESTED = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}

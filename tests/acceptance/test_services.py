@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qoe.simulator import simulate_vehicle, write_vehicle
-from tests.processes import Desk
+from lab.qoe.simulator import simulate_vehicle, write_vehicle
+from tests.support.processes import Desk
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 

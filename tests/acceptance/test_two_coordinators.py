@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.launch import launch
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
-from coordinator.publisher import birth
+from broker.servers.launch import launch
+from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
 from schemas.topics import Topics
-from tests.acceptance.cloud import CoordinatorProcess, wait_for
+from tests.support.cloud import CoordinatorProcess, wait_for
 
 pytestmark = pytest.mark.mosquitto
 TOPICS = Topics("fleet")

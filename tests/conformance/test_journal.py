@@ -16,7 +16,7 @@ from coordinator.journal.inspect import rows
 from coordinator.journal.port import Damaged, Decision
 from coordinator.journal.sql import HEAD, SqlJournal
 from schemas.errors import DamagedError, StorageError
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 Opener = Callable[[], Journal]
 

@@ -14,7 +14,7 @@ from psycopg import sql
 from coordinator.journal import Entry
 from coordinator.journal.sql import HEAD, SqlJournal
 from schemas.errors import StorageError
-from tests.postgres import PASSWORD, PostgresServer
+from tests.support.postgres import PASSWORD, PostgresServer
 
 pytestmark = pytest.mark.postgresql
 

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import glassfleet.schemes
-from console.experiment import experiment
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS, Bench, ConformanceError, check_scheme
 from glassfleet.scheme import Contribution, Model, Scheme
+from lab.experiments.command import experiment
 
 FOLDER = Path(__file__).parent / "toy"
 sys.path.insert(0, str(FOLDER))

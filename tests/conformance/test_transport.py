@@ -14,17 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.child import ChildBroker
 from broker.port import Message
-from tests.conformance.transports import (
-    SUITE,
-    MemoryBench,
-    RealBench,
-    bench_on,
-    make_ready,
-    mark_of,
-    start_broker,
-)
+from broker.servers.child import ChildBroker
+from tests.support.transports import SUITE, MemoryBench, RealBench, bench_on, make_ready, mark_of, start_broker
 
 REORDERS = "what was in flight when a link broke may come after what followed it"
 KEEPS = "the session outlives the seconds that its client asked for (MQTT 3.1.1 has no such wish)"

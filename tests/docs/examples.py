@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from broker.mosquitto import find_mosquitto
+from broker.servers.mosquitto import find_mosquitto
 from tests.docs.pages import ROOT, Block
 
 SHELLS = frozenset({"bash", "sh"})

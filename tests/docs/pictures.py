@@ -13,11 +13,11 @@ NOTE = FOLDER / "pictures.sha256"
 MOST_BYTES = 3_000_000
 """All pictures together: everybody who clones the repository takes them along."""
 SEEN = (
-    "coordinator/dashboard/*.py",
-    "coordinator/dashboard/templates/*.html",
-    "coordinator/dashboard/static/*.*",
-    "console/display.py",
-    "console/demo_view.py",
+    "coordinator/http/dashboard/*.py",
+    "coordinator/http/dashboard/templates/*.html",
+    "coordinator/http/dashboard/static/*.*",
+    "lab/demo/display.py",
+    "lab/demo/view.py",
 )
 """What makes the dashboard's pages and the demonstration's screen look as they do."""
 

@@ -11,22 +11,22 @@ from typing import Any
 import yaml
 
 from coordinator import config as coordinator_config
-from coordinator.dashboard.asking import Otherwise
-from coordinator.dashboard.scores import ScoresDocument, VehicleDocument
-from coordinator.rollout.plan import RolloutPlan
-from coordinator.spec import RunSpec
-from coordinator.view import suspended_document
+from coordinator.http.dashboard.asking import Otherwise
+from coordinator.http.dashboard.scores import ScoresDocument, VehicleDocument
+from coordinator.runs.view import suspended_document
+from coordinator.spec.rollout import RolloutPlan
+from coordinator.spec.run import RunSpec
 from edge_agent import config as agent_config
 from glassfleet import catalogue
-from glassfleet.memory import Memory
-from glassfleet.windows import WindowPlan
+from glassfleet.data.lags import Memory
+from glassfleet.data.windows import WindowPlan
 
 ROLLOUT = {
     "": "rollout model version champion phase stage reports mean worse reason plan started ended remaining needed"
     " awaited stages agents cannot",
     "stages": "share asked reported cannot opened closed verdict",
 }
-"""Fields of a rollout in the coordinator's answer (``coordinator.rollout.shell``)."""
+"""Fields of a rollout in the coordinator's answer (``coordinator.models.rollout.shell``)."""
 
 
 def _agent_toml(text: str, folder: Path) -> None:

@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT, Block, Page, pages
 from tests.docs.readers import READERS
 
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
-"""Written from the code; every example of a command's help is tried in ``tests/unit/test_cli_promises.py``."""
+"""Written from the code; every example of a command's help is tried in ``tests/unit/console/test_every_command.py``."""
 
 INSTALLS = "installs packages from an index; the slow tests/docs/test_clone.py types it in a clean clone"
 NETWORK = "needs other people's servers"
@@ -46,7 +46,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "docs/howto/reproduce-the-papers.md": {
         "glassfleet datasets fetch mortgage california --data-dir data": NETWORK,
         "glassfleet datasets qoe export.csv --out data/qoe --form 15                  # nine metrics, once a second": (
-            "the raw export is not published; tests/unit/test_qoe_export.py makes one"
+            "the raw export is not published; tests/unit/lab/test_qoe_export.py makes one"
         ),
     },
     "docs/howto/your-own-data.md": {

@@ -27,10 +27,9 @@ CODE = (
     "broker",
     "coordinator",
     "edge_agent",
-    "qoe",
     "console",
+    "lab",
     "tests",
-    "benchmarks",
     "deploy",
 )
 

@@ -16,7 +16,7 @@ pytest.importorskip("playwright", reason="pip install playwright")
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.integration.dashboard_world import CHROMIUM, chromium
+from tests.support.dashboard_world import CHROMIUM, chromium
 
 pytestmark = pytest.mark.chromium
 

@@ -106,10 +106,10 @@ def _envelope() -> Guided:
 def _parts() -> Guided:
     from schemas.envelope import Envelope
     from schemas.errors import WireError
-    from schemas.joining import Assembler, BlobStore
     from schemas.messages import Manifest, Part
     from schemas.parts import frames_for_contribution, pack, read_model, unpack
     from schemas.topics import Topics
+    from schemas.trust.joining import Assembler, BlobStore
     from tests.fuzz.targets import DIGEST, FLEET, envelopes
 
     topics = Topics(FLEET)
@@ -143,7 +143,7 @@ def _signed() -> Guided:
     from schemas.errors import WireError
     from schemas.topics import Topics
     from tests.fuzz.targets import FLEET, envelopes
-    from tests.keys import TestCa
+    from tests.support.keys import TestCa
 
     topics, ca = Topics(FLEET), TestCa()
     verifier = ca.verifier()
@@ -165,13 +165,13 @@ def _signed() -> Guided:
 def _revocations() -> Guided:
     import datetime as dt
 
-    from broker.hardened import check_crl
+    from broker.servers.revocation import check_crl
     from coordinator.authority.store import Authority
     from schemas.errors import UsageError, WireError
-    from schemas.identity import load_key, new_key, read_request
-    from schemas.identity import make_request as ask
-    from schemas.revocation import lists_in, number_of
-    from schemas.signing import Owner, Verifier
+    from schemas.trust.identity import load_key, new_key, read_request
+    from schemas.trust.identity import make_request as ask
+    from schemas.trust.revocation import lists_in, number_of
+    from schemas.trust.signing import Owner, Verifier
 
     with tempfile.TemporaryDirectory() as folder:
         authority = Authority.create(Path(folder) / "ca", "fuzz")

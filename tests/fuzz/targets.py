@@ -19,7 +19,6 @@ from schemas import codec
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import DocumentError, GlassfleetError, WireError
-from schemas.joining import Assembler, BlobStore
 from schemas.messages import (
     AgentState,
     ContributionBody,
@@ -36,6 +35,7 @@ from schemas.messages import (
 from schemas.parts import pack, read_model, unpack
 from schemas.record import RECORD_FORMAT, ModelRecord
 from schemas.topics import Topics
+from schemas.trust.joining import Assembler, BlobStore
 from tests.fuzz.mutate import TEXTS, break_bytes, made_up, mutate, odd, spoil
 from tests.fuzz.mutate import pack as pack_carelessly
 

@@ -16,14 +16,14 @@ from glassfleet.export.fml import from_fml, to_fml
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError, WireError
-from schemas.identity import load_key, read_request
 from schemas.parts import unpack
 from schemas.record import ModelRecord
-from schemas.revocation import lists_in
 from schemas.topics import Topics
+from schemas.trust.identity import load_key, read_request
+from schemas.trust.revocation import lists_in
 from tests.fuzz.targets import FLEET, benches
 from tests.fuzz.worlds import CoordinatorWorld
-from tests.keys import TestCa
+from tests.support.keys import TestCa
 
 FOLDER = Path(__file__).parent / "corpus"
 READERS: dict[str, Callable[[bytes], Any]] = {

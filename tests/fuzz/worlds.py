@@ -17,10 +17,10 @@ import numpy as np
 from broker.memory import MemoryHub
 from broker.port import Handlers, Link, Message
 from coordinator.core import Coordinator
-from coordinator.defaults import default_engine
 from coordinator.engine import RunState
 from coordinator.journal import Entry, MemoryJournal
-from coordinator.spec import RoundPolicy, RunSpec
+from coordinator.runs.defaults import default_engine
+from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of

@@ -13,8 +13,8 @@ import pytest
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset
-from glassfleet.protocols_fedga import SplitResult, median_delta, run_split
+from glassfleet.data.dataset import Dataset
+from lab.protocols.fedga import SplitResult, median_delta, run_split
 
 SPLITS = 3
 

@@ -1,6 +1,6 @@
 """Memory inputs on the real vehicles: a track of its own, with the accuracy that the pages state.
 
-Settings were chosen on training rows; test rows are read here and in ``benchmarks/fmt.py``.
+Settings were chosen on training rows; test rows are read here and in ``lab/benchmarks/fmt.py``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import pytest
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset, pool
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.domain import Domain
 from glassfleet.local import central, federated
-from glassfleet.memory import Memory, Recall, remember
 from schemas.documents import document_digest
 
 FMT = load("fmt")

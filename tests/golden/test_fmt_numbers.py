@@ -1,10 +1,10 @@
 """The accuracy that the model tree's pages state, on the real datasets.
 
 The settings are the scheme's defaults, chosen on training rows, but that rows are used as they are; test rows are
-read here and in ``benchmarks/fmt.py``.
+read here and in ``lab/benchmarks/fmt.py``.
 Numbers of others: FRT's are those of its published table, reproduced in ``test_frt_tables.py``; gradient boosting is
 scikit-learn's ``GradientBoostingRegressor`` on the pooled training rows with its defaults, measured by
-``python -m benchmarks.fmt tables``.
+``python -m lab.benchmarks.fmt tables``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset, pool
-from glassfleet.domain import Domain, Variable
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import central, federated
-from glassfleet.protocols import paper_fold, rmse, summarise
+from lab.protocols.protocols import paper_fold, rmse, summarise
 from schemas.documents import document_digest
 
 STATED = {

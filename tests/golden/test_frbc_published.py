@@ -11,17 +11,9 @@ import numpy as np
 import pytest
 
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset, pool
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central, federated
-from glassfleet.protocols_frbc import (
-    PAPER,
-    minmax_domain,
-    node_fold,
-    node_parts,
-    paper_fold,
-    reduction_curve,
-    summarise,
-)
+from lab.protocols.frbc import PAPER, minmax_domain, node_fold, node_parts, paper_fold, reduction_curve, summarise
 
 PUBLISHED = {
     # setting: F1 g, F1 h (Table I), rules (Table II)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset
-from glassfleet.protocols import paper_fold, summarise
+from glassfleet.data.dataset import Dataset
+from lab.protocols.protocols import paper_fold, summarise
 
 PUBLISHED = {
     # dataset: (scale of print, FL per client, FL average, CL average, nodes, leaves, depth, C_FRT of FL)

@@ -13,12 +13,12 @@ import pytest
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain, Variable
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import federated
-from glassfleet.protocols import rmse
-from glassfleet.protocols_tsk import PAPER, SPLIT_SEED, Summary, paper_fold, summarise
 from glassfleet.scheme import promises_central
+from lab.protocols.protocols import rmse
+from lab.protocols.tsk import PAPER, SPLIT_SEED, Summary, paper_fold, summarise
 from schemas.documents import document_digest
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.launch import launch
 from broker.paho_transport import PahoTransport
 from broker.port import Link
-from edge_agent import worker
-from edge_agent.answers import answer
-from edge_agent.budget import Budget
-from edge_agent.evaluation import Evaluator
-from edge_agent.freeze import Freezer
-from edge_agent.worker import Work, is_light
+from broker.servers.launch import launch
+from edge_agent.compute import worker
+from edge_agent.compute.budget import Budget
+from edge_agent.compute.worker import Work, is_light
+from edge_agent.models.evaluation import Evaluator
+from edge_agent.session.answers import answer
+from edge_agent.session.snapshots import Freezer
 from glassfleet import catalogue, local
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain, Variable
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError, cost_of
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from schemas.documents import document_digest
 from schemas.record import RECORD_FORMAT, ModelRecord
-from tests.agent_bench import Bench
-from tests.desk import Desk, domain_of, first_task, rows
+from tests.support.agent_bench import Bench
+from tests.support.fake_coordinator import Desk, domain_of, first_task, rows
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
 """Minutes, even for 60 rows."""

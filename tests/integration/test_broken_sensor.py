@@ -8,16 +8,16 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from broker.launch import launch
+from broker.servers.launch import launch
 from console.main import cli
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from glassfleet import catalogue, local
-from glassfleet.data import pool
-from glassfleet.domain import Domain
-from qoe.demo.vehicles import simulated_files
+from glassfleet.data.dataset import pool
+from glassfleet.data.domain import Domain
+from lab.demo.vehicles import simulated_files
 from schemas.documents import document_digest
-from tests.acceptance.cloud import CoordinatorProcess, has_ended, record_of, wait_for
+from tests.support.cloud import CoordinatorProcess, has_ended, record_of, wait_for
 
 WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
 

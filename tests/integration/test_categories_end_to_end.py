@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import structlog
 
-from coordinator.spec import RoundPolicy, RunSpec
+from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
-from glassfleet.data import Dataset
-from tests.simulation import Simulation, central_digest
+from glassfleet.data.dataset import Dataset
+from tests.support.simulation import Simulation, central_digest
 
 FUELS = {"v1": ("petrol", "diesel"), "v2": ("petrol", "gas"), "v3": ("diesel", "gas")}
 """No vehicle has seen all of them."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
+from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from console.main import run
 from edge_agent.config import AgentConfig
@@ -23,11 +23,11 @@ from schemas.errors import WireError
 from schemas.messages import ModelPointer
 from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
-from schemas.signing import Signer
 from schemas.topics import Topics
-from tests.desk import source
-from tests.fleet import FleetCa
-from tests.unit.test_forecast import PLAIN
+from schemas.trust.signing import Signer
+from tests.support.fake_coordinator import source
+from tests.support.fleet import FleetCa
+from tests.unit.edge_agent.forecast.test_forecast import PLAIN
 
 TOPICS = Topics("fleet")
 Call = Callable[..., tuple[int, str, str]]

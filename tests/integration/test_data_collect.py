@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
+from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError
-from tests.postgres import PASSWORD, USER, PostgresServer
+from tests.support.postgres import PASSWORD, USER, PostgresServer
 
 TOPIC = "gf/1/samples"  # what the generated access rules allow
 COLLECT = [sys.executable, "-m", "console.main", "data", "collect"]

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
+from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from edge_agent.forecast.source import Access, Samples
 from edge_agent.sources.window import WindowStore
-from tests.fleet import FleetCa
+from tests.support.fleet import FleetCa
 
 COLLECT = [sys.executable, "-m", "console.main", "data", "collect"]
 TOPIC = "vehicle/samples"

@@ -16,10 +16,10 @@ import pytest
 import structlog
 from cryptography.hazmat.primitives import hashes
 
-from broker.acl import agent_rules, certificate_acl, mosquitto_acl
-from broker.mosquitto import MosquittoProcess
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
+from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
+from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import save_identity
 from broker.trust import trust
 from console.checkup import machine
@@ -27,14 +27,14 @@ from console.checkup.access import clock
 from console.main import run
 from coordinator.authority.store import Authority
 from coordinator.core import Coordinator
-from coordinator.defaults import default_engine
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.journal.inspect import inspect
 from coordinator.journal.sql import SqlJournal
-from schemas.identity import load_key, new_key
-from schemas.signing import Owner
+from coordinator.runs.defaults import default_engine
 from schemas.topics import Topics
-from tests.postgres import PostgresServer
+from schemas.trust.identity import load_key, new_key
+from schemas.trust.signing import Owner
+from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.mosquitto
 TOPICS = Topics("fleet")

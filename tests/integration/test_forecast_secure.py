@@ -16,12 +16,12 @@ from broker.port import Handlers, Link, Message
 from broker.tls import tls_of
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.serve import _publisher
-from qoe.demo.secure import secure_broker
+from lab.demo.secure import secure_broker
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Forecast
-from schemas.signing import Owner
 from schemas.topics import Topics
+from schemas.trust.signing import Owner
 
 TOPICS = Topics("fleet")
 FORECAST = Forecast(name="qoe", version=1, digest="0" * 64, prediction=0.25, rule="IF x is Low", strength=0.5, at=1.0)

@@ -24,9 +24,9 @@ from edge_agent.enrol import EnrolmentError, Patience, enrol
 from edge_agent.forecast.source import SampleLimits, Samples
 from edge_agent.sources.window import WindowStore
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
-from schemas.signing import Verifier
-from tests.fleet import FleetCa
-from tests.integration.test_dashboard_live import served
+from schemas.trust.signing import Verifier
+from tests.integration.dashboard.test_live import served
+from tests.support.fleet import FleetCa
 
 
 def test_dashboard_keeps_the_bounds_that_it_was_given(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.launch import launch
-from coordinator.dashboard.actions import DEFAULTS, spec_of
-from coordinator.spec import with_participation
+from broker.servers.launch import launch
+from coordinator.http.dashboard.actions import DEFAULTS, spec_of
+from coordinator.spec.run import with_participation
 from glassfleet import catalogue
 from schemas.errors import BrokerError
-from tests.unit.test_forecast import PLAIN
+from tests.unit.edge_agent.forecast.test_forecast import PLAIN
 
 GLASSFLEET = [sys.executable, "-m", "console.main"]
 

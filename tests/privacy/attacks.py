@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.schemes.fmt.messages import Question as FmtQuestion
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.schemes.frt.messages import read_task as read_frt
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
-from glassfleet.statistics import gram_value, unpack_symmetric
 from tests.privacy.transcripts import Rows, Transcript
 
 Ints = NDArray[np.int64]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
-from glassfleet import condense as module
-from glassfleet.condense import GRID_BITS, condense, condensed
-from glassfleet.domain import Domain
+from glassfleet.data import condense as module
+from glassfleet.data.condense import GRID_BITS, condense, condensed
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Task
 from schemas.codec import encode
 from tests.privacy import attacks

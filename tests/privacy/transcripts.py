@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet import catalogue
-from glassfleet.data import Dataset
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.domain import Domain
 from glassfleet.scheme import Contribution, Done, Next, Task
 
 Rows = NDArray[np.float64]

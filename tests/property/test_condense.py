@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassfleet import condense as module
-from glassfleet.condense import condense, condensed
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain, Variable
+from glassfleet.data import condense as module
+from glassfleet.data.condense import condense, condensed
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
 
 
 @st.composite

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain, Variable
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual, Goal, counterfactual
 from glassfleet.scheme import Model
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
-from tests.zoo import KINDS, model
+from tests.support.sample_models import KINDS, model
 
 GRID = 33
 """Points of an input's range that the search promises to try (docs/reference/exports.md)."""

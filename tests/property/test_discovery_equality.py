@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glassfleet.data import Dataset, pool
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, RESOLUTION, DiscoveryParameters, discover
-from glassfleet.grids import Grid, join_small
+from glassfleet.numerics.grids import Grid, join_small
 from glassfleet.scheme import Contribution, Done, Next, Task
 from schemas import codec
 

@@ -23,11 +23,11 @@ from coordinator.engine import (
 )
 from coordinator.engine.events import from_value, to_value
 from coordinator.engine.table import MOVES
-from coordinator.records import shortened
-from coordinator.view import run_document
+from coordinator.runs.records import shortened
+from coordinator.runs.view import run_document
 from glassfleet.scheme import Task
 from schemas import codec
-from tests.engine_bench import DOMAIN, OFFER, TOY_ENGINE, Play, answer_event, central, toy_answer, toy_spec
+from tests.support.engine_bench import DOMAIN, OFFER, TOY_ENGINE, Play, answer_event, central, toy_answer, toy_spec
 
 AGENTS = tuple("abcde")
 AGENT = st.integers(0, len(AGENTS) - 1)

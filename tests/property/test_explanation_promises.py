@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet import catalogue
-from glassfleet.explain import RowExplanation, explain_row, nature
+from glassfleet import catalogue, nature
+from glassfleet.explain import RowExplanation, explain_row
 from glassfleet.explain.sums import exact_sum
 from glassfleet.scheme import Model
-from tests.zoo import KINDS, TEXTUAL, model, population
+from tests.support.sample_models import KINDS, TEXTUAL, model, population
 
 FLOORED = ("fmt-floored", "fmt-other-floored")
 """Models whose forecasts are often exactly 0, kept at a lower limit of 0, while their parts are of all sizes."""

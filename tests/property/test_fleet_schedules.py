@@ -25,12 +25,12 @@ import structlog
 
 import glassfleet.schemes
 from broker.memory import Faults
-from coordinator.spec import RoundPolicy, RunSpec
+from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet import catalogue
-from glassfleet.data import Dataset, pool
-from glassfleet.domain import pooled_domain
-from tests.simulation import Simulation, central_digest, empty_like, quiet
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import pooled_domain
+from tests.support.simulation import Simulation, central_digest, empty_like, quiet
 
 BATCH = 100
 SEED = os.environ.get("GLASSFLEET_SEED")

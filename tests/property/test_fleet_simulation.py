@@ -14,12 +14,12 @@ import pytest
 import structlog
 
 from broker.memory import Faults
-from coordinator.spec import RoundPolicy, RunSpec
+from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
-from glassfleet.data import Dataset, pool
-from glassfleet.domain import pooled_domain
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import pooled_domain
 from schemas import limits
-from tests.simulation import Simulation, central_digest, empty_like, quiet
+from tests.support.simulation import Simulation, central_digest, empty_like, quiet
 
 SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "40"))
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 2}

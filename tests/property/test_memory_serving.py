@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.data import Dataset
-from glassfleet.memory import Memory, Recall, Recollection, remember
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.lags import Memory, Recall, Recollection, remember
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False, width=64)
 

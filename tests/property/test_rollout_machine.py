@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rollout.events import (
+from coordinator.models.rollout.events import (
     Cannot,
     Event,
     Hurry,
@@ -22,8 +22,8 @@ from coordinator.rollout.events import (
     Tick,
     Withdraw,
 )
-from coordinator.rollout.machine import Rollout, step
-from coordinator.rollout.plan import GATE, RolloutPlan
+from coordinator.models.rollout.machine import Rollout, step
+from coordinator.spec.rollout import GATE, RolloutPlan
 
 AGENTS = tuple(f"v{number}" for number in range(8))
 PLAN = RolloutPlan(stages=(0.25, 1.0), min_reports=0.5, deadline=10.0)

@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.session import SessionState, step
-from edge_agent.session_events import (
+from edge_agent.session.events import (
     Compute,
     Computed,
     ComputeFailed,
@@ -24,6 +23,7 @@ from edge_agent.session_events import (
     Send,
     Tick,
 )
+from edge_agent.session.session import SessionState, step
 from schemas.messages import Request
 
 RUNS = ["r1", "r2"]

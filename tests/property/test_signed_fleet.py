@@ -17,16 +17,16 @@ import structlog
 
 from broker.memory import Faults
 from broker.port import Handlers, Link, Message
-from coordinator.spec import RoundPolicy, RunSpec
+from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
-from glassfleet.data import Dataset, pool
-from glassfleet.domain import pooled_domain
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import pooled_domain
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError, WireError
 from schemas.messages import AgentState, ContributionBody, ModelPointer, Part, Receipt, Request
-from tests.keys import TestCa
-from tests.simulation import FLEET, URL, Simulation, central_digest, empty_like, quiet
+from tests.support.keys import TestCa
+from tests.support.simulation import FLEET, URL, Simulation, central_digest, empty_like, quiet
 
 NAMES = ("a", "b", "c", "d")
 

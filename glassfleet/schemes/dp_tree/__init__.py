@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from glassfleet.crisp import TreeModel, prepare
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
-from glassfleet.data import Dataset
-from glassfleet.documents import document_errors, read_document_head
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.documents import document_errors, read_document_head
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.dp_tree.client import DpTreeClient
 from glassfleet.schemes.dp_tree.messages import NAME, check_domain, read_task
@@ -34,7 +34,7 @@ class DifferentiallyPrivateTree:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "glassfleet.protocols_fedga"
+    paper_protocol = "lab.protocols.fedga"
 
     def __init__(self) -> None:
         self.client = DpTreeClient()

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.crisp import Columns, prepare
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.dp_tree.messages import GRID, Growth, Question, read_task
 from glassfleet.schemes.dp_tree.noise import draw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from glassfleet.domain import Variable
+from glassfleet.data.domain import Variable
 from glassfleet.schemes.dp_tree.messages import Question
 from schemas.codec import Value
 

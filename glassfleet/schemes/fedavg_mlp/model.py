@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Activation, Explanation, Nature, Rule
+from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
-from glassfleet.statistics import blocks
 from schemas.errors import DocumentError
 
 _ROW_BLOCK = 1 << 13

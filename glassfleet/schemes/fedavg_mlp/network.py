@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, MAX_ROWS, NAME, Question, check_answer
 from glassfleet.schemes.fedavg_mlp.model import Perceptron

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.fedga.client import FedgaClient, own_tree
 from glassfleet.schemes.fedga.messages import Question, read_task
@@ -29,7 +29,7 @@ class FederatedGeneticTrees:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "glassfleet.protocols_fedga"
+    paper_protocol = "lab.protocols.fedga"
     trial = Parameters(generations=8)
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from glassfleet.crisp.columns import Rows
 from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.forest import Genes, narrow
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedga.messages import NAME, Question, read_task
 from glassfleet.schemes.fedga.params import Parameters

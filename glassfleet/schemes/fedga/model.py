@@ -14,9 +14,9 @@ from glassfleet.crisp import Forest, TreeModel
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL
 from glassfleet.crisp.model import check_rows
-from glassfleet.data import Dataset
-from glassfleet.documents import Strict, document_errors, read_document_head
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.documents import Strict, document_errors, read_document_head
+from glassfleet.data.domain import Domain
 from glassfleet.explain import OWN_TREE, Activation, Explanation, Nature, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question, check_domain

@@ -11,7 +11,7 @@ import numpy as np
 from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
 from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassfleet.crisp.forest import Forest, Genes
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 
 MOST_CHARACTERS = 300
 

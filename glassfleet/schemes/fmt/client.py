@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.condense import condensed
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.condense import condensed
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.data.untrusted import select_numbers
+from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task, TaskError
 from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.tree import crisp, degrees
-from glassfleet.statistics import blocks, to_grid
-from glassfleet.untrusted import select_numbers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from glassfleet.documents import Strict, document_errors, document_of, read_document_head
-from glassfleet.domain import Domain
+from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
+from glassfleet.data.domain import Domain
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.rules import Rules

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.sparse import forward, select
 from glassfleet.schemes.fmt.grow import UNIT, refine
 from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.sparse import forward, select
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.ridge import ridge_objective, solve_ridge
+from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt.linear import moments, residual_moments
 from glassfleet.schemes.fmt.messages import Cut
 from glassfleet.schemes.fmt.params import GRID_BITS

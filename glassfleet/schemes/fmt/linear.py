@@ -1,4 +1,4 @@
-"""From integer triangles to moment matrices, and residuals in them; see :mod:`glassfleet.ridge`."""
+"""From integer triangles to moment matrices, and residuals in them; see :mod:`glassfleet.numerics.ridge`."""
 
 from __future__ import annotations
 

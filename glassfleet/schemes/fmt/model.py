@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
 from glassfleet.fuzzy.consequent import consequent_words
+from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.fmt.client import outputs_of
 from glassfleet.schemes.fmt.document import read_document, write_document
 from glassfleet.schemes.fmt.params import Parameters
@@ -19,7 +20,6 @@ from glassfleet.schemes.fmt.partition import Knots, positions, up_to
 from glassfleet.schemes.fmt.rules import Rules
 from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
 from glassfleet.schemes.fmt.words import span_condition
-from glassfleet.statistics import blocks
 
 Array = NDArray[np.float64]
 

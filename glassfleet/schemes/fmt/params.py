@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from glassfleet.fuzzy.partition import MAX_SETS
-from glassfleet.statistics import EXACT_BITS, capacity
+from glassfleet.numerics.statistics import EXACT_BITS, capacity
 
 MAX_INPUTS = 256
 """Most inputs: each is scanned once in pairs with all others (the root's Gram sums)."""
@@ -62,7 +62,7 @@ class Parameters(BaseModel):
     size_tolerance : float
         The simplest tree is taken whose held-out squared error is within this fraction of the best one's.
     min_rows : int
-        A vehicle answers from condensed rows (:mod:`glassfleet.condense`), of groups of at least this many, and of more
+        A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of more
         rows than there are columns. 1: from its own rows.
     """
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.condense import NO_ROWS
-from glassfleet.domain import Domain
+from glassfleet.data.condense import NO_ROWS
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassfleet.domain import Variable
+from glassfleet.data.domain import Variable
 from glassfleet.explain import Condition
 from glassfleet.fuzzy.terms import linguistic_terms
 

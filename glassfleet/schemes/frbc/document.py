@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from glassfleet.documents import Strict, document_errors, document_of, read_document_head
-from glassfleet.domain import Domain
+from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
+from glassfleet.data.domain import Domain
 from glassfleet.schemes.frbc.matching import pack, sort_rules
 from glassfleet.schemes.frbc.messages import check_classes
 from glassfleet.schemes.frbc.params import MAX_RULES, Parameters

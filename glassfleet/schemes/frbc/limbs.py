@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.statistics import EXACT_BITS
+from glassfleet.numerics.statistics import EXACT_BITS
 
 
 def limb_capacity(limb_bits: int) -> int:

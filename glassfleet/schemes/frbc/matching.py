@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.partition import Memberships
-from glassfleet.statistics import blocks
+from glassfleet.numerics.statistics import blocks
 
 _PAIRS = 1 << 17
 """Pairs (row, node) worked on at once, unless one row has more: about 50 bytes each while a level is taken."""

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
+from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.frbc.document import read_document, write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
-from glassfleet.statistics import blocks
 
 RUNNERS_UP = 3
 """Rules named beside the one that decided, in an explanation."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.untrusted import check_shapes
+from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
 from glassfleet.scheme import Contribution, ContributionError
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
-from glassfleet.statistics import gram_value, limb_bits, unpack_symmetric
-from glassfleet.untrusted import check_shapes
 
 
 def check_sums(question: Question, contribution: Contribution) -> None:

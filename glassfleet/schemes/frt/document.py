@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from glassfleet.documents import Strict, document_errors, document_of, read_document_head
-from glassfleet.domain import Domain
+from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
+from glassfleet.data.domain import Domain
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.tree import MAX_NODES, Tree

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
+from glassfleet.data.untrusted import Remembered, read_task_head, task_errors
 from glassfleet.scheme import Task, TaskError
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights"]

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.domain import Domain
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import consequent_words
+from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.frt.document import read_document, write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
-from glassfleet.statistics import blocks
 
 RUNNERS_UP = 3
 """Rules named beside the one that decided, in an explanation."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from glassfleet.fuzzy.partition import MAX_SETS
-from glassfleet.statistics import capacity, gram_capacity
+from glassfleet.numerics.statistics import capacity, gram_capacity
 
 CELL_ROWS = 3
 """A cell of the level statistics that rests on fewer rows of an agent is nullified (Check & nullify)."""
@@ -37,7 +37,7 @@ class Parameters(BaseModel):
     nullify : bool
         Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Agents answer from condensed rows (:mod:`glassfleet.condense`), of groups of at least this many, and of more
+        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of more
         rows than there are columns. 1 (the paper): from their own, and apply Check & nullify to the statistics of
         splits, from which rows can still be computed.
     fraction_bits : int

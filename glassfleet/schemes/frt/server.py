@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.condense import NO_ROWS
-from glassfleet.domain import Domain
-from glassfleet.linear import minimum_norm
+from glassfleet.data.condense import NO_ROWS
+from glassfleet.data.domain import Domain
+from glassfleet.numerics.linear import minimum_norm
+from glassfleet.numerics.simplify import moments, sparse_consequents
+from glassfleet.numerics.statistics import carry, gram_value, unpack_symmetric
 from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
@@ -22,8 +24,6 @@ from glassfleet.schemes.frt.progress import progress_of
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.simplify import moments, sparse_consequents
-from glassfleet.statistics import carry, gram_value, unpack_symmetric
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError, UsageError
 

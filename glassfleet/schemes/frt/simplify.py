@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.ridge import ridge_objective
+from glassfleet.numerics.ridge import ridge_objective
+from glassfleet.numerics.simplify import RIDGE, moments, variance
 from glassfleet.schemes.frt.messages import Question
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.simplify import RIDGE, moments, variance
 
 Array = NDArray[np.float64]
 Sums = Mapping[str, NDArray[np.int64]]

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.untrusted import check_names
+from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
 from glassfleet.scheme import Contribution, ContributionError
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
@@ -22,8 +24,6 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
-from glassfleet.statistics import gram_value, limb_bits, unpack_symmetric
-from glassfleet.untrusted import check_names
 
 Sums = Mapping[str, NDArray[np.int64]]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.statistics import EXACT_BITS, blocks, to_grid
+from glassfleet.numerics.statistics import EXACT_BITS, blocks, to_grid
 
 Floats = NDArray[np.float64]
 

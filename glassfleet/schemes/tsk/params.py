@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from glassfleet.fuzzy.partition import MAX_SETS
+from glassfleet.numerics.statistics import capacity, gram_capacity
 from glassfleet.schemes.tsk.clusters import cluster_capacity
-from glassfleet.statistics import capacity, gram_capacity
 from schemas import limits
 
 MAX_CLUSTERS = 1000
@@ -58,7 +58,7 @@ class Parameters(BaseModel):
     nullify : bool
         Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Agents answer from condensed rows (:mod:`glassfleet.condense`), of groups of at least this many, and of more
+        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of more
         rows than there are columns. 1: from their own.
     fraction_bits : int
         Grid of strengths in sums: multiples of 2^-bits. The default is finer than the smallest strength that counts.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.linear import minimum_norm
+from glassfleet.numerics.linear import minimum_norm
+from glassfleet.numerics.simplify import moments, sparse_consequents
+from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.schemes.tsk.messages import Question
-from glassfleet.simplify import moments, sparse_consequents
-from glassfleet.statistics import gram_value, unpack_symmetric
 
 
 def solve(question: Question, sums: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float64]:

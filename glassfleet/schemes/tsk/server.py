@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.condense import NO_ROWS
-from glassfleet.domain import Domain
+from glassfleet.data.condense import NO_ROWS
+from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
+from glassfleet.numerics.simplify import moments, rules_worth_keeping
+from glassfleet.numerics.statistics import carry
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.tsk.checks import check_answer, read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
@@ -20,8 +22,6 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, weigh, with_otherwise
-from glassfleet.simplify import moments, rules_worth_keeping
-from glassfleet.statistics import carry
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError, UsageError
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.numerics.statistics import to_grid
 from glassfleet.scheme import (
     Contribution,
     ContributionError,
@@ -24,7 +25,6 @@ from glassfleet.scheme import (
     Task,
     TaskError,
 )
-from glassfleet.statistics import to_grid
 from schemas.errors import DocumentError
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from glassfleet.data import Dataset
-from glassfleet.domain import Domain
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import (
     Contribution,
     ContributionError,

@@ -1,1 +1,0 @@
-"""Measurements, run with ``python -m benchmarks``; the results are in docs/reference/benchmarks.md."""

@@ -1,0 +1,1 @@
+"""Brokers that are started and configured here."""

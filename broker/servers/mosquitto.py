@@ -1,0 +1,270 @@
+"""Mosquitto as a child process: found, configured, started, stopped, restarted on the same port.
+
+The generated configuration is explained line by line in ``docs/reference/brokers.md``. Two of its lines are measured
+necessities: without ``set_tcp_nodelay`` a round costs 44 ms at least, and the default ``max_queued_messages`` silently
+dropped 980 of 2000 answers that all had been acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.servers.acl import loopback_acl
+from broker.servers.child import ChildBroker, Program
+from broker.servers.passwords import mosquitto_hash, write_private
+from broker.servers.process import free_port, kept_password, prepare_state_dir
+from broker.tls import CA, CERT, CRL, KEY, Tls, check_owner, wait_for_server
+from broker.url import BrokerAddress
+from schemas.errors import BrokerError
+
+USER = "fleet"
+"""The one user of a loopback broker."""
+
+PID_FILE = "mosquitto.pid"
+
+PACKET_ROOM = 4096
+"""Bytes that a packet may have beyond its payload."""
+
+
+def find_mosquitto() -> str | None:
+    """Path of the mosquitto program: on the PATH, or where Debian puts it; None when it is not installed."""
+    found = shutil.which("mosquitto")
+    if found is None:
+        found = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
+    return found
+
+
+@dataclass(frozen=True)
+class MosquittoConfig:
+    """What the generated configuration says.
+
+    Attributes
+    ----------
+    port : int
+    state_dir : Path
+        Where persistence, passwords, access rules, configuration and log live.
+    host : str
+        Address to listen on; loopback by default.
+    max_message_bytes : int
+        Largest payload that the broker carries.
+    max_queued_messages : int
+        Messages kept for one client that is away or slow; must be above the number of agents that answer at once.
+    persistence : bool
+        Whether sessions and retained messages survive a restart.
+    cert, key : Path or None
+        Certificate (with its chain) and private key, PEM: TLS. Both or neither.
+    run_as : str
+        User that it becomes when it is started as root. A child of ours stays root, to read the files that we wrote.
+    ca, crl : Path or None
+        With `ca`, mutual TLS: only clients with a certificate of that authority, their common name as user name and
+        client id, no passwords. With `crl`, not those that it lists.
+    """
+
+    port: int
+    state_dir: Path
+    host: str = "127.0.0.1"
+    max_message_bytes: int = 1024 * 1024
+    max_queued_messages: int = 100_000
+    persistence: bool = True
+    cert: Path | None = None
+    key: Path | None = None
+    run_as: str = "root"
+    ca: Path | None = None
+    crl: Path | None = None
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether clients show certificates."""
+        return self.ca is not None
+
+    def _sign_in(self) -> list[str]:
+        """Give the lines about who may connect."""
+        if not self.is_mutual:
+            tls = [] if self.cert is None else [f"certfile {self.cert}", f"keyfile {self.key}", "tls_version tlsv1.2"]
+            return [*tls, "allow_anonymous false", f"password_file {self.state_dir / 'passwords'}"]
+        return [
+            f"certfile {self.cert}",
+            f"keyfile {self.key}",
+            f"cafile {self.ca}",
+            *([] if self.crl is None else [f"crlfile {self.crl}"]),
+            "tls_version tlsv1.3",
+            "require_certificate true",
+            "use_identity_as_username true",
+            "use_username_as_clientid true",
+            "allow_anonymous false",
+            f"pid_file {self.state_dir / PID_FILE}",
+        ]
+
+    def render(self) -> str:
+        """Give the text of the configuration file."""
+        lines = [
+            "# Written by glassfleet; see docs/reference/brokers.md for the reason of each line.",
+            f"listener {self.port} {self.host}",
+            *self._sign_in(),
+            "allow_zero_length_clientid false",
+            f"acl_file {self.state_dir / 'acl'}",
+            "set_tcp_nodelay true",
+            "max_inflight_messages 100",
+            f"max_queued_messages {self.max_queued_messages}",
+            f"max_packet_size {self.max_message_bytes + PACKET_ROOM}",
+            "max_keepalive 300",
+            "persistent_client_expiration 7d",
+            f"persistence {'true' if self.persistence else 'false'}",
+        ]
+        if os.geteuid() == 0:
+            lines.append(f"user {self.run_as}")
+        if self.persistence:
+            lines += [
+                f"persistence_location {self.state_dir}/",
+                "persistence_file mosquitto.db",
+                # Written on a clean stop anyway; in between, what a kill may cost.
+                "autosave_interval 10",
+            ]
+        lines += [
+            f"log_dest file {self.state_dir / 'mosquitto.log'}",
+            "log_type error",
+            "log_type warning",
+            "log_type notice",
+            "log_timestamp_format %Y-%m-%dT%H:%M:%S",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def write_mosquitto(config: MosquittoConfig, path: Path) -> str:
+    """Write the configuration to `path`, and the password file and access rules that it names.
+
+    Returns
+    -------
+    str
+        The password of the one user: the one that was made before for this state directory, or a new one.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be written.
+    """
+    password = kept_password(config.state_dir)
+    write_private(config.state_dir / "passwords", f"{USER}:{mosquitto_hash(password)}\n")
+    write_private(config.state_dir / "acl", loopback_acl(USER))
+    write_private(path, config.render())
+    return password
+
+
+def mutual(config: MosquittoConfig, identity: Path) -> MosquittoConfig:
+    """Return `config` with mutual TLS, from a broker's identity folder; raises UsageError when it is none."""
+    check_owner(identity, "broker")
+    folder = identity.resolve()
+    crl = folder / CRL if (folder / CRL).exists() else None
+    return replace(config, cert=folder / CERT, key=folder / KEY, ca=folder / CA, crl=crl)
+
+
+def write_mutual(config: MosquittoConfig, path: Path, acl: str) -> None:
+    """Write the configuration of a broker with mutual TLS to `path`, and the access rules that it names.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be written.
+    """
+    write_private(config.state_dir / "acl", acl)
+    write_private(path, config.render())
+
+
+class MosquittoProcess(ChildBroker):
+    """One Mosquitto on this machine.
+
+    Parameters
+    ----------
+    state_dir : Path
+        Made if it does not exist. The password stays in it, so a broker started again on it has the same URL.
+    port : int
+        0: a free one.
+    max_message_bytes : int
+    max_queued_messages : int
+    persistence : bool
+        See `MosquittoConfig`.
+    dies_with_parent : bool
+        Whether the system ends it when this process is gone, however that happened (Linux).
+    identity : Path or None
+        Its identity folder: mutual TLS, with the revocation list that is in it.
+    acl : str
+        The text of its access rules, with `identity`.
+
+    Raises
+    ------
+    BrokerError
+        Mosquitto is not installed.
+    StorageError
+        The state directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        port: int = 0,
+        max_message_bytes: int = 1024 * 1024,
+        max_queued_messages: int = 100_000,
+        persistence: bool = True,
+        dies_with_parent: bool = True,
+        identity: Path | None = None,
+        acl: str = "",
+    ) -> None:
+        program = find_mosquitto()
+        if program is None:
+            raise BrokerError("mosquitto is not installed: apt install mosquitto, or use the embedded broker")
+        state_dir = prepare_state_dir(state_dir)
+        self.config = MosquittoConfig(
+            port=port or free_port(),
+            state_dir=state_dir,
+            max_message_bytes=max_message_bytes,
+            max_queued_messages=max_queued_messages,
+            persistence=persistence,
+        )
+        conf = state_dir / "mosquitto.conf"
+        if identity is None:
+            password = write_mosquitto(self.config, conf)
+            address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
+        else:
+            self.config = mutual(self.config, identity)
+            write_mutual(self.config, conf, acl)
+            address = BrokerAddress("localhost", self.config.port, tls=True)
+        errors = "mosquitto.err"
+        super().__init__(
+            "mosquitto",
+            address,
+            Program(
+                "mosquitto",
+                [program, "-c", str(conf)],
+                state_dir,
+                output=errors,
+                tells={errors: 3, "mosquitto.log": 3},
+                at_home=False,
+                protocol="auto",
+                grace=5.0,
+            ),
+            dies_with_parent=dies_with_parent,
+        )
+
+    def reload(self, acl: str | None = None) -> None:
+        """Let it read its certificates, revocation list and access rules again, with new rules if given."""
+        if acl is not None:
+            write_private(self.config.state_dir / "acl", acl)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
+
+    def _await(self, timeout: float) -> None:
+        if self.config.ca is None:
+            super()._await(timeout)
+            return
+        # A probe of ours has no certificate for a client; that it shows its own is enough.
+        trust = Tls(str(self.config.ca))
+        wait_for_server("localhost", self.config.port, trust, timeout, is_alive=lambda: self.is_running)
+
+    def _last_words(self) -> str:
+        # One that runs and shows a wrong certificate has nothing to say about it.
+        return "" if self.config.is_mutual and self.is_running else super()._last_words()

@@ -1,0 +1,211 @@
+"""A running Mosquitto with mutual TLS takes over a new revocation list, and denies ids, without a restart.
+
+Mosquitto reads ``crlfile`` and ``acl_file`` again at SIGHUP. The list is checked at the next handshake only, so a
+connection that stands goes on; the access rules count at once for every message. Both are changed, therefore.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.folders import alone_in
+from broker.servers.passwords import write_private
+from broker.tls import CA, CRL
+from schemas.errors import StorageError, UsageError, WireError
+from schemas.private_files import replace_private
+from schemas.topics import check_id
+from schemas.trust.revocation import lists_in, merged, newest_of_each, number_of, of_file
+from schemas.trust.signing import Verifier
+
+_DENIED = re.compile(r"^user ([^\n]+)\ntopic deny #\n\n?", re.MULTILINE)
+_PATH = re.compile(r"^(cafile|crlfile|acl_file|pid_file|certfile|keyfile) (.+)$", re.MULTILINE)
+_READ_AGAIN = ("keyfile", "certfile", "cafile", "crlfile", "acl_file")
+
+
+def deny_in(acl: str, deny: Sequence[str], allow: Sequence[str] = ()) -> str:
+    """Return access rules that take every right from the ids in `deny`, and no longer from those in `allow`.
+
+    Raises
+    ------
+    UsageError
+        An id is not valid.
+    """
+    names = dict.fromkeys(_DENIED.findall(acl))
+    names |= {check_id("agent", name): None for name in deny}
+    for name in allow:
+        names.pop(name, None)
+    rest = _DENIED.sub("", acl)
+    blocks = "".join(f"user {name}\ntopic deny #\n\n" for name in names)
+    head, gap, tail = rest.partition("\n\n")
+    return f"{head}{gap}{blocks}{tail}"
+
+
+def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> tuple[bytes, int]:
+    """Check revocation lists before a broker or a process takes them.
+
+    Returns
+    -------
+    bytes
+        The newest list of each CA, of these and the former ones, PEM: what to keep.
+    int
+        How many certificates they revoke.
+
+    Raises
+    ------
+    UsageError
+        There is no list, another authority made it, or it is older than the former one.
+    """
+    if not lists_in(crl_pem):
+        raise UsageError("the revocation list cannot be read as PEM; `glassfleet ca crl` makes one")
+    verifier = Verifier(ca_pem, time.time)
+    try:
+        verifier.take_crl(crl_pem)
+    except WireError as fault:
+        raise UsageError(
+            "the revocation list is from another authority than ours: a broker would refuse all"
+        ) from fault
+    pairs = zip(newest_of_each(ca_pem, crl_pem), newest_of_each(ca_pem, former or b""), strict=True)
+    if all(ours is None or (there is not None and number_of(ours) < number_of(there)) for ours, there in pairs):
+        raise UsageError("the revocation list is older than the one that is there: it would let revoked ones in again")
+    kept = merged(ca_pem, former or b"", crl_pem)
+    return kept, verifier.take_crl(kept)
+
+
+def take_list(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
+    """Hand a revocation list to whoever lives in `folder`: a process's identity, or a Mosquitto's files.
+
+    Returns
+    -------
+    str
+        What was done, in words.
+
+    Raises
+    ------
+    UsageError
+        It is neither, or as `check_crl`.
+    StorageError
+        A file cannot be read or written.
+    """
+    if not (folder / CA).is_file():
+        return reload(folder, crl_pem, deny=deny, allow=allow)
+    try:
+        with alone_in(folder):
+            former = of_file((folder / CRL).read_bytes()) if (folder / CRL).exists() else None
+            kept, count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
+            # Readable by whoever runs the process, though root put it there; there is no secret in it.
+            replace_private(folder / CRL, kept, 0o644)
+    except OSError as fault:
+        raise StorageError(f"cannot hand the list to {folder}: {fault.strerror}") from fault
+    return f"the list revokes {count}; a running process takes it over within seconds"
+
+
+def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
+    """Change list and rules of the broker whose files are in `folder`, and tell it; returns what was done, in words.
+
+    Raises
+    ------
+    UsageError
+        There is no such broker's configuration in the folder, or as `check_crl` and `deny_in`.
+    StorageError
+        A file cannot be read or written, or the broker's user cannot read one: it is not told then, as it would refuse
+        everybody.
+    """
+    try:
+        files = _files(folder)
+        said = []
+        if crl_pem is not None:
+            target = files["crlfile"]
+            former = target.read_bytes() if target.exists() else None
+            kept, count = check_crl(crl_pem, files["cafile"].read_bytes(), former)
+            # As readable as it was: the broker runs as another user, and there is no secret in it.
+            replace_private(target, kept, 0o644)
+            said.append(f"the list revokes {count}")
+        if deny or allow:
+            acl = files["acl_file"]
+            text = deny_in(acl.read_text(encoding="utf-8"), deny, allow)
+            owner = acl.stat()
+            write_private(acl, text)
+            if os.geteuid() == 0:
+                os.chown(acl, owner.st_uid, owner.st_gid)
+            said.append(f"denied: {', '.join(_DENIED.findall(text)) or 'nobody'}")
+        pid = files["pid_file"]
+        if not pid.exists():
+            return "; ".join([*said, "the broker does not run: it reads them when it starts"])
+        number = int(pid.read_text(encoding="ascii"))
+        _check_is_mosquitto(number)
+        _check_can_read(number, [files[name] for name in _READ_AGAIN if name in files], folder)
+        os.kill(number, signal.SIGHUP)
+    except ProcessLookupError:
+        return "; ".join([*said, "the broker does not run any more: it reads them when it starts"])
+    except (OSError, ValueError) as fault:
+        raise StorageError(f"cannot reload the broker in {folder}: {fault}") from fault
+    return "; ".join([*said, "the broker was told (SIGHUP)"])
+
+
+def _check_is_mosquitto(pid: int) -> None:
+    """Raise ProcessLookupError when it is not: the note of one that was killed may name anybody by now."""
+    name = Path(f"/proc/{pid}/comm")
+    if name.parent.parent.joinpath("self").exists() and (
+        not name.exists() or name.read_text(encoding="utf-8").strip() != "mosquitto"
+    ):
+        raise ProcessLookupError
+
+
+def _check_can_read(pid: int, paths: Sequence[Path], folder: Path) -> None:
+    """Raise StorageError when the user that the broker has become cannot read what it reads again at SIGHUP."""
+    user = _user_of(pid)
+    if user is None or os.geteuid() not in (0, user[0]):
+        return
+    hidden = [path for path in paths if not _can_read(path, *user)]
+    if not hidden:
+        return
+    try:
+        name = pwd.getpwuid(user[0]).pw_name
+    except KeyError:
+        name = str(user[0])
+    raise StorageError(
+        f"the broker was not told: it runs as user {name}, who cannot read {', '.join(map(str, hidden))}, and it would "
+        f"refuse everybody. Give them to it (chown {name} FILE; it must also be let into the folders above), then: "
+        f"glassfleet broker reload {folder}"
+    )
+
+
+def _user_of(pid: int) -> tuple[int, int, list[int]] | None:
+    """Return user, group and further groups of a process; None: this system does not tell (it has no /proc)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    told = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    # Real, effective, saved and for files: the last is what counts when it opens one.
+    return int(told["Uid"].split()[3]), int(told["Gid"].split()[3]), [int(one) for one in told["Groups"].split()]
+
+
+def _can_read(path: Path, user: int, group: int, groups: list[int]) -> bool:
+    """Whether a user can read a file: asked in that user's place, as folders above it and access lists count, too."""
+    if os.geteuid() == user:
+        return os.access(path, os.R_OK, effective_ids=True)
+    ask = ["/usr/bin/env", "test", "-r", str(path)]
+    try:
+        asked = subprocess.run(ask, user=user, group=group, extra_groups=groups, cwd="/", check=False)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        # A root that may not become another user (in a container) cannot know; the broker is told as ever.
+        return True
+    return asked.returncode != 1  # 127 and the like: nobody could be asked
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    for path in sorted(folder.iterdir()):
+        if path.suffix != ".conf" or not path.is_file():
+            continue
+        found = {name: Path(value.strip()) for name, value in _PATH.findall(path.read_text(encoding="utf-8"))}
+        if found.keys() >= {"cafile", "crlfile", "acl_file", "pid_file"}:
+            return found
+    raise UsageError(f"{folder} has no .conf with mutual TLS: `glassfleet broker config mosquitto --tls` writes one")

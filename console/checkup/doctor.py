@@ -1,0 +1,190 @@
+"""``glassfleet doctor``: what works on this machine, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, no_broker, noted_broker, read_note
+from console.checkup import machine
+from console.checkup.finding import Finding, looked, warning, wrong
+from console.common import broker_options, config_option, json_option, print_json, rows_place
+from console.progress import progress
+from schemas.errors import BrokerError, UsageError
+from schemas.topics import Topics, check_id
+
+if TYPE_CHECKING:
+    from broker.port import Link
+
+_MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("WRONG", "red")}
+
+
+@click.command()
+@broker_options
+@click.option(
+    "--identity", envvar="GLASSFLEET_IDENTITY", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Identity folder: look at its certificate, and connect with it.",
+)  # fmt: skip
+@click.option(
+    "--ca-file", envvar="GLASSFLEET_CA_FILE", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Certificate authority for mqtts, in place of the identity's.",
+)  # fmt: skip
+@click.option("--insecure-plaintext", is_flag=True, help="Connect to mqtt:// on another machine.")
+@click.option("--agent", "agent_id", metavar="ID", help="Try what this vehicle may publish and subscribe.")
+@click.option("--as-coordinator", is_flag=True, help="Try what the coordinator may publish and subscribe.")
+@click.option(
+    "--coordinator", envvar="GLASSFLEET_COORDINATOR", metavar="URL",
+    help="HTTP API to ask. Default: what the coordinator wrote to STATE_DIR/api-url.",
+)  # fmt: skip
+@click.option(
+    "--journal", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
+    help="Journal to look at. Default: STATE_DIR/journal.sqlite, if it is there.",
+)  # fmt: skip
+@click.option(
+    "--data", callback=rows_place, metavar="SOURCE", help="A vehicle's data to look at, as --data of the agent."
+)
+@click.option("--target", metavar="COLUMN", help="Its target column. Default: the last one.")
+@json_option
+@config_option
+def doctor(*, as_json: bool, **options: Any) -> int:
+    """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal and data.
+
+    Each fault is told with a way out; exit code 1 when something is wrong. What is only worth a look does not count.
+
+    With a certificate --agent and --as-coordinator may interrupt the running process of that name for a moment: a
+    broker that takes the client id from the certificate lets only one of them in. It comes back by itself.
+
+    \b
+    Examples:
+      glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
+      glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    found = []
+    with progress("looking") as work:
+        for finding in _examine(options):
+            found.append(finding)
+            if not as_json:
+                mark, colour = _MARKS[finding.level]
+                work.say(f"{click.style(mark, fg=colour)}  {finding.check}: {finding.says}", out=True)
+                if finding.fix:
+                    work.say(f"         -> {finding.fix}", out=True)
+    if as_json:
+        print_json([finding.to_document() for finding in found])
+    return 0 if all(finding.level != "wrong" for finding in found) else 1
+
+
+def _examine(options: dict[str, Any]) -> Iterator[Finding]:
+    state_dir: Path = options["state_dir"]
+    yield machine.python()
+    yield machine.core()
+    yield from looked("schemes", machine.schemes)
+    yield machine.state_folder(state_dir)
+    yield machine.disk(state_dir)
+    identity: Path | None = options["identity"]
+    if identity is not None:
+        yield from looked("certificate", lambda: _identity(identity))
+    # Before the broker: what is tried there may interrupt the coordinator's own connection for a moment.
+    if options["coordinator"] or read_note(state_dir / "api-url"):
+        yield from looked("coordinator", lambda: _coordinator(options["coordinator"], state_dir))
+    url = options["broker"] or noted_broker(state_dir)
+    if url:
+        yield from _broker(url, options)
+    else:
+        yield _none(state_dir, is_needed=bool(options["agent_id"] or options["as_coordinator"]))
+    file = state_dir / "journal.sqlite"
+    journal = options["journal"] or (f"sqlite:///{file}" if file.exists() else "")
+    if journal:
+        yield from looked("journal", lambda: _journal(journal))
+    if options["data"] is not None:
+        yield from looked("data", lambda: machine.data(options["data"], options["target"]))
+    yield from machine.extras()
+
+
+def _none(state_dir: Path, *, is_needed: bool) -> Finding:
+    """Say that no broker is named, and whether there is one that a service would take nevertheless."""
+    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used, as all below
+    from broker.port import Link  # noqa: PLC0415
+
+    if is_left_behind(state_dir):
+        return wrong("broker", *no_broker(state_dir).removeprefix("no broker: ").split("; ", 1))
+    level = wrong if is_needed else warning
+    try:
+        connect_once(Link(ANONYMOUS_BROKER, f"gf-doctor-{secrets.token_hex(6)}", session_expiry=0), timeout=2.0)
+    except BrokerError:
+        return level(
+            "broker",
+            f"none is named, {state_dir / 'broker-url'} does not exist, and none answers at {ANONYMOUS_BROKER}: "
+            "coordinator and agents need one to meet",
+            "start one with `glassfleet broker`, or name one with --broker URL (or GLASSFLEET_BROKER)",
+        )
+    return level(
+        "broker",
+        f"none is named; one without a password answers at {ANONYMOUS_BROKER}, which coordinator and agents would take",
+        f"name it to have it looked at: --broker {ANONYMOUS_BROKER}",
+    )
+
+
+def _identity(folder: Path) -> Iterator[Finding]:
+    from console.checkup.link import identity  # noqa: PLC0415
+
+    return identity(folder)
+
+
+def _coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
+    from console.checkup.cloud import coordinator  # noqa: PLC0415
+
+    return coordinator(url, state_dir)
+
+
+def _journal(url: str) -> Iterator[Finding]:
+    from console.checkup.cloud import journal  # noqa: PLC0415
+
+    return journal(url)
+
+
+def _broker(url: str, options: dict[str, Any]) -> Iterator[Finding]:
+    from console.checkup import access, link  # noqa: PLC0415
+
+    made: list[Link] = []
+
+    def connect() -> Iterator[Finding]:
+        made.append(_link(url, options))
+        return link.broker(made[0])
+
+    said = looked("broker", connect)
+    yield from said
+    if not made:
+        return
+    yield from looked("tls", lambda: link.server_certificate(made[0]))
+    if any(finding.level == "wrong" and finding.check == "broker" for finding in said):
+        return
+    agent: str | None = options["agent_id"]
+    topics = Topics(options["fleet"])
+    if agent is not None:
+        check_id("agent", agent)
+        yield from looked("access", lambda: access.access(made[0], topics, "agent", agent))
+    if options["as_coordinator"]:
+        yield from looked("access", lambda: access.access(made[0], topics, "coordinator", ""))
+
+
+def _link(url: str, options: dict[str, Any]) -> Link:
+    from broker.port import Link  # noqa: PLC0415
+    from broker.tls import tls_of  # noqa: PLC0415
+
+    if options["agent_id"] and options["as_coordinator"]:
+        raise UsageError("choose one of --agent and --as-coordinator: each is another certificate, or password")
+    tls = tls_of(options["identity"], options["ca_file"])
+    has_certificate = tls is not None and tls.has_certificate
+    return Link(
+        url,
+        f"gf-doctor-{secrets.token_hex(6)}",
+        # With a certificate the broker may take its name for the client id; a clean start would then throw away what
+        # waits for the running process.
+        session_expiry=3600 if has_certificate else 0,
+        tls=tls,
+        insecure_plaintext=options["insecure_plaintext"],
+    )

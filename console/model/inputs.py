@@ -1,0 +1,83 @@
+"""The rows of a file as a model takes them, for ``glassfleet model predict`` and ``explain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schemas.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from edge_agent.sources import Table
+    from glassfleet.data.domain import Domain
+    from glassfleet.scheme import Model
+
+
+def row_of(path: Path, number: int, learned: Model) -> NDArray[np.float64]:
+    """Return the inputs of one row of a file, counted from 1; raises UsageError when there is none."""
+    X = inputs_of(path, learned)
+    if number > X.shape[0]:
+        raise UsageError(f"--row {number}: {path} has {X.shape[0]} rows")
+    row: NDArray[np.float64] = X[number - 1]
+    return row
+
+
+def inputs_of(path: Path, learned: Model) -> NDArray[np.float64]:
+    """Return the model's inputs from a file, shape (n, F)."""
+    from edge_agent.sources import read_table  # noqa: PLC0415
+
+    table = read_table(path)
+    if learned.domain.memory is not None:
+        return _remembered(table, learned.domain)
+    missing = [name for name in learned.domain.names if name not in table.names]
+    if missing:
+        raise DataError(
+            f"{path}: the model's input {missing[0]!r} is no column ({len(missing)} missing). "
+            f"It needs: {', '.join(learned.domain.names)}"
+        )
+    return _encoded(table, learned.domain)
+
+
+def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
+    """Return the inputs of a model with memory inputs: its rows are in the order of time."""
+    import numpy as np  # noqa: PLC0415
+
+    from glassfleet.data.dataset import Dataset  # noqa: PLC0415
+    from glassfleet.data.lags import remember  # noqa: PLC0415
+
+    needed = [name for name in domain.needs if name not in table.names]
+    if needed:
+        raise DataError(
+            f"{table.path}: the model's inputs need the column {needed[0]!r}, which is not there. It needs: "
+            f"{', '.join(domain.needs)}"
+        )
+    target = domain.target_name
+    remembers_target = domain.memory is not None and domain.memory.uses_target
+    y = table.matrix([target])[:, 0] if remembers_target else np.zeros(table.rows)
+    rows = Dataset(domain.needs, target, table.matrix(domain.needs), y)
+    return remember(rows, domain.memory).select(domain.names).X
+
+
+def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:
+    """Return the inputs with texts as positions among the domain's categories."""
+    import numpy as np  # noqa: PLC0415
+
+    if not any(variable.categories and variable.name in table.text for variable in domain.features):
+        return table.matrix(domain.names)
+    X = np.empty((table.rows, len(domain.features)))
+    for index, variable in enumerate(domain.features):
+        if not (variable.categories and variable.name in table.text):
+            X[:, index] = table.matrix([variable.name])[:, 0]
+            continue
+        codes = {text: float(code) for code, text in enumerate(variable.categories)}
+        texts = [str(cell) for cell in table.column(variable.name)]
+        unknown = next((text for text in texts if text not in codes), None)
+        if unknown is not None:
+            known = ", ".join(variable.categories[:10])
+            raise DataError(f"{table.path}: {variable.name} has the category {unknown!r}; the model knows: {known}")
+        X[:, index] = [codes[text] for text in texts]
+    return X

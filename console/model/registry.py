@@ -1,0 +1,282 @@
+"""Published models as a consumer sees them: from the broker's retained topics, or from a file."""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from broker.paho_transport import PahoTransport, connect_once
+from broker.port import Handlers, Link, Message
+from console.common import broker_security
+from console.model.signatures import Seals
+from console.progress import progress
+from console.tables import printable
+from schemas.envelope import Envelope
+from schemas.errors import BrokerError, DocumentError, NotFoundError, VerificationError, WireError
+from schemas.messages import Manifest, ModelPointer
+from schemas.parts import read_model
+from schemas.record import ModelRecord
+from schemas.topics import Topics, check_id
+from schemas.trust.joining import BlobStore
+
+QUIET = 0.7
+"""Seconds without a message after which all retained messages are taken to have come."""
+
+
+def read_record(path: Path) -> ModelRecord:
+    """Read a model record from a file; raises DocumentError or VerificationError."""
+    try:
+        return ModelRecord.load(path.read_bytes())
+    except OSError as fault:
+        raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
+    except DocumentError as fault:
+        raise DocumentError(f"{path}: {fault}") from fault
+
+
+class Listener:
+    """A connection that only listens, under a client id of its own, leaving no session behind.
+
+    Parameters
+    ----------
+    url : str
+        Broker.
+    patterns : sequence of str
+        Topic filters.
+
+    Raises
+    ------
+    BrokerError
+        On entering: the broker is not there, refuses us, or is none.
+    """
+
+    def __init__(self, url: str, *patterns: str) -> None:
+        self._link = Link(url=url, client_id=f"gf-reader-{secrets.token_hex(6)}", session_expiry=0, **broker_security())
+        self._patterns = patterns
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._transport: PahoTransport | None = None
+        self.lost = ""
+
+    def __enter__(self) -> Self:
+        # A first look, so that a wrong URL is an error now and not a silent wait.
+        connect_once(self._link)
+        self._transport = PahoTransport(self._link)
+        for pattern in self._patterns:
+            self._transport.subscribe(pattern)
+        self._transport.start(Handlers(self._messages.put, lambda: None, self._disconnected))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._transport is not None
+        self._transport.stop()
+
+    def subscribe(self, pattern: str) -> None:
+        """Listen to more."""
+        assert self._transport is not None
+        self._transport.subscribe(pattern)
+
+    def next(self, timeout: float) -> Message | None:
+        """Return the next message, or None when `timeout` seconds brought none."""
+        try:
+            return self._messages.get(timeout=max(timeout, 0.001))
+        except queue.Empty:
+            return None
+
+    def _disconnected(self, why: str) -> None:
+        self.lost = why
+
+
+@dataclass
+class Registry:
+    """What the retained registry topics say.
+
+    Attributes
+    ----------
+    current : dict
+        Name -> pointer to the current version.
+    candidate : dict
+        Name -> pointer to the version that is tried, or waits for an operator, see `standing`.
+    records : dict
+        (name, version) -> record, its digest verified.
+    faults : dict
+        (name, version) -> why a version cannot be read.
+    refused : dict
+        (name, version), or (name, 0) for what is current -> why the fleet's authority does not vouch for it.
+    seals : Seals
+        What signatures are held against.
+    """
+
+    current: dict[str, ModelPointer] = field(default_factory=dict)
+    candidate: dict[str, ModelPointer] = field(default_factory=dict)
+    records: dict[tuple[str, int], ModelRecord] = field(default_factory=dict)
+    faults: dict[tuple[str, int], str] = field(default_factory=dict)
+    refused: dict[tuple[str, int], str] = field(default_factory=dict)
+    seals: Seals = field(default_factory=Seals)
+
+    def standing(self, name: str, version: int) -> str:
+        """Return what a version is, for people: current, tried, a candidate and why it is not current, or nothing."""
+        current, candidate = self.current.get(name), self.candidate.get(name)
+        if current is not None and current.version == version:
+            return "current"
+        if candidate is None or candidate.version != version:
+            return ""
+        why = printable(candidate.reason)  # vehicles' words are in it
+        return f"candidate, not current: {why}" if why else "candidate, being tried"
+
+    def record(self, name: str, version: int | None) -> ModelRecord:
+        """Return a version of a model; says whether its signature was verified.
+
+        Parameters
+        ----------
+        name : str
+        version : int or None
+            None: the current one.
+
+        Raises
+        ------
+        NotFoundError, DocumentError
+        VerificationError
+            The fleet's authority does not vouch for it, or for which one is current.
+        """
+        check_id("model", name)
+        pointer = None
+        if version is None:
+            pointer = self.current.get(name)
+            if pointer is None:
+                self._refuse(name, 0)
+                candidate = self.candidate.get(name)
+                if candidate is not None:
+                    number = candidate.version
+                    raise NotFoundError(
+                        f"no version of model {name!r} is current; v{number} is a {self.standing(name, number)}. "
+                        f"{name}@{number} reads it, glassfleet model promote {name} {number} makes it current"
+                    )
+                known = ", ".join(sorted(self.current)) or "none yet"
+                raise NotFoundError(f"no model {name!r} is published here; published: {known}")
+            version = pointer.version
+        record = self.records.get((name, version))
+        if record is None:
+            self._refuse(name, version)
+            reason = self.faults.get((name, version))
+            if reason is not None:
+                raise DocumentError(f"model {name} version {version} cannot be read: {reason}")
+            versions = sorted(number for known, number in self.records if known == name)
+            raise NotFoundError(f"model {name} has no version {version} here; versions: {versions or 'none'}")
+        if pointer is not None and pointer.digest != record.digest:
+            raise VerificationError(
+                f"model {name} version {version} is not the one that its pointer promises: try again"
+            )
+        self.seals.judge(record)
+        return record
+
+    def _refuse(self, name: str, version: int) -> None:
+        """Raise VerificationError if that is why a version, or what is current (0), is not there."""
+        why = self.refused.get((name, version))
+        if why is not None:
+            what = f"model {name} version {version}" if version else f"what is current of model {name}"
+            raise VerificationError(f"{what} is not believed: {why}. {self.seals.advice}")
+
+
+def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: float = 10.0) -> Registry:
+    """Read the registry of a fleet from its broker.
+
+    Parameters
+    ----------
+    name : str or None
+        One model; None: all.
+    timeout : float
+        Seconds after which it is given up.
+
+    Raises
+    ------
+    BrokerError
+        The broker is not there, or was lost while reading.
+    UsageError
+        The identity that the command was given cannot be read.
+    """
+    topics = Topics(fleet)
+    wanted = "+" if name is None else check_id("model", name)
+    store = BlobStore(topics, max_open=1000)
+    registry = Registry(seals=Seals.at_hand())
+    pending: dict[str, tuple[str, int]] = {}
+    end = time.monotonic() + timeout
+    filters_ = [f"{topics.prefix}model/{wanted}/{what}" for what in ("current", "candidate", "v/+")]
+    with progress("reading the models on the broker"), Listener(url, *filters_) as listener:
+        # A first message may take longer than the pauses between messages.
+        quiet = time.monotonic() + 2 * QUIET
+        while time.monotonic() < min(end, quiet):
+            message = listener.next(min(end, quiet) - time.monotonic())
+            if message is None or not message.payload:
+                continue
+            quiet = time.monotonic() + (QUIET if not pending else timeout)
+            try:
+                filters = _take(message, topics, registry, store, pending)
+            except WireError:
+                continue  # a foreign or damaged message beside the registry's own is no concern of a reader
+            if filters:
+                listener.subscribe(filters)
+                quiet = end
+            elif not pending:
+                quiet = time.monotonic() + QUIET
+        if listener.lost and not registry.current:
+            raise BrokerError(f"the broker was lost while reading: {listener.lost}")
+    for key in pending.values():
+        registry.faults[key] = "not all of its parts are on the broker"
+    return registry
+
+
+def _take(
+    message: Message, topics: Topics, registry: Registry, store: BlobStore, pending: dict[str, tuple[str, int]]
+) -> str:
+    """Take one message; return the filter to subscribe to when it announces parts, else an empty text."""
+    address = topics.parse(message.topic)
+    if address.kind in {"model-current", "model-candidate"}:
+        is_current = address.kind == "model-current"
+        body = Envelope.from_bytes(message.payload, fleet=topics.fleet).body
+        if isinstance(body, ModelPointer) and body.name == address.name:
+            why = registry.seals.fault_of(message)
+            if not why:
+                (registry.current if is_current else registry.candidate)[body.name] = body
+            elif is_current:
+                registry.refused[body.name, 0] = why
+    elif address.kind == "model-version":
+        content = read_model(message.payload, fleet=topics.fleet)
+        if isinstance(content, Manifest):
+            # Not its seal is looked at, but the signature of the record that its parts make.
+            pending[content.digest] = (address.name, address.number)
+            return store.want(content)
+        _keep((address.name, address.number), content, registry)
+    elif address.kind == "blob" and address.digest in pending:
+        key = pending[address.digest]
+        try:
+            whole = store.add(message.topic, message.payload)
+        except WireError as fault:
+            registry.faults[key] = fault.detail
+            del pending[address.digest]
+            raise
+        if whole is not None:
+            del pending[address.digest]
+            _keep(key, whole, registry)
+    return ""
+
+
+def _keep(key: tuple[str, int], data: bytes, registry: Registry) -> None:
+    try:
+        record = ModelRecord.from_bytes(data)
+    except WireError as fault:
+        registry.faults[key] = str(fault)
+        return
+    if (record.name, record.version) == key:
+        why = registry.seals.fault_of(record)
+        if why:
+            registry.refused[key] = why
+        else:
+            registry.records[key] = record
+    else:
+        registry.faults[key] = f"it holds {record.name} version {record.version}"

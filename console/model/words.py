@@ -1,0 +1,270 @@
+"""Models in words: rules, explanations and scores as lines of text and as JSON, the same for every scheme."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.explain import Activation, ActivationView, Condition, Counterfactual, Explanation, Rule, RuleView
+from glassfleet.fuzzy.consequent import bare_sum
+from schemas.errors import UsageError
+
+LONG = 6
+"""An antecedent of more conditions is told in running text where words are to be few."""
+
+UNKNOWN = "-"
+"""Stands for a number that there is none of."""
+
+OTHERWISE = "OTHERWISE"
+
+RUNNERS_UP = 2
+"""So many are told there."""
+
+
+def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
+    """Return the rules, the most used first (support; ties by index); structures, the fittest first."""
+    ranked = sorted(rules, key=lambda rule: (-(rule.support if rule.fitness is None else rule.fitness), rule.index))
+    return ranked if top is None else ranked[:top]
+
+
+def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> list[str]:
+    """Return a rule as lines: condition by condition, then what follows; a structure as its text.
+
+    With `domain` a consequent is told by its strongest terms, and a long antecedent without the numbers of its terms.
+    """
+    if rule.fitness is not None:
+        return wrapped(rule.output, indent)
+    support, confidence = (f"{value:.3f}" if rule.measured else UNKNOWN for value in (rule.support, rule.confidence))
+    head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
+    output = rule.output if domain is None else strongest_terms(rule.output, domain)
+    if rule.otherwise:
+        return [head, *wrapped(f"OTHERWISE {output}", f"{indent}  ")]
+    words = [_condition(part) for part in rule.conditions] or ["always"]
+    lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
+    if domain is not None and len(words) > LONG:
+        lines = wrapped(
+            f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
+        )
+    return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
+
+
+def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
+    """Return a polynomial consequent with the `keep` terms that can move it most over their input's range.
+
+    Texts that are no such polynomial come back unchanged.
+    """
+    head, equals, right = output.partition(" = ")
+    unit = "" if domain.target is None else domain.target.unit
+    right = bare_sum(right, unit)
+    width = {variable.name: variable.high - variable.low for variable in domain.features}
+    parts = re.split(r" ([+-]) ", right)
+    terms: list[tuple[float, str]] = []
+    for sign, text in zip(parts[1::2], parts[2::2], strict=True):
+        number, _, name = text.partition(" ")
+        try:
+            terms.append((abs(float(number)) * width[name], f" {sign} {text}"))
+        except (KeyError, ValueError):
+            return output
+    if not equals or not terms:
+        return output
+    if len(terms) <= keep + 1:
+        return output
+    limit = sorted((strength for strength, _ in terms), reverse=True)[keep - 1]
+    kept = [text for strength, text in terms if strength >= limit]
+    told = f"{parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms"
+    return f"{head} = ({told}) {unit}" if unit else f"{head} = {told}"
+
+
+def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
+    """Return an explanation as lines: forecast, rule in words, memberships, shares by input, notes, runners-up.
+
+    With `keep`, only so many shares are told one by one, and the rule's consequent by its strongest terms. Of a model
+    that is no rules, no rule is told; its notes say what it is.
+    """
+    target = domain.target
+    unit = f" {target.unit}" if target is not None and target.unit else ""
+    lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}"]
+    if explanation.fired.rule.measured:
+        lines += _because(explanation, domain, keep)
+    if explanation.shares:
+        lines += _share_lines(explanation, unit, keep)
+    # The line that begins with "because" has said the first half of such a note already.
+    notes = [note for note in explanation.notes if not note.startswith(("no rule fires for", "no other rule fires"))]
+    for note in notes:
+        lines += wrapped(f"note: {note}", "")
+    if explanation.runners_up:
+        lines.append("runners-up:")
+        for other in explanation.runners_up if keep is None else explanation.runners_up[:RUNNERS_UP]:
+            words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
+            words = OTHERWISE if other.rule.otherwise else f"IF {words}"
+            # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
+            then = "" if not isinstance(explanation.prediction, str) else " THEN " + other.rule.output
+            lines += wrapped(f"rule {other.rule.index} ({_strength(other)}): {words}{then}", "  ")
+    return lines
+
+
+def _because(explanation: Explanation, domain: Domain, keep: int | None) -> list[str]:
+    """Return the rule that answered, and why it did."""
+    rule = explanation.fired.rule
+    output = rule.output if keep is None else strongest_terms(rule.output, domain)
+    if rule.otherwise:
+        return [f"because no other rule fires, by rule {rule.index}:", *wrapped(f"{OTHERWISE} {output}", "  ")]
+    if explanation.fallback:
+        lines = [f"because no rule fires for this row, by rule {rule.index}, which has the highest weight:"]
+    else:
+        lines = [f"because of rule {rule.index} ({_strength(explanation.fired)}):"]
+    degrees = list(zip(rule.conditions, explanation.fired.memberships, strict=False))
+    if keep is not None and len(degrees) > LONG:
+        joined = " AND ".join(f"{part.feature} is {part.term} ({degree:.2f})" for part, degree in degrees)
+        lines += wrapped(f"IF {joined}", "  ")
+    else:
+        for number, (part, degree) in enumerate(degrees):
+            lines.append(
+                f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})"
+            )
+    return [*lines, *wrapped(f"THEN {output}", "  ")]
+
+
+def _share_lines(explanation: Explanation, unit: str, keep: int | None) -> list[str]:
+    """Return base, shares, and what they add up to."""
+    if explanation.measure:
+        # Not the forecast itself, so not in its unit: a number of its own for the class.
+        unit, total = "", math.fsum((explanation.base, *explanation.shares.values()))
+        what = f"the {explanation.measure}"
+    else:
+        total, what = float(explanation.prediction), "the forecast"
+    lines = wrapped(f"shares of the inputs (with the base they add up to {what}):", "")
+    ranked = sorted(explanation.shares.items(), key=lambda item: -abs(item[1]))
+    moved = [(name, share) for name, share in ranked if share]
+    # One input alone is named rather than called "the others".
+    shown = moved if keep is None or len(moved) <= keep + 1 else moved[:keep]
+    lines.append(f"  {explanation.base:+.4f}{unit}  base")
+    lines.extend(f"  {share:+.4f}{unit}  {name}" for name, share in shown)
+    if len(shown) < len(moved):
+        lines.append(f"  {sum(share for _, share in moved[len(shown) :]):+.4f}{unit}  the others together")
+    return [*lines, f"  {total:+.4f}{unit}  together"]
+
+
+def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
+    """Return the way to another outcome as lines, and other ways.
+
+    Unless it `is_asked` for that outcome, they say which one was sought in its place, and how to ask for one.
+    """
+    lines = [f"for another outcome ({told.goal}):"]
+    if not is_asked:
+        other = next((name for name in domain.classes if name != told.prediction), "other")
+        lines += wrapped(
+            f"(none was named, so any other class was looked for; --goal {shlex.quote(other)} asks for one)"
+            if domain.target is None
+            else "(none was named, so a move by a tenth of the target's range was looked for, up or down within it; "
+            "--goal +10%, -10%, '>VALUE' or '<VALUE' asks for one way)",
+            "  ",
+        )
+    if told.already:
+        return [*lines, "  nothing is to be changed: the row reaches it as it is"]
+    if told.best is None:
+        lines.append("  no change of the inputs within their ranges was found")
+        if told.closest is not None:
+            lines.append(f"  the nearest forecast that was seen is {told.closest:.6g}")
+        return lines
+    unit = f" {told.unit}" if told.unit else ""
+    for number, way in enumerate((told.best, *told.alternatives)):
+        words = " and ".join(
+            f"{part.feature} = {part.after_text} instead of {part.before_text}" for part in way.changes
+        )
+        answer = way.prediction if isinstance(way.prediction, str) else f"{_number(way.prediction)}{unit}"
+        lines += wrapped(f"{'or ' if number else ''}{words}: {told.target} = {answer}", "  ")
+    return lines
+
+
+def reworded(domain: Domain, given: Any, where: str) -> Domain:
+    """Return the domain with the terms and units of a file: a domain document, or ``{column: {unit, terms}}``.
+
+    Raises
+    ------
+    UsageError
+        The file names no such column, or has other members.
+    """
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: write a JSON object by column")
+    if "features" in given:
+        told = [*given["features"], *([given["target"]] if given.get("target") else [])]
+        given = {part.get("name"): part for part in told if isinstance(part, dict)}
+    known = {variable.name for variable in (*domain.features, *((domain.target,) if domain.target else ()))}
+    unknown = sorted(str(name) for name in set(given) - known)
+    if unknown:
+        raise UsageError(f"{where}: the model has no variable {unknown[0]!r}; it has: {', '.join(sorted(known))}")
+
+    def spoken(variable: Variable) -> Variable:
+        part = given.get(variable.name, {})
+        if not isinstance(part, dict):
+            raise UsageError(f'{where}: {variable.name}: write {{"unit": "dB", "terms": ["poor", "good"]}}')
+        words = {key: part[key] for key in ("unit", "terms") if key in part}
+        try:
+            return Variable.model_validate({**variable.model_dump(), **words})
+        except ValidationError as fault:
+            raise UsageError(f"{where}: {variable.name}: {fault.errors(include_url=False)[0]['msg']}") from fault
+
+    target = None if domain.target is None else spoken(domain.target)
+    return domain.model_copy(update={"features": tuple(map(spoken, domain.features)), "target": target})
+
+
+def _strength(item: Activation) -> str:
+    """Say how strongly a rule fired, and what it was chosen by when that is not the strength itself."""
+    words = f"strength {item.strength:.3f}"
+    if item.normalised_strength is None:
+        return words
+    return f"{words}, {item.normalised_strength:.3g} times its mean"
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule as JSON values (docs/reference/exports.md)."""
+    return RuleView.of(rule).to_dict()
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as JSON values."""
+    prediction = explanation.prediction
+    return {
+        "prediction": prediction if isinstance(prediction, str) else float(prediction),
+        "fallback": bool(explanation.fallback),
+        "fired": ActivationView.of(explanation.fired).to_dict(),
+        "runners_up": [ActivationView.of(item).to_dict() for item in explanation.runners_up],
+        "shares": {name: float(share) for name, share in explanation.shares.items()},
+        "base": float(explanation.base),
+        "measure": explanation.measure,
+        "notes": list(explanation.notes),
+    }
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """Return a text in lines as wide as the terminal, the first set in by `indent`, the others a little further."""
+    # Two columns less, as a report indents what it quotes.
+    width = max(60, min(116, shutil.get_terminal_size((118, 24)).columns - 2))
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=f"{indent}     ", break_long_words=False)
+
+
+def _condition(part: Condition) -> str:
+    # A crisp condition ("at most 0.03 s") has said its numbers already.
+    if part.crisp or re.match(r"(at most|above|between|at least) -?\d", part.term):
+        return f"{part.feature} is {part.term}"
+    return f"{part.feature} is {part.term} ({_where(part)})"
+
+
+def _where(part: Condition) -> str:
+    unit = f" {part.unit}" if part.unit else ""
+    if part.low == part.high:
+        return f"{part.low:.4g}{unit}"
+    return f"{part.low:.4g} to {part.high:.4g}{unit}, most at {part.peak:.4g}{unit}"
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4f}"

@@ -1,0 +1,278 @@
+"""``glassfleet run``: federated trainings, asked of the coordinator over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from console.common import config_option, json_option, print_json, state_dir_option
+from console.run.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
+from console.run.gate import after_gate, in_words, is_waiting, rollout_of
+from console.run.quorum import tell_quorum
+from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
+from console.tables import printable
+from schemas.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from console.client import Coordinator
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def coordinator_options(function: F) -> F:
+    """Add ``--coordinator URL``, ``--token TEXT`` and ``--state-dir DIR``."""
+    function = state_dir_option(function)
+    function = click.option(
+        "--token", envvar="GLASSFLEET_TOKEN", help="For actions. Default: what is in STATE_DIR/api-token."
+    )(function)
+    return click.option(
+        "--coordinator",
+        envvar="GLASSFLEET_COORDINATOR",
+        metavar="URL",
+        help="The coordinator's HTTP address. Default: what is in STATE_DIR/api-url.",
+    )(function)
+
+
+@click.group()
+def run() -> None:
+    """Start, list, show and cancel federated trainings.
+
+    \b
+    Examples:
+      glassfleet run start --scheme frt --model qoe --wait
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+@run.command()
+@coordinator_options
+@click.option("--scheme", default="frt", show_default=True, help="What to learn: a scheme of the catalogue.")
+@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Vehicles use their rows as they are: the model equals the central one of these rows, and messages give rows "
+    "away. Without it rows are condensed first.",
+)
+@click.option(
+    "--model", "model_name", default="model", show_default=True, metavar="NAME", help="Name to publish under."
+)
+@click.option("--run", "run_id", default="", metavar="ID", help="Id of the run. Default: made up.")
+@click.option(
+    "--participation",
+    type=click.Choice(["cohort", "elastic"]),
+    help="One set of vehicles for the whole model, or whoever answers each round. Default: cohort, or the scheme's "
+    "only one.",
+)
+@click.option(
+    "--min-agents", default="1", show_default=True, metavar="N", help="Quorum: a number, or a share like 0.5."
+)
+@click.option("--target-agents", type=int, metavar="N", help="Close a round as soon as so many have answered.")
+@click.option("--sample", metavar="N", help="Ask only so many: a number, or a share like 0.5.")
+@click.option("--deadline", type=float, default=30.0, show_default=True, metavar="SECONDS", help="Per round.")
+@click.option("--grace", type=float, default=0.0, show_default=True, metavar="SECONDS", help="Late answers that count.")
+@click.option(
+    "--on-missed-quorum",
+    type=click.Choice(["extend", "fail"]),
+    default="extend",
+    show_default=True,
+    help="With fewer answers than --min-agents at the deadline.",
+)
+@click.option("--extensions", type=int, default=2, show_default=True, help="How often a round is extended.")
+@click.option("--max-restarts", type=int, default=5, show_default=True, help="Replays after losing vehicles.")
+@click.option("--gather-agents", type=int, default=1, show_default=True, metavar="N", help="Wait until so many are up.")
+@click.option("--gather-timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Wait for them.")
+@click.option(
+    "--without", multiple=True, metavar="ID", help="Never ask this vehicle; repeatable. The model's record says so."
+)
+@click.option(
+    "--max-rows-each", type=click.IntRange(min=1), metavar="N",
+    help="At most so many rows of each vehicle count. Default: five times the median, from five vehicles on.",
+)  # fmt: skip
+@click.option("--features", metavar="A,B,...", help="Input columns. Default: those that the agents offer.")
+@click.option("--target", metavar="COLUMN", help="Target column. Default: the agents' target.")
+@click.option(
+    "--domain", "domain_file", type=click.Path(path_type=Path), metavar="FILE",
+    help="JSON file: limits (units, terms) of all variables, as `model show --json` has it under document.domain.",
+)  # fmt: skip
+@click.option("--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=BOUNDS_HELP)
+@click.option("--memory", "memory_file", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
+@click.option("--seed", type=int, default=0, show_default=True, help="For what is random at the coordinator.")
+@click.option(
+    "--rollout",
+    metavar="SHARE|FILE",
+    help="Let this share of the fleet (or the stages of a JSON or TOML file) try the model before it becomes current.",
+)
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Follow the rounds until the run ends and its model is current; exit code 6 when it fails, or stays a "
+    "candidate.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask when known vehicles are down; only a terminal is asked.")
+@coordinator_wait_option
+@json_option
+@config_option
+def start(**options: Any) -> None:
+    """Start a run.
+
+    Without --domain the fleet finds the variables' limits first, federatedly, within --bounds where they are given.
+
+    \b
+    Examples:
+      glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+
+    spec = spec_of(options)
+    if opens_rows(spec):
+        click.echo(OPENS_ROWS, err=True)
+    api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
+    patience = options["coordinator_wait"] if options["wait"] else 0.0
+    tell_quorum(api, spec, patience, is_sure=options["yes"])
+    started = posted(api, "/api/runs", spec, patience)
+    run_id = str(started["run"])
+    if not options["wait"]:
+        if options["as_json"]:
+            print_json({"run": run_id})
+        else:
+            click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
+        return
+    _finish(api, run_id, as_json=options["as_json"], patience=patience)
+
+
+@run.command("list")
+@coordinator_options
+@json_option
+@config_option
+def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+    """List all runs, oldest first: a table on a terminal, one plain line each in a pipe.
+
+    \b
+    Examples:
+      glassfleet run list --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.client import Coordinator  # noqa: PLC0415
+
+    runs = _items(Coordinator(coordinator, token, state_dir).get("/api/runs"), "runs")
+    if as_json:
+        print_json(runs)
+        return
+    from console.tables import is_terminal, show_runs  # noqa: PLC0415
+
+    if not runs:
+        click.echo("No runs yet. Start one: glassfleet run start --scheme frt")
+    elif is_terminal():
+        show_runs(runs)
+        return
+    for item in runs:
+        click.echo(line_of_run(item))
+
+
+@run.command()
+@click.argument("run_id", metavar="RUN")
+@coordinator_options
+@click.option("--wait", is_flag=True, help="Follow the run and its model, as `run start --wait`.")
+@coordinator_wait_option
+@json_option
+@config_option
+def show(
+    run_id: str,
+    coordinator: str | None,
+    token: str | None,
+    state_dir: Path,
+    coordinator_wait: float,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
+
+    \b
+    Examples:
+      glassfleet run show run-1f2e3d4c5b6a
+      glassfleet run show last
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.client import Coordinator  # noqa: PLC0415
+
+    api = Coordinator(coordinator, token, state_dir)
+    run_id = api.run_named(run_id)
+    if wait:
+        _finish(api, run_id, as_json=as_json, patience=coordinator_wait)
+        return
+    status = api.run(run_id)
+    if as_json:
+        print_json(status)
+        return
+    from console.tables import is_terminal, show_rounds  # noqa: PLC0415
+
+    click.echo(line_of_run(status))
+    if status.get("model") and (told := rollout_of(api, status["model"], 0.0)) is not None:
+        click.echo(f"  {in_words(told)}")
+    if is_terminal() and status.get("rounds"):
+        show_rounds(status["rounds"])
+    else:
+        for item in status.get("rounds", []):
+            click.echo(line_of_round(item))
+    for line in (status.get("progress") or {}).get("lines", []):
+        click.echo(f"    {line}")
+    click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")
+    _tell_notes(status)
+
+
+@run.command()
+@click.argument("run_id", metavar="RUN")
+@coordinator_options
+@json_option
+@config_option
+def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+    """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
+
+    \b
+    Examples:
+      glassfleet run cancel run-1f2e3d4c5b6a
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.client import Coordinator  # noqa: PLC0415
+
+    answer = Coordinator(coordinator, token, state_dir).cancel(run_id)
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"{run_id} cancelled")
+
+
+def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> None:
+    """Follow a run, and the gate of its model, to their ends."""
+    status = follow_run(api, run_id, as_json=as_json, patience=patience)
+    if not as_json:
+        _tell_notes(status)
+        click.echo(line_of_run(status))
+    model = status.get("model")
+    told = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
+    if as_json:
+        print_json({**status, "rollout": told})
+    elif told is not None and not is_waiting(told):
+        click.echo(in_words(told))
+    name, outcome = status.get("run"), status.get("outcome")
+    if outcome == "finished" and status.get("model") is None:
+        raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
+    if outcome != "finished":
+        raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
+    if told is not None and is_waiting(told):
+        raise RunFailedError(in_words(told))
+
+
+def _tell_notes(status: dict[str, Any]) -> None:
+    """Say which vehicles stand out, and how to learn without them."""
+    notes = status.get("notes") or []
+    for line in notes:
+        click.echo(printable(f"  {line}"))
+    if notes:
+        click.echo("  (to learn without a vehicle: glassfleet run start --without ID)")
+
+
+def _items(answer: Any, key: str) -> list[dict[str, Any]]:
+    found = answer.get(key, []) if isinstance(answer, dict) else answer
+    return list(found) if isinstance(found, list) else []

@@ -1,0 +1,123 @@
+"""What a run is asked to be: from the options of ``glassfleet run start`` to what the coordinator takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import count_or_share, parse_parameters, read_toml
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from glassfleet.data.lags import Memory
+
+OPENS_ROWS = (
+    "in this run vehicles use their rows as they are. Whoever reads the messages at the broker or the coordinator can "
+    "compute whole rows from them, inputs and target: up to two thirds of a small vehicle's, in our tests. Without "
+    "--exact vehicles condense their rows first, and the same attacks find none."
+)
+"""Said before such a run starts."""
+
+BOUNDS_HELP = (
+    'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
+    '"fast"]}}, every part optional.'
+)
+
+MEMORY_HELP = (
+    "JSON or TOML file: differences and lags of columns as further inputs, "
+    '{"memory": [{"input": "speed", "difference": 1}], "drive": "trip", "time": "second"}; or qoe, the case study\'s.'
+)
+
+
+def spec_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the run's specification from the options; the coordinator checks it."""
+    parameters = parse_parameters(options["parameters"])
+    if options["exact"]:
+        parameters = _exact(options["scheme"], parameters)
+    policy: dict[str, Any] = {
+        name: options[name]
+        for name in (
+            *("deadline", "grace", "on_missed_quorum", "extensions", "max_restarts"),
+            *("gather_agents", "gather_timeout"),
+        )
+    }
+    policy["min_agents"] = count_or_share(options["min_agents"], "--min-agents")
+    policy["target"] = options["target_agents"]
+    policy["sample"] = None if options["sample"] is None else count_or_share(options["sample"], "--sample")
+    spec: dict[str, Any] = {
+        "run": options["run_id"],
+        "scheme": options["scheme"],
+        "parameters": parameters,
+        "policy": policy,
+        "model": options["model_name"],
+        "target": options["target"],
+        "seed": options["seed"],
+        "max_rows_each": options["max_rows_each"],
+        "without": list(options["without"]),
+    }
+    if options["participation"] is not None:
+        spec["participation"] = options["participation"]
+    if options["rollout"] is not None:
+        from console.model.model_registry import plan_of  # noqa: PLC0415 - it imports this module
+
+        spec["rollout"] = plan_of(options["rollout"])
+    if options["features"]:
+        spec["features"] = [name.strip() for name in options["features"].split(",") if name.strip()]
+    for key in ("domain", "bounds"):
+        if options[f"{key}_file"] is not None:
+            spec[key] = json_file(options[f"{key}_file"], key)
+    if options["memory_file"] is not None:
+        spec["memory"] = memory_file(options["memory_file"]).to_document()
+    return spec
+
+
+def memory_file(path: Path) -> Memory:
+    """Read the declaration of memory inputs, JSON or TOML; raises UsageError."""
+    from glassfleet.data.lags import Memory  # noqa: PLC0415 - numpy comes with it
+
+    if path == Path("qoe"):
+        from lab.qoe.windows import MEMORY  # noqa: PLC0415 - only where it is asked for
+
+        return MEMORY
+    return Memory.from_document(read_toml(path) if path.suffix == ".toml" else json_file(path, "memory"))
+
+
+def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet.data.parameters import parameter_fault  # noqa: PLC0415
+
+    loaded = catalogue.load(scheme)
+    try:
+        exact = loaded.exact(loaded.Parameters.model_validate(parameters))
+    except ValidationError as fault:
+        raise UsageError(parameter_fault(scheme, loaded.Parameters, fault, "--param ")) from fault
+    return dict(exact.model_dump(mode="json"))
+
+
+def opens_rows(spec: dict[str, Any]) -> bool:
+    """Return whether the vehicles of a run would not condense their rows, where the scheme can."""
+    parameters = spec["parameters"]
+    if not {"min_rows", "nullify"} & set(parameters):
+        return False  # the schemes' defaults condense
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from glassfleet import catalogue  # noqa: PLC0415
+
+    try:
+        chosen = catalogue.load(spec["scheme"]).Parameters.model_validate(parameters)
+    except ValidationError:
+        return False  # the coordinator says what is wrong with them
+    return getattr(chosen, "group_rows", 0) == 1
+
+
+def json_file(path: Path, what: str) -> Any:
+    """Read the JSON file of option --`what`; raises UsageError."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise UsageError(f"--{what}: cannot read {path}: {fault.strerror}") from fault
+    except ValueError as fault:
+        raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault

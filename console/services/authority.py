@@ -1,0 +1,390 @@
+"""``glassfleet ca``: the fleet's certificate authority, in a folder on an operator's machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from console.common import authority_dir, ca_dir_option, config_option, json_option, print_json, tell
+from console.services.authority_serve import serve
+from schemas.errors import StorageError, UsageError
+from schemas.topics import DEFAULT_FLEET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coordinator.authority.store import Authority
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+DEFAULT_NAME = f"{DEFAULT_FLEET} CA"
+
+
+def days_option(function: F) -> F:
+    """Add ``--days N``."""
+    return click.option(
+        "--days", type=click.FloatRange(0.001, 36500), default=365.0, show_default=True, help="How long it is good for."
+    )(function)
+
+
+def into_option(function: F) -> F:
+    """Add ``--into DIR``."""
+    return click.option(
+        "--into", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+        help="Hand the list to a coordinator's identity folder, or a broker's (`broker config --out`); repeatable.",
+    )(function)  # fmt: skip
+
+
+@click.group()
+def ca() -> None:
+    """Decide who may speak in the fleet: certificates, one-time tokens for vehicles, revocation.
+
+    \b
+    Examples:
+      glassfleet ca init
+      glassfleet ca issue --broker broker --host broker.example.org --out broker-identity
+      glassfleet ca issue --coordinator coordinator --host ca.example.org --out coordinator-identity
+      glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
+      glassfleet ca token --agent vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+@ca.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.option(
+    "--name", show_default=f"{DEFAULT_NAME}; with --after: that one's, numbered", metavar="TEXT",
+    help="Common name of its certificate.",
+)  # fmt: skip
+@click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
+@click.option(
+    "--after", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="The authority that it follows: certificates of that one can be renewed at this one. Its key is not needed.",
+)  # fmt: skip
+@json_option
+@config_option
+def init(folder: Path | None, name: str | None, days: int, after: Path | None, *, as_json: bool) -> None:
+    """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
+
+    Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
+    has the key can be anybody in the fleet: keep the folder off the broker's machine, and a copy of it in a safe.
+
+    \b
+    Examples:
+      glassfleet ca init /srv/fleet-ca --name "north fleet"
+      glassfleet ca init /srv/fleet-ca-2 --name "north fleet 2" --after /srv/fleet-ca
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
+
+    name = name or (DEFAULT_NAME if after is None else None)
+    made = Authority.create(folder or authority_dir(), name, days=days, after=after)
+    until = f"{made.certificate.not_valid_after_utc:%Y-%m-%d}"
+    issued = made.issued()
+    steps = (
+        "certificates for broker and coordinator with `glassfleet ca issue`, and a token for each vehicle with "
+        "`glassfleet ca token`"
+        if after is None
+        else f"its ca.pem and crl.pem to everybody with `glassfleet ca trust`; {len(issued)} certificates of the "
+        "former are in its register"
+    )
+    tell(
+        f"authority in {made.folder}, until {until}, named {made.name}. Next: {steps}",
+        as_json=as_json,
+        folder=str(made.folder),
+        name=made.name,
+        until=until,
+    )
+
+
+@ca.command()
+@click.option("--agent", required=True, metavar="ID", help="The vehicle that may enrol with it, once.")
+@click.option(
+    "--hours", type=click.FloatRange(0.01, 24 * 365), default=24.0, show_default=True, help="How long it can be used."
+)
+@ca_dir_option
+@json_option
+@config_option
+def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
+    """Print a one-time token with which one vehicle enrols. Only its hash is kept.
+
+    \b
+    Examples:
+      glassfleet ca token --agent vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    made = _open(ca_dir).token(agent, hours)
+    if as_json:
+        print_json({"agent": agent, "token": str(made), "hours": hours})
+    else:
+        click.echo(str(made))
+        click.echo(
+            f"for {agent}, within {hours:g} hours: glassfleet agent enrol --id {agent} --token TOKEN --authority "
+            "https://HOST:PORT (the address that `glassfleet ca serve` prints)",
+            err=True,
+        )
+
+
+@ca.command()
+@click.option("--coordinator", metavar="ID", help="For a coordinator with this id.")
+@click.option("--broker", metavar="ID", help="For a broker: needs --host.")
+@click.option("--operator", metavar="ID", help="For a person at a desk: may read all, and write nothing.")
+@click.option("--agent", metavar="ID", help="For a vehicle, with a key made here. Better: `glassfleet agent enrol`.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Name or address that clients use; repeatable.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Identity folder."
+)
+@days_option
+@ca_dir_option
+@json_option
+@config_option
+def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], *, as_json: bool, **owners: str | None) -> None:
+    """Make a key and a certificate: an identity folder, for --identity.
+
+    \b
+    Examples:
+      glassfleet ca issue --broker broker --host broker.example.org --host 203.0.113.7 --out broker-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.tls import CERT, save_identity  # noqa: PLC0415 - loaded when used
+    from schemas.trust.identity import load_key, new_key  # noqa: PLC0415
+    from schemas.trust.signing import Owner  # noqa: PLC0415
+
+    named = [(role, name) for role, name in owners.items() if name is not None]
+    if len(named) != 1:
+        raise UsageError("name one owner: --coordinator, --broker, --operator or --agent, with its id")
+    if (out / CERT).exists():
+        raise UsageError(f"{out} has a certificate already: renew it with `glassfleet ca renew {out}`")
+    authority = _open(ca_dir)
+    role, name = named[0]
+    key = new_key()
+    owner = Owner(role, name)  # type: ignore[arg-type]  # the options' names are the roles
+    made = authority.issue(owner, load_key(key).public_key(), days=days, hosts=hosts)
+    save_identity(out, key=key, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
+    text = f"identity of {owner} in {out}: give it to that process alone, with --identity"
+    tell(text, as_json=as_json, role=owner.role, id=owner.id, folder=str(out))
+
+
+@ca.command("sign-csr")
+@click.argument("request", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Certificate, CA and revocation list, for `glassfleet agent enrol --bundle`.",
+)  # fmt: skip
+@click.option("--agent", required=True, metavar="ID", help="Whom the request must be for: you answer for it.")
+@days_option
+@ca_dir_option
+@json_option
+@config_option
+def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *, as_json: bool) -> None:
+    """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
+
+    \b
+    Examples:
+      glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from schemas.errors import WireError  # noqa: PLC0415 - loaded when used
+    from schemas.trust.identity import read_request  # noqa: PLC0415
+    from schemas.trust.signing import Owner  # noqa: PLC0415
+
+    authority = _open(ca_dir)
+    try:
+        owner, key = read_request(request.read_bytes())
+    except WireError as fault:
+        raise UsageError(f"{request}: {fault.detail}") from fault
+    if owner != Owner("agent", agent):
+        raise UsageError(f"{request} is for {owner}, not for agent {agent}")
+    made = authority.issue(owner, key, days=days)
+    _write(out, made + authority.ca_pem + authority.crl_pem)
+    text = f"certificate of {owner} in {out}; on the vehicle: glassfleet agent enrol --id {agent} --bundle {out}"
+    tell(text, as_json=as_json, role=owner.role, id=owner.id, file=str(out))
+
+
+@ca.command()
+@click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@days_option
+@ca_dir_option
+@json_option
+@config_option
+def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
+    """Renew the certificate of an identity folder on this machine; key, id and hosts stay.
+
+    A broker reads it at a SIGHUP, the other processes on their next connection.
+
+    \b
+    Examples:
+      glassfleet ca renew broker-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.tls import load_identity, save_identity  # noqa: PLC0415 - loaded when used
+    from broker.trust import trust  # noqa: PLC0415
+    from schemas.errors import WireError  # noqa: PLC0415
+    from schemas.trust.identity import make_request, prove_renewal  # noqa: PLC0415
+
+    authority, current = _open(ca_dir), load_identity(identity)
+    request = make_request(current.key, current.owner)
+    try:
+        made = authority.renew(request, current.certificate, prove_renewal(current.key, request), days)
+    except WireError as fault:
+        raise UsageError(f"{identity}: {fault.detail}") from fault
+    # Whom else it trusts stays: in a fleet that changes its CA, vehicles still have certificates of the former one.
+    trust(identity, authority.ca_pem + authority.crl_pem)
+    save_identity(identity, certificate=made)
+    until = f"{load_identity(identity).ends:%Y-%m-%d}"
+    tell(f"{current.owner}: until {until}", as_json=as_json, role=current.owner.role, id=current.owner.id, until=until)
+
+
+@ca.command()
+@click.argument("name")
+@click.option(
+    "--reason", type=click.Choice(["unspecified", "stolen", "replaced", "retired"]), default="unspecified",
+    show_default=True, help="Why; it is written into the list.",
+)  # fmt: skip
+@into_option
+@ca_dir_option
+@json_option
+@config_option
+def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_json: bool) -> None:
+    """Revoke every certificate of the id NAME (or the one with that serial number), and make a new revocation list.
+
+    Broker and coordinator must hear of it: --into hands them the list on this machine, `glassfleet ca crl --from` on
+    another. A running coordinator takes it over within seconds, and tells the fleet.
+
+    \b
+    Examples:
+      glassfleet ca revoke vehicle-07 --reason stolen --into fleet --into coordinator-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.servers.revocation import take_list  # noqa: PLC0415 - loaded when used
+
+    authority = _open(ca_dir)
+    gone = authority.revoke(name, reason)
+    # An id that has another good certificate is not shut out: the list knows the one that was revoked.
+    deny = sorted({one.id for one in gone} & set(authority.fallen()))
+    taken = {str(folder): take_list(folder, authority.crl_pem, deny=deny) for folder in into}
+    lines = [f"revoked: {one.role} {one.id}, serial {one.serial}" for one in gone]
+    lines += [] if gone else [f"no certificate, but the open token of {name} was withdrawn"]
+    lines += [f"{folder}: {said}" for folder, said in taken.items()]
+    revoked = [{"role": one.role, "id": one.id, "serial": one.serial} for one in gone]
+    tell("\n".join(lines), as_json=as_json, revoked=revoked, list=str(authority.folder / "crl.pem"), into=taken)
+    if not into:
+        click.echo(
+            f"the new list is {authority.folder / 'crl.pem'}; now, with it: `glassfleet broker reload BROKER_DIR --crl "
+            f"FILE{''.join(f' --deny {one}' for one in deny)}` where the broker runs, and `glassfleet ca crl --from "
+            "FILE --into COORDINATOR_IDENTITY` where the coordinator does",
+            err=True,
+        )
+
+
+@ca.command("list")
+@ca_dir_option
+@json_option
+@config_option
+def list_(ca_dir: Path, *, as_json: bool) -> None:
+    """List every certificate that was issued: owner, dates, state.
+
+    \b
+    Examples:
+      glassfleet ca list
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    authority = _open(ca_dir)
+    now = dt.datetime.now(dt.UTC)
+    if as_json:
+        print_json([asdict(one) | {"state": one.state(now)} for one in authority.issued()])
+        return
+    from console.tables import CERTIFICATES, is_terminal, show_table  # noqa: PLC0415
+
+    if is_terminal():
+        own = ("the CA itself", "", "", f"{authority.certificate.not_valid_after_utc:%Y-%m-%d}", "")
+        rows = [(one.role, one.id, one.state(now), one.ends[:10], str(one.serial)) for one in authority.issued()]
+        show_table(CERTIFICATES, [own, *rows])
+        return
+    click.echo(f"{'the CA itself':<32} until {authority.certificate.not_valid_after_utc:%Y-%m-%d}")
+    for one in authority.issued():
+        click.echo(f"{one.role + ' ' + one.id:<32} until {one.ends[:10]}  {one.state(now):<22} serial {one.serial}")
+
+
+@ca.command()
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to. Default: print it."
+)
+@click.option(
+    "--from", "given", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Take this list in place of a fresh one; the authority is not needed for it.",
+)  # fmt: skip
+@into_option
+@ca_dir_option
+@config_option
+def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Path) -> None:
+    """Make a fresh revocation list: lists expire, and a broker with an expired one refuses everybody.
+
+    \b
+    Examples:
+      glassfleet ca crl --out crl.pem
+      glassfleet ca crl --from crl.pem --into coordinator-identity
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.servers.revocation import take_list  # noqa: PLC0415 - loaded when used
+
+    made = _open(ca_dir).refresh_crl() if given is None else given.read_bytes()
+    for folder in into:
+        click.echo(f"{folder}: {take_list(folder, made)}")
+    if out is None and into:
+        return
+    if out is None:
+        click.echo(made, nl=False)
+    else:
+        _write(out, made)
+
+
+@ca.command("trust")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--into", required=True, multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR", help="Identity folder of a vehicle, coordinator, broker or operator; repeatable.",
+)  # fmt: skip
+@click.option("--only", is_flag=True, help="Trust no other authority from now on.")
+@json_option
+@config_option
+def trust_(file: Path, into: tuple[Path, ...], *, only: bool, as_json: bool) -> None:
+    """Trust the authority in FILE (its ca.pem and crl.pem, one after the other) beside those trusted so far.
+
+    For a fleet that changes its authority; no authority's folder is needed. A running vehicle or coordinator takes it
+    over within seconds, a broker at `glassfleet broker reload`. When one of the folders cannot take it over, none is
+    changed.
+
+    \b
+    Examples:
+      glassfleet ca trust next.pem --into coordinator-identity --into broker-identity
+      glassfleet ca trust next.pem --into coordinator-identity --only
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.trust import check_trust, trust  # noqa: PLC0415 - loaded when used
+
+    pem, lines, facts = file.read_bytes(), [], {}
+    for folder in into:
+        try:
+            check_trust(folder, pem, only=only)
+        except UsageError as fault:
+            raise UsageError(f"{folder}, {file}: {fault}; nothing was changed") from fault
+    for folder in into:
+        now = trust(folder, pem, only=only)
+        facts[str(folder)] = {"owner": str(now.owner), "trusts": now.names, "renew": not now.is_ours_among}
+        lines.append(f"{folder}: {now.owner} trusts {', and '.join(now.names)}")
+        if not now.is_ours_among:
+            lines.append(f"{folder}: the certificate of {now.owner} is from none of them: renew it at once")
+    tell("\n".join(lines), as_json=as_json, into=facts)
+
+
+ca.add_command(serve)
+
+
+def _open(folder: Path) -> Authority:
+    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
+
+    return Authority(folder)
+
+
+def _write(path: Path, content: bytes) -> None:
+    from schemas.private_files import replace_private  # noqa: PLC0415 - loaded when used
+
+    try:
+        replace_private(path, content, 0o644)
+    except OSError as fault:
+        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault

@@ -1,0 +1,284 @@
+"""``glassfleet broker``: a broker for one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+import click
+from click.core import ParameterSource
+
+from broker.servers.passwords import write_private
+from broker.url import is_loopback
+from console.broker_discovery import read_note
+from console.common import config_option, json_option, print_json, state_dir_option, tell
+from schemas.errors import BrokerError, StorageError, UsageError
+from schemas.limits import MIN_MESSAGE_BYTES
+from schemas.private_files import make_folders, open_private, private_folder
+from schemas.topics import DEFAULT_FLEET, Topics
+
+_TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--kind",
+    type=click.Choice(["auto", "embedded", "mosquitto"]),
+    default="auto",
+    show_default=True,
+    help="auto: Mosquitto when it is found, else the embedded one.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=1883, show_default=True, help="0: a free one.")
+@state_dir_option
+@json_option
+@config_option
+@click.pass_context
+def broker(context: click.Context, /, **options: Any) -> None:
+    """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.
+
+    Its URL, with the password, is written to STATE_DIR/broker-url, which only you can read and where the other commands
+    find it. The password is never printed.
+
+    \b
+    Examples:
+      glassfleet broker --kind embedded
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    if context.invoked_subcommand is not None:
+        return
+    from broker.servers.launch import launch  # noqa: PLC0415 - loaded when used
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    state_dir: Path = options["state_dir"]
+    note = state_dir / "broker-url"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_only_one(state_dir / "broker"))
+        # Whose it was has ended: nobody should go there while this one starts.
+        killed = bool(read_note(note))
+        note.unlink(missing_ok=True)
+        kept = state_dir / "broker" / "port"
+        port, wanted = options["port"], context.get_parameter_source("port")
+        if port == 0 or (killed and wanted is ParameterSource.DEFAULT):
+            port = _former(kept, port)
+        running = launch(options["kind"], state_dir=state_dir / "broker", port=port)
+        write_private(kept, f"{urlsplit(running.url).port}\n")
+        stack.callback(_take_back, note, running.url)
+        stack.callback(running.stop)
+        write_private(note, running.url + "\n")
+        # Without the password: what is printed lands in logs.
+        place = running.address.public
+        if options["as_json"]:
+            print_json({"address": place, "url_file": str(note), "kind": running.kind, "pid": running.pid})
+        else:
+            click.echo(f"{running.kind} broker at {place}; its URL with the password is in {note}; Ctrl-C ends it")
+        while not stop.wait(0.5):
+            if not running.is_running:
+                raise BrokerError(f"the {running.kind} broker ended by itself; its log is in {state_dir / 'broker'}")
+
+
+def _former(kept: Path, port: int) -> int:
+    """Return the port that the broker of this folder had; `port` when it had none, or that one is taken."""
+    try:
+        former = int(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return port
+    # One that was killed may have its port for a moment longer.
+    for _ in range(_PORT_TRIES):
+        with socket.socket() as probe:
+            # As the broker itself will: connections of the former one that still linger do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError, OverflowError):
+                probe.bind(("127.0.0.1", former))
+                return former
+        time.sleep(_MOMENT)
+    return port
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold a broker's folder; the system gives it free when this process ends, however it ends."""
+    path = folder / "lock"
+    try:
+        private_folder(folder.parent)
+        private_folder(folder)
+        file = open_private(path, "ab")
+    except OSError as fault:
+        raise StorageError(f"cannot open {path}: {fault.strerror}; choose another --state-dir") from fault
+    with file:
+        try:
+            _lock(file)
+        except OSError as fault:
+            raise StorageError(
+                f"another `glassfleet broker` works in {folder}: use that one ({folder.parent / 'broker-url'} has its "
+                "address), stop it first, or give this one another --state-dir"
+            ) from fault
+        yield
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Take the lock; who only looks whether it is held has it for a moment."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_MOMENT)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _take_back(note: Path, url: str) -> None:
+    """Remove the note, unless another broker's URL is in it."""
+    with contextlib.suppress(FileNotFoundError):
+        if note.read_text(encoding="utf-8").strip() == url:
+            note.unlink()
+
+
+@broker.command()
+@click.argument("program", type=click.Choice(["mosquitto", "rabbitmq"]))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; a network needs TLS.")
+@click.option("--port", type=click.IntRange(1, 65535), default=1883, show_default=True, help="Port to listen on.")
+@click.option(
+    "--cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate and chain, PEM."
+)
+@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its private key, PEM.")
+@click.option(
+    "--tls", "identity", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Mutual TLS with this identity folder (`glassfleet ca issue --broker`): no passwords, rules for each vehicle.",
+)  # fmt: skip
+@click.option("--coordinator", "coordinators", multiple=True, metavar="ID", help="With --tls; default: coordinator.")
+@click.option("--operator", "operators", multiple=True, metavar="ID", help="With --tls: may read all; repeatable.")
+@click.option("--fleet", default=DEFAULT_FLEET, show_default=True, help="With --tls: whose topics.")
+@click.option(
+    "--max-message-bytes",
+    type=click.IntRange(MIN_MESSAGE_BYTES, 2**28 - 1),
+    default=1024 * 1024,
+    show_default=True,
+    help="Largest payload that the broker carries.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write it there, and beside it the password file and access rules that it names. Default: print it.",
+)
+@state_dir_option
+def config(program: str, **options: Any) -> None:
+    """Write the hardened configuration of a broker: the one that Glassfleet starts and tests.
+
+    One user with a random password, who may use the topics of Glassfleet and nothing else; limits above the fleet's
+    size; TLS with --cert and --key. docs/reference/brokers.md gives the reason of each line.
+
+    With --tls, only who has a certificate of the fleet may connect, as the id in it; an agent writes under its own id
+    alone, and reads requests, its receipts and models.
+
+    \b
+    Examples:
+      glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
+      glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    if options["identity"] is not None:
+        if program != "mosquitto":
+            raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
+        _mutual(options)
+        return
+    from broker.servers.mosquitto import USER, MosquittoConfig, write_mosquitto  # noqa: PLC0415 - loaded when used
+    from broker.servers.rabbitmq import RabbitmqConfig, write_rabbitmq  # noqa: PLC0415
+
+    cert, key = (None if path is None else path.resolve() for path in (options["cert"], options["key"]))
+    if (cert is None) != (key is None):
+        raise UsageError("TLS needs both --cert and --key")
+    if cert is None and not is_loopback(options["host"]):
+        raise UsageError(
+            f"{options['host']} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
+            "broker on 127.0.0.1"
+        )
+    out: Path | None = options["out"]
+    folder = (options["state_dir"] / "broker" if out is None else out.parent).absolute()
+    settings: dict[str, Any] = {
+        "port": options["port"],
+        "state_dir": folder,
+        "host": options["host"],
+        "max_message_bytes": options["max_message_bytes"],
+        "cert": cert,
+        "key": key,
+    }
+    made: MosquittoConfig | RabbitmqConfig
+    made = MosquittoConfig(**settings, run_as="mosquitto") if program == "mosquitto" else RabbitmqConfig(**settings)
+    if out is None:
+        click.echo(made.render(), nl=False)
+        return
+    make_folders(folder)
+    if isinstance(made, MosquittoConfig):
+        write_mosquitto(made, out)
+        if os.geteuid() == 0:
+            click.echo(f"as root it becomes mosquitto: chown -R mosquitto {folder}", err=True)
+        click.echo(f"start it with: mosquitto -c {out}", err=True)
+    else:
+        write_rabbitmq(made, out)
+        start = f"RABBITMQ_CONFIG_FILE={out} RABBITMQ_ENABLED_PLUGINS_FILE={folder / 'enabled_plugins'} rabbitmq-server"
+        click.echo(f"start it with: {start}", err=True)
+    click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)
+
+
+def _mutual(options: dict[str, Any]) -> None:
+    """Write the configuration with mutual TLS."""
+    from broker.servers.acl import certificate_acl  # noqa: PLC0415 - loaded when used
+    from broker.servers.mosquitto import MosquittoConfig, mutual, write_mutual  # noqa: PLC0415
+
+    if options["cert"] is not None or options["key"] is not None:
+        raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")
+    out: Path | None = options["out"]
+    folder = (options["state_dir"] / "broker" if out is None else out.parent).absolute()
+    made = mutual(
+        MosquittoConfig(
+            port=options["port"],
+            state_dir=folder,
+            host=options["host"],
+            max_message_bytes=options["max_message_bytes"],
+            run_as="mosquitto",
+        ),
+        options["identity"],
+    )
+    if out is None:
+        click.echo(made.render(), nl=False)
+        return
+    coordinators = options["coordinators"] or ("coordinator",)
+    acl = certificate_acl(Topics(options["fleet"]), coordinators=coordinators, operators=options["operators"])
+    make_folders(folder)
+    write_mutual(made, out, acl)
+    if os.geteuid() == 0:
+        click.echo(f"as root it becomes mosquitto: chown {folder} and {options['identity']} to it", err=True)
+    click.echo(f"start it with: mosquitto -c {out}; others connect to mqtts://HOST:{made.port}", err=True)
+
+
+@broker.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--crl", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="The new revocation list; it replaces the broker's, if the same authority made it and it is not older.",
+)  # fmt: skip
+@click.option("--deny", multiple=True, metavar="ID", help="Also shut out an id that is connected now; repeatable.")
+@click.option("--allow", multiple=True, metavar="ID", help="Let an id in again that was denied; repeatable.")
+@json_option
+def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[str, ...], *, as_json: bool) -> None:
+    """Let a running Mosquitto in FOLDER (of `config mosquitto --tls --out FOLDER/FILE`) take over a revocation list.
+
+    The list keeps revoked certificates from connecting; --deny takes every right from a connection that stands.
+
+    \b
+    Examples:
+      glassfleet broker reload fleet --crl ca/crl.pem --deny vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from broker.servers.revocation import reload as way  # noqa: PLC0415 - loaded when used
+
+    said = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
+    tell(said, as_json=as_json, folder=str(folder), done=said)

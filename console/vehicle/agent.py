@@ -1,0 +1,201 @@
+"""``glassfleet agent``: the process on a vehicle. Imports the core packages only (promise 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker
+from console.common import json_option, print_json, state_dir_option
+from console.progress import progress
+from console.settings import fill_in, settings_options
+from edge_agent.config import AgentConfig, load_config
+from schemas.errors import DataError, UsageError
+from schemas.topics import DEFAULT_FLEET, check_id
+
+
+@click.group(invoke_without_command=True)
+@settings_options(AgentConfig)
+@click.pass_context
+def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> None:
+    """Start the agent of one vehicle: it answers rounds, and its rows never leave it.
+
+    SIGTERM and Ctrl-C end it cleanly; killed and started again, it goes on where it was. With a broker at mqtts:// and
+    no --identity, it uses the one that `glassfleet agent enrol` stored.
+
+    \b
+    Examples:
+      glassfleet agent --id vehicle-07 --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    if context.invoked_subcommand is not None:
+        return
+    if "://" in str(flags.get("data")):
+        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - numpy comes with it
+
+        refuse_password(str(flags["data"]), "--data")
+    is_named = fill_in(flags, config_file, "agent")
+    if not is_named:
+        flags["broker"] = ANONYMOUS_BROKER  # stands for the one that is awaited once all else is known to be right
+    config = load_config(config_file, **flags)
+    if not is_named:
+        config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
+    enrolled = config.directory / "identity"
+    if config.identity is None and config.broker.startswith("mqtts:") and enrolled.is_dir():
+        config = config.model_copy(update={"identity": enrolled})
+    from edge_agent.runner import run_agent  # noqa: PLC0415 - a wrong flag is told without loading numpy first
+
+    try:
+        run_agent(config)
+    except DataError as fault:
+        is_file = Path(config.data).is_file() and "data check" not in str(fault)
+        advice = f"; what else is wrong: glassfleet data check {config.data}" if is_file else ""
+        raise DataError(f"{fault}{advice}") from fault
+
+
+def _options(function: Any) -> Any:
+    function = click.option(
+        "--identity", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+        help="Identity folder. Default: in STATE_DIR, where the agent finds it.",
+    )(function)  # fmt: skip
+    function = state_dir_option(function)
+    function = click.option(
+        "--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id."
+    )(function)
+    return click.option("--id", "name", required=True, metavar="ID", help="The vehicle's id.")(function)
+
+
+def _authority(function: Any, *, required: bool) -> Any:
+    return click.option(
+        "--authority", "--coordinator", "authority", envvar="GLASSFLEET_AUTHORITY", metavar="URL", required=required,
+        help="https://host[:port] of `glassfleet ca serve`.",
+    )(function)  # fmt: skip
+
+
+def _patience(function: Any) -> Any:
+    function = click.option(
+        "--max-answer-bytes", type=click.IntRange(16 * 1024, 1 << 30), default=4 * 1024 * 1024, show_default=True,
+        help="Longest answer of the authority that is read; a revocation list can be long.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--timeout", type=click.FloatRange(0, 3600, min_open=True), default=15.0, show_default=True, metavar="SECONDS",
+        help="Seconds to wait for the authority, for each connection.",
+    )(function)  # fmt: skip
+
+
+def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Path:
+    check_id("agent", name)
+    check_id("fleet", fleet)
+    return identity or state_dir / "agents" / fleet / name / "identity"
+
+
+@agent.command()
+@_options
+@click.option(
+    "--token", envvar="GLASSFLEET_ENROL_TOKEN", metavar="TOKEN",
+    help="What `glassfleet ca token` printed. In the environment it is not seen by other users.",
+)  # fmt: skip
+@lambda function: _authority(function, required=False)
+@click.option(
+    "--csr-out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="By hand instead: make key and request, and write the request for `glassfleet ca sign-csr`.",
+)  # fmt: skip
+@click.option(
+    "--bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="By hand: store what `glassfleet ca sign-csr` made.",
+)  # fmt: skip
+@_patience
+@json_option
+def enrol(  # noqa: PLR0917 - click passes options by name
+    name: str,
+    fleet: str,
+    state_dir: Path,
+    identity: Path | None,
+    token: str | None,
+    authority: str | None,
+    csr_out: Path | None,
+    bundle: Path | None,
+    timeout: float,
+    max_answer_bytes: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Get this vehicle's certificate, once. The key is made here and never leaves.
+
+    The token names the authority by its fingerprint, so nobody can stand between.
+
+    \b
+    Examples:
+      glassfleet agent enrol --id vehicle-07 --token gft1... --authority https://ca.example.org:8443
+      glassfleet agent enrol --id vehicle-07 --csr-out vehicle-07.csr
+      glassfleet agent enrol --id vehicle-07 --bundle vehicle-07.pem
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent import enrol as way  # noqa: PLC0415 - loaded when used
+    from schemas.trust.identity import Token  # noqa: PLC0415
+
+    folder = _folder(identity, state_dir, fleet, name)
+    if csr_out is not None:
+        way.write_request(folder, name, csr_out)
+        if as_json:
+            print_json({"agent": name, "request": str(csr_out), "identity": str(folder)})
+            return
+        click.echo(f"request in {csr_out}: carry it to the authority, and its answer back here (--bundle)")
+        return
+    if bundle is not None:
+        ends = way.take_bundle(folder, name, bundle)
+    elif token is None or authority is None:
+        raise UsageError("give --token and --authority, or (by hand) --csr-out and later --bundle")
+    else:
+        parsed = Token.parse(token)
+        if parsed.agent != name:
+            raise UsageError(f"the token is for {parsed.agent}, not for {name}")
+        with progress("asking the authority"):
+            ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
+    if as_json:
+        print_json({"agent": name, "until": ends.isoformat(), "identity": str(folder)})
+        return
+    click.echo(f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}")
+
+
+@agent.command()
+@_options
+@lambda function: _authority(function, required=True)
+@click.option("--within", type=click.FloatRange(0), metavar="DAYS", help="Only if it ends within so many days.")
+@_patience
+@json_option
+def renew(  # noqa: PLR0917 - click passes options by name
+    name: str,
+    fleet: str,
+    state_dir: Path,
+    identity: Path | None,
+    authority: str,
+    within: float | None,
+    timeout: float,
+    max_answer_bytes: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Renew this vehicle's certificate with its current key, and fetch the revocation list. For a daily timer.
+
+    A running agent uses it from its next connection on.
+
+    \b
+    Examples:
+      glassfleet agent renew --id vehicle-07 --authority https://ca.example.org:8443 --within 30
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    import datetime as dt  # noqa: PLC0415 - next to its only use
+
+    from broker.tls import load_identity  # noqa: PLC0415 - loaded when used
+    from edge_agent import enrol as way  # noqa: PLC0415
+
+    folder = _folder(identity, state_dir, fleet, name)
+    ends = load_identity(folder).ends
+    due = within is None or ends - dt.datetime.now(dt.UTC) <= dt.timedelta(days=within)
+    if due:
+        with progress("asking the authority"):
+            ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
+    if as_json:
+        print_json({"agent": name, "until": ends.isoformat(), "renewed": due})
+    else:
+        click.echo(f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do")

@@ -1,0 +1,269 @@
+"""``glassfleet data``: look at a vehicle's rows before an agent does, and keep a window over a live stream."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.common import config_option, json_option, print_json, rows_place, table_lines
+from console.vehicle.collect import DAY, collect
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge_agent.sources.findings import Fault, Findings
+    from edge_agent.sources.fit import Order
+    from glassfleet.data.domain import Domain
+
+_MARKS = {"error": ("error  ", "red"), "warning": ("warning", "yellow"), "note": ("note   ", "cyan")}
+
+
+@click.group()
+def data() -> None:
+    """Look at a vehicle's rows, and collect a live stream into a window that an agent can learn from.
+
+    SOURCE is a .csv, .csv.gz or .parquet file, a .window, or a query of a database, read-only:
+    sqlite:///drives.db?query=SELECT ..., postgresql://user@host/database?table=NAME (password in ~/.pgpass or
+    PGPASSWORD).
+
+    \b
+    Examples:
+      glassfleet data check vehicle-07.csv.gz
+      glassfleet data describe "sqlite:///drives.db?query=SELECT speed, load, quality FROM rows"
+      glassfleet data collect --source mqtt://127.0.0.1/vehicle/samples --store drive.window
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+data.add_command(collect)
+
+source_argument = click.argument(
+    "source", envvar="GLASSFLEET_AGENT_DATA", callback=rows_place, required=True,
+    type=click.Path(readable=False),  # that a file cannot be read is a fault of the data, told as an agent tells it
+)  # fmt: skip
+
+
+@data.command()
+@source_argument
+@click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
+@click.option("--labels", is_flag=True, help="The target is a class label, even when it is written as numbers.")
+@click.option("--categories", is_flag=True, help="Columns of text are inputs, too (fedga, dp_tree).")
+@click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts and classes.")
+@click.option(
+    "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Judge for this domain, or for that of this model record: columns, limits, categories, memory inputs.",
+)  # fmt: skip
+@json_option
+@config_option
+@click.pass_context
+def check(  # noqa: PLR0917 - click passes options by name
+    ctx: click.Context,
+    source: str,
+    target: str | None,
+    labels: bool,
+    categories: bool,
+    scheme: str | None,
+    domain_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Say everything that is wrong with a vehicle's rows, where, and how to mend it.
+
+    Exit code 0: an agent takes it, perhaps with warnings; 3: it does not. An agent itself stops at the first fault.
+
+    \b
+    Examples:
+      glassfleet data check vehicle-07.csv.gz --target quality
+      glassfleet data check vehicle-07.csv --scheme fedga --domain qoe.json --json
+      glassfleet data check "postgresql://car@127.0.0.1/drives?table=rows"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
+    from edge_agent.sources.fit import fit  # noqa: PLC0415
+
+    domain = None if domain_file is None else _domain(domain_file)
+    if domain is not None and target is None:
+        target = domain.target_name
+    texts, classes = _taken(scheme)
+    labels = labels or classes or (domain is not None and domain.target is None)
+    found = examine(source, target=target, labels=labels, categories=categories or texts)
+    if domain is not None and found.columns:
+        fit(found, source, domain, labels=labels, categories=categories or texts)
+    _say_flags(found, labels=labels, categories=categories or texts)
+    order = _order(source, found, domain)
+    if as_json:
+        print_json({**found.to_document(), "order": None if order is None else order.to_document()})
+    else:
+        for line in (_headline(found), *order_lines(order), *fault_lines(found)):
+            click.echo(line)
+        errors = sum(fault.level == "error" for fault in found.faults)
+        refused = f"an agent refuses this: {errors} error{'s' if errors > 1 else ''}, see above"
+        click.echo("an agent takes this" if found.usable else refused)
+    ctx.exit(0 if found.usable else 3)
+
+
+@data.command()
+@source_argument
+@click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
+@json_option
+@config_option
+@click.pass_context
+def describe(ctx: click.Context, source: str, target: str | None, as_json: bool) -> None:
+    """Say what a vehicle's rows hold: columns, ranges, missing cells, categories, drives and their order.
+
+    It judges nothing, and ends with exit code 3 only when there is nothing to read.
+
+    \b
+    Examples:
+      glassfleet data describe vehicle-07.csv.gz
+      glassfleet data describe drive.window --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
+    from edge_agent.sources.location import locate  # noqa: PLC0415
+    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
+
+    found = examine(source, target=target, labels=False, categories=True)
+    order = _order(source, found, None)
+    window: dict[str, Any] | None = None
+    if locate(source).kind == "window" and found.rows:
+        with closing(WindowStore.open(Path(source))) as store:
+            rows, seconds = store.limits
+            _, first, last = store.span()
+        window = {"max_rows": rows, "max_days": seconds / DAY, "oldest": first, "newest": last}
+    if as_json:
+        document = found.to_document()
+        del document["faults"], document["usable"]
+        print_json({**document, "order": None if order is None else order.to_document(), "window": window})
+    elif not found.columns:
+        for line in fault_lines(found):
+            click.echo(line, err=True)
+    else:
+        click.echo(_headline(found))
+        for line in (*column_lines(found), *order_lines(order), *_window_lines(window)):
+            click.echo(line)
+    ctx.exit(0 if found.columns else 3)
+
+
+def _taken(scheme: str | None) -> tuple[bool, bool]:
+    """Return whether a scheme takes columns of text, and whether it only classifies."""
+    if scheme is None:
+        return False, False
+    from glassfleet import catalogue  # noqa: PLC0415 - loaded when used
+
+    loaded = catalogue.load(scheme)
+    return bool(getattr(loaded, "categorical", False)), "regression" not in loaded.purpose
+
+
+def _say_flags(found: Findings, *, labels: bool, categories: bool) -> None:
+    """Add what an agent must be told, so that it reads the table as it was judged here."""
+    from edge_agent.sources.findings import Fault  # noqa: PLC0415 - loaded when used
+
+    flags = ["--labels"] if labels else []
+    if categories and any(column.role == "input" and column.kind == "text" for column in found.columns):
+        flags.append("--categories")
+    if flags:
+        found.faults.append(Fault("note", f"judged as an agent reads it with {' and '.join(flags)}"))
+
+
+def _domain(path: Path) -> Domain:
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded when used
+
+    from console.run.runspec import json_file  # noqa: PLC0415
+    from glassfleet.data.domain import Domain  # noqa: PLC0415
+
+    given = json_file(path, "domain")
+    if isinstance(given, dict) and isinstance(given.get("document"), dict):
+        given = given["document"].get("domain")
+    try:
+        return Domain.model_validate(given)
+    except ValidationError as fault:
+        first = fault.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"--domain {path}: {where + ': ' if where else ''}{first['msg']}") from fault
+
+
+def _order(source: str, found: Findings, domain: Domain | None) -> Order | None:
+    """Return how the rows lie in time, when they can be read at all."""
+    from edge_agent.sources.fit import order_of  # noqa: PLC0415 - loaded when used
+    from edge_agent.sources.table import read_table  # noqa: PLC0415
+    from schemas.errors import DataError  # noqa: PLC0415
+
+    if not found.rows:
+        return None
+    try:
+        return order_of(read_table(source), None if domain is None else domain.memory)
+    except DataError:
+        return None  # among the findings
+
+
+def _headline(found: Findings) -> str:
+    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+
+    if not found.columns:
+        return found.source
+    split = "" if found.train is None else f" ({found.train} train, {found.rows - found.train} test)"
+    inputs = many(sum(column.role == "input" for column in found.columns), "input")
+    target = next((column.name for column in found.columns if column.role == "target"), "none")
+    return f"{found.source}: {many(found.rows, 'row')}{split}, {inputs}, target {target}"
+
+
+def fault_lines(found: Findings) -> list[str]:
+    """Return what was found, each with its place and how to mend it."""
+    lines = []
+    for fault in found.faults:
+        mark, colour = _MARKS[fault.level]
+        column = f"{fault.column}: " if fault.column else ""
+        lines.append(f"{click.style(mark, fg=colour)} {column}{fault.what}{_places(fault, found.place)}")
+        if fault.mend:
+            lines.append(f"        -> {fault.mend}")
+    return lines
+
+
+def _places(fault: Fault, place: str) -> str:
+    if not fault.lines:
+        return ""
+    more = ", ..." if fault.count > len(fault.lines) else ""
+    word = place if fault.count == 1 else f"{place}s"
+    return f" ({word} {', '.join(map(str, fault.lines))}{more})"
+
+
+def column_lines(found: Findings) -> list[str]:
+    """Return the columns as a table."""
+    rows = [["column", "role", "kind", "missing", "different", "low", "mean", "high", "most frequent"]]
+    for column in found.columns:
+        numbers = ["" if value is None else f"{value:.6g}" for value in (column.low, column.mean, column.high)]
+        common = ", ".join(f"{text[:20]} {times}" for text, times in column.common.items())
+        sizes = [str(column.missing), str(column.different)]
+        rows.append([column.name[:40], column.role, column.kind, *sizes, *numbers, common])
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
+    return table_lines(rows, left=(0, 1, 2, 8))
+
+
+def order_lines(order: Order | None) -> list[str]:
+    """Return how the rows lie in time, for memory inputs."""
+    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+
+    if order is None:
+        return []
+    words = []
+    if order.drive:
+        words.append(f"{many(order.drives, 'drive')} by {order.drive!r} of {order.shortest} to {order.longest} rows")
+    if order.time:
+        told = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (memory inputs sort)"
+        step = "" if order.step is None else f", step {order.step:g}, {many(order.gaps, 'gap')}"
+        doubles = (
+            f", {many(order.doubles, 'row')} at the time of another: memory inputs refuse them" if order.doubles else ""
+        )
+        words.append(f"time {order.time!r}{told}{step}{doubles}")
+    return [f"order: {'; '.join(words)}"]
+
+
+def _window_lines(window: dict[str, Any] | None) -> list[str]:
+    if window is None:
+        return []
+    days = f", {window['max_days']:g} days" if window["max_days"] else ""
+    ends = " to ".join(
+        f"{dt.datetime.fromtimestamp(window[end], dt.UTC):%Y-%m-%d %H:%M:%S}" for end in ("oldest", "newest")
+    )
+    return [f"window: at most {window['max_rows']} rows{days}; collected from {ends} (UTC)"]

@@ -1,0 +1,254 @@
+"""``glassfleet forecast`` and ``glassfleet explain``: live forecasts on a vehicle, and why they were made."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from console.common import json_option, print_json, state_dir_option
+from console.settings import fill_in, settings_options
+from edge_agent.forecast.config import ForecastConfig, load_config
+from schemas.errors import NotFoundError, UsageError, VerificationError
+from schemas.text import show_hidden
+from schemas.topics import DEFAULT_FLEET
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OWN = "qoe"
+"""What ``--window`` calls the case study's own windows."""
+
+LOG = "forecasts"
+"""A forecaster's log, in its agent's folder."""
+
+SHOWN = 10
+"""Most agents that are named where another one was asked for."""
+
+
+def log_options(function: F) -> F:
+    """Add what names a vehicle's log: ``--log DIR``, or ``--id`` and where state is kept."""
+    function = state_dir_option(function)
+    function = click.option(
+        "--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id."
+    )(function)
+    function = click.option("--id", "agent", metavar="ID", help="The vehicle. Default: the only one with a log here.")(
+        function
+    )
+    return click.option(
+        "--log", "log", type=click.Path(path_type=Path), metavar="DIR", help="The log's folder, or a copy of it."
+    )(function)
+
+
+@click.group()
+def forecast() -> None:
+    """Forecast live on a vehicle, each forecast explained and logged.
+
+    \b
+    Examples:
+      glassfleet forecast run --id vehicle-07 --source mqtt://127.0.0.1/vehicle/samples
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+@forecast.command()
+@settings_options(ForecastConfig)
+@click.option("--json", "as_json", is_flag=True, help="Print each forecast's record, a line of JSON each.")
+@click.option("--print/--no-print", "printed", default=True, show_default=True, help="Print a line for each forecast.")
+def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any) -> None:
+    """Serve the model that the agent keeps, from live samples; a new version is taken over between two forecasts.
+
+    It works beside `glassfleet agent` and needs neither agent nor broker to be there: the last good model on disk is
+    enough. SIGTERM and Ctrl-C end it cleanly; killed and started again, its log goes on where it was. Exit code 9: the
+    source ended, and there never was a model.
+
+    \b
+    Examples:
+      glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    fill_in(flags, config_file, "forecast")
+    config = load_config(config_file, **flags)
+    from edge_agent.forecast.serve import run as serve  # noqa: PLC0415 - a wrong flag is told without loading numpy
+
+    if config.window != Path(OWN):
+        plan = config.window_plan()
+    else:
+        from lab.qoe.windows import WINDOW_PLAN  # noqa: PLC0415
+
+        plan = WINDOW_PLAN
+    _tell_if_strange(config)
+    serve(config, plan, None if not printed else _say_json if as_json else _say)
+
+
+def _tell_if_strange(config: ForecastConfig) -> None:
+    """Warn when no such agent was ever here; it may come yet, and its first model with it."""
+    from edge_agent import logs  # noqa: PLC0415
+
+    if config.models is not None or _was_here(config.directory):
+        return
+    here = sorted(folder.name for folder in config.directory.parent.glob("*") if _was_here(folder))
+    shown = ", ".join([*here[:SHOWN], *([f"{len(here) - SHOWN} more"] if len(here) > SHOWN else [])])
+    logs.configure(config.log_level, config.log_format)
+    logs.get_logger("glassfleet.forecast", agent=config.id).warning(
+        "no-such-agent",
+        reason=f"no agent {config.id!r} of fleet {config.fleet!r} was ever in {config.state_dir}; "
+        f"{f'there are: {shown}' if here else 'there is none yet'}. Waiting for it and its first model",
+    )
+
+
+def _was_here(folder: Path) -> bool:
+    """Whether an agent has left something in its folder, beside the log of a forecaster."""
+    try:
+        return any(each.name != LOG for each in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _say(record: dict[str, Any]) -> None:
+    value = record["prediction"]
+    told = value if isinstance(value, str) else f"{value:.6g}"
+    marks = f"{'  fallback' if record['fallback'] else ''}{'  ALERT' if record['alert'] else ''}"
+    click.echo(f"{_clock(record['time'])}  {told}  rule {record['rule']}{marks}")
+
+
+def _say_json(record: dict[str, Any]) -> None:
+    click.echo(show_hidden(json.dumps(record, ensure_ascii=False, allow_nan=False)))
+
+
+@forecast.command()
+@log_options
+@json_option
+def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
+    """Check a log's chain: any changed, removed, added or reordered record is found.
+
+    Exit code 8: something was changed, and where. 9: there is no log.
+
+    \b
+    Examples:
+      glassfleet forecast verify --id vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
+
+    directory = _directory(log, agent, fleet, state_dir)
+    found = check(directory)
+    if as_json:
+        print_json(
+            {
+                "log": str(directory),
+                "first": found.first,
+                "last": found.last,
+                "since": found.since,
+                "until": found.until,
+                "models": list(found.models),
+                "notes": list(found.notes),
+                "keyed": found.keyed,
+            }
+        )
+        return
+    if found.since is None or found.until is None:
+        click.echo(f"{directory}: no records yet")
+        return
+    click.echo(
+        f"{directory}: whole, records {found.first} to {found.last}, {_clock(found.since)} to {_clock(found.until)}, "
+        f"{len(found.models)} model{'' if len(found.models) == 1 else 's'}"
+    )
+    for note in found.notes:
+        click.echo(f"  {note}")
+    if not found.keyed:
+        click.echo(
+            "  the vehicle's secret is not here: that nothing was cut off or written anew is not proved", err=True
+        )
+
+
+@click.command()
+@click.option("--at", "at", required=True, metavar="TIME", help="ISO 8601, such as 2026-03-01T14:05:09, or `last`.")
+@click.option(
+    "--within",
+    type=click.FloatRange(0, 86400),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How far the nearest forecast may be.",
+)
+@log_options
+@json_option
+def explain(  # noqa: PLR0917 - its options
+    at: str, within: float, log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, as_json: bool
+) -> None:
+    """Say why a vehicle forecast what it did at a time: rule, memberships and shares, from its log.
+
+    The chain is verified first, and the model of that time, kept beside the log, must give the same forecast again.
+    Times without an offset are this machine's.
+
+    \b
+    Examples:
+      glassfleet explain --at 2026-03-01T14:05:09 --id vehicle-07
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.words import explanation_json, explanation_lines  # noqa: PLC0415
+    from edge_agent.forecast.features import vector  # noqa: PLC0415
+    from edge_agent.forecast.verify import at_time, model_of  # noqa: PLC0415
+    from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
+
+    directory = _directory(log, agent, fleet, state_dir)
+    found = check(directory)
+    if found.until is None:
+        raise NotFoundError(f"{directory}: no forecasts yet")
+    time, within = (float("inf"), float("inf")) if at == "last" else (_time(at), within)
+    record = at_time(directory, time, within=within)
+    served = model_of(directory, record["model"]["digest"])
+    domain = served.model.domain
+    inputs = {name: float(record["inputs"][name]) for name in domain.names}
+    explanation = served.model.explain(vector(inputs))
+    again = explanation.prediction if isinstance(explanation.prediction, str) else float(explanation.prediction)
+    if again != record["prediction"] or explanation.fired.rule.index != record["rule"]:
+        raise VerificationError(
+            f"record {record['n']} says {record['prediction']} by rule {record['rule']}, its model gives {again} by "
+            f"rule {explanation.fired.rule.index}"
+        )
+    if as_json:
+        print_json({"record": record, "explanation": explanation_json(explanation)})
+        return
+    model = record["model"]
+    click.echo(f"record {record['n']} of {found.first} to {found.last}, chain whole; {_clock(record['time'])}")
+    click.echo(
+        f"model {model['name']} v{model['version']} {model['digest'][:12]}{'; ALERT' if record['alert'] else ''}"
+    )
+    click.echo("\n".join(explanation_lines(explanation, domain, keep=8)))
+    click.echo("inputs:")
+    for name, value in inputs.items():
+        unit = domain.variable(name).unit
+        click.echo(f"  {name} = {value:.6g}{f' {unit}' if unit else ''}")
+
+
+def _directory(log: Path | None, agent: str | None, fleet: str, state_dir: Path) -> Path:
+    if log is not None:
+        return log
+    agents = state_dir / "agents" / fleet
+    if agent is not None:
+        return agents / agent / LOG
+    found = sorted(agents.glob(f"*/{LOG}"))
+    if len(found) > 1:
+        names = ", ".join(path.parent.name for path in found)
+        raise UsageError(f"several vehicles have a log here ({names}): name one with --id, or a folder with --log")
+    if not found:
+        raise NotFoundError(f"no vehicle has a log of forecasts in {agents}: name its folder with --log")
+    return found[0]
+
+
+def _time(text: str) -> float:
+    try:
+        return dt.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"--at {text!r}: write a time as 2026-03-01T14:05:09, or seconds since 1970, or last"
+        ) from None
+
+
+def _clock(time: float) -> str:
+    return dt.datetime.fromtimestamp(time, dt.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,1 @@
+"""Who is there: vehicles, their arrivals, and which coordinator leads."""

@@ -1,0 +1,362 @@
+"""Who is there: what the retained birth certificates and last wills say, and the scores that agents report.
+
+One thread writes, any may read. What is known of an agent is a frozen record that is replaced as a whole, and readers
+first copy the table of records, in one step that no other thread can come between. So they see the fleet of one moment,
+however many agents come and go meanwhile, and a birth costs the same whether anybody reads or not.
+
+The step is ``dict(table)``. Not ``table.copy()``: CPython 3.11 allocates the new dict after it has copied the entries,
+and may collect garbage there; a finaliser lets other threads run, and the copy's length is then another's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coordinator.engine import Offer
+from schemas.messages import AgentState, Evaluation
+
+
+@dataclass(frozen=True)
+class FleetLimits:
+    """What a fleet may make the coordinator remember, and how fast.
+
+    Attributes
+    ----------
+    agents : int
+        Most agents that are remembered; a newcomer beyond it takes the place of the one that has been down for longest,
+        or is not taken in.
+    memory_bytes : int
+        Most bytes of memory for all of them together, likewise: as Python's objects take it, not as they travel.
+    evaluations : int
+        Scores that are remembered of each agent; the oldest go first. Fewer in a fleet so large that they would take
+        more than half of the memory: nobody is turned away for others' scores.
+    burst : int
+        Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
+    per_minute : float
+        ... and so many a minute after that; of what comes faster, the latest is taken when its time has come.
+    longest_up : float
+        Seconds that an agent may say it has been up when the coordinator meets it; more is taken for a clock that was
+        not set when it began.
+    """
+
+    agents: int = 100_000
+    memory_bytes: int = 256 * 1024 * 1024
+    evaluations: int = 64
+    burst: int = 60
+    per_minute: float = 30.0
+    longest_up: float = 365 * 86400.0
+
+
+_AGENT_BYTES = 640
+"""Memory of one agent without its own words, offer and scores: record, id, times, place in the table."""
+_SCORES_BYTES = 1088
+"""Memory of the scores of one model version at one agent. Measured: 1063, with numbers that Python does not share."""
+_OFFER_BYTES = 400
+"""Memory of an offer without its names. Measured: 350."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAgent:
+    """One agent as last seen.
+
+    `since` is when its status became so, as far as is known; `size` the bytes that it takes without its offer; `turns`
+    are the changes that it may still make as of `counted`.
+    """
+
+    status: str
+    incarnation: str
+    software: str
+    offer: Offer
+    since: float
+    seen: float
+    size: int
+    turns: float = 0.0
+    counted: float = 0.0
+    evaluations: Mapping[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+
+
+class SharedOffers:
+    """Offers that are kept once for all agents that make the same: most vehicles of a fleet have the same columns.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of all of them in memory.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Offer, tuple[Offer, int]] = {}
+        self.size = 0
+
+    def cost(self, offer: Offer) -> int:
+        """Return the bytes that one more agent with this offer takes."""
+        return 0 if offer in self._known else size_of(offer)
+
+    def take(self, offer: Offer) -> Offer:
+        """Return the one that is kept, for one more agent."""
+        self.size += self.cost(offer)
+        kept, users = self._known.get(offer, (offer, 0))
+        self._known[kept] = (kept, users + 1)
+        return kept
+
+    def give_back(self, offer: Offer) -> None:
+        """Note that an agent needs it no more."""
+        kept, users = self._known[offer]
+        if users > 1:
+            self._known[kept] = (kept, users - 1)
+        else:
+            del self._known[kept]
+            self.size -= size_of(offer)
+
+
+def size_of(offer: Offer) -> int:
+    """Return the bytes of memory that an offer takes: a name of one letter takes fifty to eighty."""
+    names = (*offer.schemes, *offer.features, offer.target)
+    places = sys.getsizeof(offer.schemes) + sys.getsizeof(offer.features)
+    return _OFFER_BYTES + places + sum(map(sys.getsizeof, names))
+
+
+class Fleet:
+    """All agents of the fleet.
+
+    Parameters
+    ----------
+    wall : callable
+        Wall clock, for displays.
+    clock : callable
+        Seconds that only go forward; None: `wall`.
+    limits : FleetLimits
+
+    Attributes
+    ----------
+    began : float
+        Since when scores are heard, seconds since the epoch: they are in memory only.
+    refused : int
+        Births that were not taken for want of room.
+    held : int
+        Bytes of what is held back, see `coordinator.fleet.arrivals`: it has the same memory.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float],
+        clock: Callable[[], float] | None = None,
+        limits: FleetLimits = FleetLimits(),
+    ) -> None:
+        self._wall = wall
+        self.began = wall()
+        self._clock = clock or wall
+        self._limits = limits
+        self._agents: dict[str, KnownAgent] = {}
+        self._offers = SharedOffers()
+        self._records = 0
+        self._down = 0
+        self._scores = 0
+        self.refused = 0
+        self.held = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that all agents take, at most `FleetLimits.memory_bytes`."""
+        return self._records + self._offers.size + self.held
+
+    def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
+        """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.
+
+        Parameters
+        ----------
+        agent : str
+        body : AgentState or None
+            A birth certificate; None: a last will, of `incarnation`.
+        incarnation : str or None
+        """
+        known = self._agents.get(agent)
+        if known is None:
+            return 0.0
+        if body is not None:
+            is_news = (known.status, known.incarnation, known.offer) != ("up", body.incarnation, offer_of(body))
+        else:
+            is_news = known.status == "up" and incarnation in (None, known.incarnation)
+        if not is_news:
+            return 0.0
+        rate = self._limits.per_minute / 60.0
+        turns = min(self._limits.burst, known.turns + rate * (self._clock() - known.counted))
+        return max(0.0, (1.0 - turns) / rate)
+
+    def up(self, agent: str, body: AgentState, born: float = 0.0) -> Offer | None:
+        """Take a birth certificate; the offer when it is news (another incarnation, another offer, or was down).
+
+        `born` is when the agent's process began by its own clock, seconds since the epoch; 0: it did not say. A
+        coordinator that meets an agent which was up before takes it for the beginning, unless it lies in the future, or
+        farther back than `FleetLimits.longest_up`.
+        """
+        offer = offer_of(body)
+        known = self._agents.get(agent)
+        now = self._wall()
+        if known is None:
+            record = _record("up", body.incarnation, body.software, offer, self._since(born), now)
+            if not self._make_room(record.size + self._offers.cost(offer)):
+                self.refused += 1
+                return None
+            return self._meet(agent, record)
+        is_news = (known.status, known.incarnation, known.offer) != ("up", body.incarnation, offer)
+        if not is_news:
+            self._agents[agent] = replace(known, seen=now)
+            return None
+        before, shared = self.size, self._offers.take(offer)
+        self._offers.give_back(known.offer)
+        size = known.size + _words(body.incarnation, body.software) - _words(known.incarnation, known.software)
+        if self.size + size - known.size > max(before, self._limits.memory_bytes):
+            self._offers.take(known.offer)
+            self._offers.give_back(shared)
+            self._put(agent, self._counted(known, seen=now))
+            self.refused += 1
+            return None
+        says = {"status": "up", "incarnation": body.incarnation, "software": body.software, "offer": shared}
+        self._put(agent, self._counted(known, **says, since=now, seen=now, size=size))
+        return shared
+
+    def down(self, agent: str, incarnation: str | None, software: str = "", born: float = 0.0) -> bool:
+        """Take a last will; False when it is not news, or is the will of an earlier process of a living agent.
+
+        An agent that was not known is remembered as down while there is room: the broker kept its will over a restart
+        of the coordinator. When it went is not known; it is down since now, and was seen when it began.
+
+        Parameters
+        ----------
+        agent : str
+        incarnation : str or None
+            None: its retained state was cleared; nobody need remember it.
+        software : str
+        born : float
+            As for `up`.
+        """
+        known = self._agents.get(agent)
+        if known is None:
+            if incarnation is not None:
+                record = _record("down", incarnation, software, Offer(), self._wall(), self._since(born))
+                if self._has_room(record.size + self._offers.cost(record.offer)):
+                    self._meet(agent, record)
+            return False
+        if known.status == "down":
+            return False
+        if incarnation is not None and incarnation != known.incarnation:
+            return False
+        self._put(agent, self._counted(known, status="down", since=self._wall()))
+        return True
+
+    def _since(self, born: float) -> float:
+        now = self._wall()
+        return born if born > 0 and now - self._limits.longest_up <= born <= now else now
+
+    def _meet(self, agent: str, record: KnownAgent) -> Offer:
+        shared = self._offers.take(record.offer)
+        self._put(agent, replace(record, offer=shared, turns=self._limits.burst - 1.0, counted=self._clock()))
+        return shared
+
+    def _put(self, agent: str, record: KnownAgent) -> None:
+        """Let a record take the place of an agent's former one."""
+        former = self._agents.get(agent)
+        self._records += record.size - (0 if former is None else former.size)
+        self._down += (record.status == "down") - (former is not None and former.status == "down")
+        self._agents[agent] = record
+
+    def _counted(self, known: KnownAgent, **changes: Any) -> KnownAgent:
+        """Return a record after one more change."""
+        now = self._clock()
+        gained = self._limits.per_minute / 60.0 * (now - known.counted)
+        turns = min(float(self._limits.burst), known.turns + gained) - 1.0
+        return replace(known, turns=turns, counted=now, **changes)
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._agents) < self._limits.agents and self.size + size <= self._limits.memory_bytes
+
+    def _make_room(self, size: int) -> bool:
+        """Forget agents that are down, the longest first, until one more fits."""
+        if self._has_room(size):
+            return True
+        if not self._down:  # a flood of newcomers to a full fleet must not cost a look at everybody each
+            return False
+        down = sorted((known.since, agent) for agent, known in self._agents.items() if known.status == "down")
+        # A tenth at once: a full table is not sorted for every newcomer.
+        agents = self._limits.agents
+        keep = max(0, min(agents - 1, len(self._agents) - max(1, agents // 10)))
+        for _, agent in down:
+            if len(self._agents) <= keep and self._has_room(size):
+                break
+            gone = self._agents.pop(agent)
+            self._down -= 1
+            self._offers.give_back(gone.offer)
+            self._records -= gone.size
+            self._scores -= len(gone.evaluations)
+        return self._has_room(size)
+
+    def heard(self, agent: str) -> None:
+        """Note a sign of life: any message of a known agent."""
+        known = self._agents.get(agent)
+        if known is not None:
+            self._agents[agent] = replace(known, seen=self._wall())
+
+    def evaluated(self, agent: str, body: Evaluation) -> None:
+        """Remember the scores of a known agent for a model version (the newest, bounded)."""
+        known = self._agents.get(agent)
+        if known is None:
+            return
+        scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
+        most = self._limits.memory_bytes // 2 // _SCORES_BYTES
+        kept = min(self._limits.evaluations, max(1, most // len(self._agents)))
+        if self._scores + len(scores) - len(known.evaluations) > most:
+            kept = min(kept, len(known.evaluations))
+        while len(scores) > kept:
+            scores.pop(next(iter(scores)))
+        more = len(scores) - len(known.evaluations)
+        self._scores += more
+        self._put(agent, replace(known, evaluations=scores, size=known.size + more * _SCORES_BYTES))
+
+    def evaluations(self, name: str, version: int) -> dict[str, dict[str, Any]]:
+        """Return scores of one model version, by agent; from any thread."""
+        agents = sorted(dict(self._agents).items())
+        found = {agent: known.evaluations.get((name, version)) for agent, known in agents}
+        return {agent: scores for agent, scores in found.items() if scores is not None}
+
+    def offers(self) -> dict[str, Offer]:
+        """Return the agents that are up; from any thread."""
+        return {agent: known.offer for agent, known in dict(self._agents).items() if known.status == "up"}
+
+    def counts(self) -> dict[str, int]:
+        """Return how many agents are up and down; from any thread."""
+        return dict(Counter(known.status for known in dict(self._agents).values()))
+
+    def document(self) -> list[dict[str, Any]]:
+        """Return all agents as JSON values; from any thread."""
+        return [
+            {
+                "agent": agent,
+                "status": known.status,
+                "incarnation": known.incarnation,
+                "software": known.software,
+                **known.offer.to_value(),
+                "since": known.since,
+                "seen": known.seen,
+            }
+            for agent, known in sorted(dict(self._agents).items())
+        ]
+
+
+def _record(  # noqa: PLR0917 - its first fields, in their order
+    status: str, incarnation: str, software: str, offer: Offer, since: float, seen: float
+) -> KnownAgent:
+    return KnownAgent(status, incarnation, software, offer, since, seen, _AGENT_BYTES + _words(incarnation, software))
+
+
+def _words(incarnation: str, software: str) -> int:
+    return sys.getsizeof(incarnation) + sys.getsizeof(software)
+
+
+def offer_of(body: AgentState) -> Offer:
+    """Return what a birth certificate offers."""
+    return Offer(frozenset(body.schemes), tuple(body.features), body.target)

@@ -1,0 +1,264 @@
+"""The operators' HTTP API and dashboard: loopback unless told otherwise; actions need the token.
+
+See docs/reference/http-api.md and docs/reference/dashboard.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse, Response
+from starlette.exceptions import HTTPException as HttpFault
+
+from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
+from coordinator.http.dashboard import Dashboard, Hub, scores
+from coordinator.http.dashboard.calm import Calm
+from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
+from coordinator.http.guard import READING, Guard
+from coordinator.http.rollout_api import add_rollouts
+from coordinator.http.server import HttpServer
+from coordinator.http.text import ShownJson, check_characters
+from coordinator.spec.run import RunSpec, with_participation
+from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST
+from schemas.errors import (
+    BrokerError,
+    DamagedError,
+    DataError,
+    DocumentError,
+    GlassfleetError,
+    NotFoundError,
+    StorageError,
+    UsageError,
+)
+from schemas.private_files import kept_secret, replace_private
+from schemas.text import show_hidden
+
+if TYPE_CHECKING:
+    from coordinator.service import Service
+
+TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
+URL_FILE = "api-url"
+PORT_FILE = "api-port"
+"""The free port that was found last: started again, the coordinator takes it again, and who knew it finds it there."""
+LAST_PORT = 65535
+_STATUS: dict[type[GlassfleetError], int] = {
+    NotFoundError: 404,
+    UsageError: 422,
+    DataError: 422,
+    DocumentError: 409,
+    DamagedError: 409,
+    StorageError: 507,
+    BrokerError: 503,
+}
+
+
+def read_or_make_token(state_dir: Path) -> str:
+    """Return the API token of a state directory, made at the first call; raises StorageError, see `kept_secret`."""
+    return kept_secret(state_dir / TOKEN_FILE, partial(secrets.token_urlsafe, 32))
+
+
+def make_app(  # noqa: C901  one short function per address
+    service: Service, token: str, hub: Hub | None = None
+) -> FastAPI:
+    """Return the application over a running service; `hub` holds the dashboard's live streams."""
+    app = FastAPI(
+        title="Glassfleet coordinator",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        default_response_class=ShownJson,
+        dependencies=[Depends(_checked)],
+        responses={422: {"model": Fault, "description": "It cannot be meant as written; the text names the field."}},
+    )
+    coordinator = service.coordinator
+    registry = coordinator.registry
+    dashboard = Dashboard(service, token, hub)
+    dashboard.add_api(app)
+
+    told = dashboard.tell
+
+    @app.exception_handler(GlassfleetError)
+    async def _told(request: Request, fault: GlassfleetError) -> Response:
+        return told(request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault))
+
+    @app.exception_handler(HttpFault)
+    async def _http(request: Request, fault: HttpFault) -> Response:
+        detail = str(fault.detail)
+        allowed = (fault.headers or {}).get("Allow", "")
+        if fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            detail = f"{request.method} is not for {request.url.path}{f', which takes {allowed}' if allowed else ''}"
+        elif fault.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
+            detail = f"no such address: {request.url.path}; docs/reference/http-api.md lists them"
+        answer = told(request, fault.status_code, detail)
+        answer.headers.update(fault.headers or {})
+        return answer
+
+    @app.exception_handler(RequestValidationError)
+    async def _malformed(request: Request, fault: RequestValidationError) -> Response:
+        return told(request, 422, in_words(request, fault))
+
+    @app.exception_handler(TimeoutError)
+    async def _busy(request: Request, _fault: TimeoutError) -> Response:
+        return told(request, 503, "the coordinator is busy; look again before repeating this")
+
+    def refuse(request: Request, status: int, detail: str) -> Response:
+        if status == HTTPStatus.MISDIRECTED_REQUEST and not request.url.path.startswith(PROGRAMS):
+            return PlainTextResponse(f"{detail}\n", status)  # who asks under a foreign name learns nothing from a page
+        return told(request, status, detail)
+
+    @app.get("/api/health")
+    def _health() -> dict[str, Any]:
+        return {
+            "status": "ok" if service.is_connected else "no-broker",
+            "connected": service.is_connected,
+            "fleet": coordinator.topics.fleet,
+            "software": coordinator.software,
+            "incarnation": coordinator.incarnation,
+        }
+
+    @app.get("/api/agents")
+    def _agents() -> list[dict[str, Any]]:
+        return coordinator.fleet.document()
+
+    @app.get("/api/runs")
+    def _runs() -> list[dict[str, Any]]:
+        shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
+        rows = []
+        for run in coordinator.runs.ids():
+            with contextlib.suppress(NotFoundError):  # forgotten between the two looks
+                document = coordinator.runs.document(run)
+                rows.append({name: document[name] for name in shown} | {"rounds_closed": len(document["rounds"])})
+        return rows
+
+    @app.get("/api/runs/{run}")
+    def _run(run: str) -> dict[str, Any]:
+        return coordinator.runs.document(run)
+
+    @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
+    def _start(spec: dict[str, Any]) -> dict[str, str]:
+        for name in ("policy", "bounds", "seed", "rollout"):
+            refuse_booleans(spec.get(name), name)
+        wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
+        return {"run": service.call(lambda core: core.start_run(wanted))}
+
+    @app.post("/api/runs/{run}/cancel", dependencies=[TOKEN])
+    def _cancel(run: str) -> dict[str, str]:
+        service.call(lambda core: core.cancel(run))
+        return {"run": run}
+
+    add_rollouts(app, service)
+
+    @app.get("/api/models")
+    def _models() -> list[dict[str, Any]]:
+        return [_row(registry.versions(name)[-1]) for name in registry.names()]
+
+    @app.get("/api/models/{name}")
+    def _versions(name: str) -> list[dict[str, Any]]:
+        return [_row(model) for model in registry.versions(name)]
+
+    @app.get("/api/models/{name}/{version}")
+    def _record(name: str, version: int) -> Response:
+        record = registry.get(name, version).record.decode()
+        return Response(show_hidden(record), media_type="application/json")
+
+    @app.get("/api/models/{name}/{version}/evaluations")
+    def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:
+        return scores.with_central(coordinator, dashboard.library, coordinator.fleet.evaluations(name, version))
+
+    @app.get("/api/models/{name}/{version}/scores")
+    def _scores(name: str, version: int) -> dict[str, Any]:
+        return {**scores.as_document(coordinator, dashboard.library.get(name, version))}
+
+    @app.get("/api/metrics")
+    def _metrics() -> dict[str, Any]:
+        return service.metrics()
+
+    @app.get("/metrics")
+    def _prometheus() -> Response:
+        return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
+
+    dashboard.add_to(app)
+    rules = OperatorRules(
+        token,
+        dashboard.limits,
+        lambda request: dashboard.sessions.of(request) is not None,
+        loopback_only=not service.config.api_expose,
+    )
+    # From the inside to the outside: the guard's headers are on all answers.
+    app.add_middleware(Calm, tell=dashboard.tell)
+    app.add_middleware(Heads)
+    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, tell=refuse)
+    return app
+
+
+async def _checked(request: Request) -> None:
+    """Refuse JSON that no file and no message can hold, before anything is done with it."""
+    if request.method not in READING and b"\\u" in await request.body():
+        with contextlib.suppress(ValueError):  # not JSON, which is told elsewhere
+            check_characters(await request.json())
+
+
+def _row(model: Any) -> dict[str, Any]:
+    row = {"name": model.name, "version": model.version, "digest": model.digest, "run": model.run}
+    return row | {"damaged": True} if model.is_damaged else row
+
+
+class ApiServer:
+    """The application on its address, in a thread of its own.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._config = service.config
+        self._token = read_or_make_token(service.config.state_dir)
+        self._hub = Hub(service.config.dashboard_limits)
+        self._app = make_app(service, self._token, self._hub)
+        self._server: HttpServer | None = None
+
+    def start(self) -> str:
+        """Bind and serve; returns the URL, which is also written to ``{state_dir}/api-url``.
+
+        Raises
+        ------
+        UsageError
+            The port is taken, or the address is not one of this machine's.
+        """
+        config = self._config
+        note = config.state_dir / PORT_FILE
+        self._server = server = HttpServer(
+            self._app, HTTP_LIMITS, config.api_host, config.api_port,
+            former=_read_port(note), stop_wait=config.api_stop_wait,
+        )  # fmt: skip
+        server.begin("glassfleet-api")
+        host = f"[{config.api_host}]" if ":" in config.api_host else config.api_host
+        url = f"http://{host}:{server.port}"
+        replace_private(config.state_dir / URL_FILE, f"{url}\n".encode("ascii"))
+        if not config.api_port:
+            replace_private(note, f"{server.port}\n".encode("ascii"))
+        return url
+
+    def stop(self) -> None:
+        """End the server; the URL file goes with it. Idempotent."""
+        self._hub.close()
+        if self._server is not None:
+            self._server.end()
+            (self._config.state_dir / URL_FILE).unlink(missing_ok=True)
+
+
+def _read_port(note: Path) -> int:
+    """Return the port that a file names; 0 when there is none."""
+    try:
+        port = int(note.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port <= LAST_PORT else 0

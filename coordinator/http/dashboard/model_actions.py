@@ -1,0 +1,226 @@
+"""What an operator may do with versions: promote, roll back, try, and pause, resume or stop a rollout.
+
+Each is a page that says what will happen, with a button; nothing happens before. The page carries what its reader has
+seen: when the name stands for something else by then, nothing is done, and the page is shown again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.http.dashboard.actions import number_of
+from coordinator.http.dashboard.standing import Standing, compared_with, standing
+from coordinator.spec.rollout import RolloutPlan
+from schemas.errors import GlassfleetError, UsageError
+
+if TYPE_CHECKING:
+    from coordinator.core import Coordinator
+    from coordinator.http.dashboard.pages import Dashboard
+
+Fields = dict[str, str]
+LONGEST_REASON = 500
+THRESHOLDS = ("min_reports", "max_worse", "max_worse_share", "vehicle_worse", "deadline")
+
+
+@dataclass(frozen=True)
+class Deed:
+    """One thing that can be done.
+
+    Attributes
+    ----------
+    title, button : str
+    does : callable
+        Does it on the coordinator's thread: the model's name, the version, the form.
+    needs_reason : bool
+    """
+
+    title: str
+    button: str
+    does: Callable[[Coordinator, str, int, Fields], object]
+    needs_reason: bool = False
+
+
+VERSION_DEEDS = {
+    "promote": Deed(
+        "Promote version {version}",
+        "Promote version {version}",
+        lambda core, name, version, form: core.models.promote(name, version, form["reason"]),
+    ),
+    "rollback": Deed(
+        "Roll back to version {version}",
+        "Roll back to version {version}",
+        lambda core, name, version, form: core.models.rollback(name, version, form["reason"]),
+        needs_reason=True,
+    ),
+    "try": Deed(
+        "Try version {version} on a part of the fleet",
+        "Start the rollout",
+        lambda core, name, version, form: core.models.rollouts.start(name, version, plan_of(form)),
+    ),
+}
+ROLLOUT_DEEDS = {
+    "pause": Deed(
+        "Pause the rollout of version {version}",
+        "Pause the rollout",
+        lambda core, name, _version, form: core.models.rollouts.pause(name, form["reason"]),
+    ),
+    "resume": Deed(
+        "Resume the rollout of version {version}",
+        "Resume the rollout",
+        lambda core, name, _version, _form: core.models.rollouts.resumed(name),
+    ),
+    "stop": Deed(
+        "Stop the rollout of version {version}",
+        "Stop the rollout",
+        lambda core, name, _version, form: core.models.rollouts.stop(name, form["reason"]),
+    ),
+}
+
+
+def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one short function per address
+    """Give an application the pages that ask first, and what they do."""
+
+    def ask(request: Request, name: str, what: str, version: int, **said: Any) -> Response:
+        if dashboard.sessions.of(request) is None:
+            return RedirectResponse(f"/sign-in?then={quote(request.url.path)}", 303)
+        return _page(dashboard, request, name, what, version, **said)
+
+    async def act(request: Request, name: str, what: str, version: int) -> Response:
+        form = {"reason": "", "seen": "", **await dashboard.sessions.form(request)}
+        form["reason"] = form["reason"].strip()[:LONGEST_REASON]
+        deed = (VERSION_DEEDS | ROLLOUT_DEEDS)[what]
+
+        def do(core: Coordinator) -> None:
+            if standing(core, name).seen != form["seen"]:
+                raise UsageError("meanwhile something else was decided: this page shows it now; nothing was done")
+            deed.does(core, name, version, form)
+
+        try:
+            await run_in_threadpool(dashboard.service.call, do)
+        except GlassfleetError as fault:
+            return _page(dashboard, request, name, what, version, wrong=str(fault), form=form, code=422)
+        return RedirectResponse(f"/models/{quote(name)}/{version}#standing-h", 303)
+
+    @app.get("/models/{name}/{version:int}/{what}", include_in_schema=False)
+    def _ask(request: Request, name: str, version: int, what: str) -> Response:
+        if what not in VERSION_DEEDS:
+            raise HTTPException(404, "no such page")
+        dashboard.coordinator.registry.get(name, version)
+        _check_usable(dashboard, name)
+        return ask(request, name, what, version)
+
+    @app.post("/models/{name}/{version:int}/{what}", include_in_schema=False)
+    async def _act(request: Request, name: str, version: int, what: str) -> Response:
+        if what not in VERSION_DEEDS:
+            raise HTTPException(404, "no such page")
+        await run_in_threadpool(_check_usable, dashboard, name)
+        return await act(request, name, what, version)
+
+    @app.get("/models/{name}/rollout/{what}", include_in_schema=False)
+    def _ask_rollout(request: Request, name: str, what: str) -> Response:
+        return ask(request, name, what, _tried(dashboard, name, what))
+
+    @app.post("/models/{name}/rollout/{what}", include_in_schema=False)
+    async def _act_rollout(request: Request, name: str, what: str) -> Response:
+        version = await run_in_threadpool(_tried, dashboard, name, what)
+        return await act(request, name, what, version)
+
+
+def plan_of(form: Fields) -> RolloutPlan:
+    """Return the plan that a form asks for; raises UsageError that names the field."""
+    stages = [number_of("stages", part.strip()) for part in form.get("stages", "").split(",") if part.strip()]
+    rest = {name: number_of(name, form[name].strip()) for name in THRESHOLDS if form.get(name, "").strip()}
+    return RolloutPlan.from_document({"stages": stages, **rest} if stages else rest)
+
+
+def _check_usable(dashboard: Dashboard, name: str) -> None:
+    """Raise HTTPException (404) where there is nothing to decide: no vehicle forecasts with a reference."""
+    compared = compared_with(dashboard.coordinator.registry, name)
+    if compared:
+        raise HTTPException(
+            404,
+            f"{name} is a reference: vehicles score it to compare {compared} with it, and forecast with none of its "
+            f"versions. To have another one scored, register its document for {compared}",
+        )
+
+
+def _tried(dashboard: Dashboard, name: str, what: str) -> int:
+    """Return the version that is tried; HTTPException (404) when nothing is, or the page does not exist."""
+    if what not in ROLLOUT_DEEDS:
+        raise HTTPException(404, "no such page")
+    live = dashboard.coordinator.models.rollouts.live(name)
+    if live is None:
+        dashboard.coordinator.registry.versions(name)
+        raise HTTPException(404, f"no rollout of model {name} is under way: it has ended, or none was started")
+    return live.start.version
+
+
+def _page(
+    dashboard: Dashboard,
+    request: Request,
+    name: str,
+    what: str,
+    version: int,
+    *,
+    wrong: str = "",
+    form: Fields | None = None,
+    code: int = 200,
+) -> Response:
+    """Return the page that asks whether it shall be done."""
+    deed = (VERSION_DEEDS | ROLLOUT_DEEDS)[what]
+    stands = standing(dashboard.coordinator, name)
+    plan = RolloutPlan()
+    defaults = {"stages": ", ".join(f"{share:g}" for share in plan.stages)}
+    defaults |= {field: str(getattr(plan, field)) for field in THRESHOLDS}
+    address = f"/models/{name}/{version}"
+    return dashboard.page(
+        request,
+        "confirm.html",
+        code,
+        name=name,
+        what=what,
+        version=version,
+        address=address,
+        target=f"{address}/{what}" if what in VERSION_DEEDS else f"/models/{name}/rollout/{what}",
+        title=deed.title.format(version=version),
+        button=deed.button.format(version=version),
+        needs_reason=deed.needs_reason,
+        consequences=_consequences(what, version, stands),
+        wrong=wrong,
+        stands=stands,
+        form=defaults | {"reason": ""} | (form or {}),
+    )
+
+
+def _consequences(what: str, version: int, stands: Standing) -> list[str]:
+    """Say what will happen, before it does."""
+    live, told = stands.live, []
+    if what in ("promote", "rollback"):
+        now = f"they use version {stands.current}" if stands.current else "no version is in use"
+        told.append(f"All vehicles will forecast with version {version}. Now {now}.")
+        told.append("Vehicles that are away get it when they come back.")
+        if live is not None:
+            told.append(f"The rollout of version {live['version']} ends: it is superseded.")
+    if what == "rollback":
+        told.append("Every vehicle and every auditor will read the reason.")
+    if what == "try":
+        other = f"version {stands.current}" if stands.current else "the constant, which uses no inputs,"
+        told.append(f"A part of the fleet scores version {version} and {other} on test rows of its own.")
+        if stands.current:
+            told.append(f"All go on forecasting with version {stands.current}.")
+        told.append(f"When the last stage passes, version {version} becomes current by itself; else it is withdrawn.")
+    if what == "pause":
+        told.append("No stage is judged and none is opened until it is resumed. The deadline stands still.")
+    if what == "resume":
+        told.append("The stage goes on with the time that was left.")
+    if what == "stop":
+        stays = f"Version {stands.current} stays in use." if stands.current else "No version is in use."
+        told.append(f"Version {version} is withdrawn. {stays} It cannot be resumed.")
+    return told

@@ -1,0 +1,290 @@
+"""The pages about models: all of them, one version, its difference from another, forecasts explained."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from coordinator.http.dashboard import scores, show
+from coordinator.http.dashboard.branches import Branch, most_used, opened
+from coordinator.http.dashboard.compare import difference
+from coordinator.http.dashboard.library import Shelved
+from coordinator.http.dashboard.live import Picture, Same
+from coordinator.http.dashboard.standing import Standing, standing
+from coordinator.http.dashboard.structures import StructureTree, uses
+from coordinator.http.dashboard.trees import RuleTree
+from glassfleet.data.domain import Domain
+from glassfleet.explain import ConditionView, Partition, RowExplanation, Rule
+from schemas.errors import DataError, GlassfleetError
+
+if TYPE_CHECKING:
+    from coordinator.http.dashboard.pages import Dashboard
+
+RULES_PER_PAGE = 25
+SCORED_PER_PAGE = 25
+MEMBERS_PER_PAGE = 200
+MOST_SHARES = 14
+"""Inputs with a line of their own in the picture of shares; the others are added up."""
+
+
+def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
+    """Give an application the pages about models."""
+    registry = dashboard.coordinator.registry
+
+    @app.get("/models", include_in_schema=False)
+    def _models(request: Request) -> Response:
+        models = [_listed(dashboard, name) for name in registry.names()]
+        return dashboard.page(request, "models.html", models=models)
+
+    @app.get("/events/models/{name}", include_in_schema=False)
+    async def _events(request: Request, name: str) -> Response:
+        registry.versions(name)
+        period = dashboard.limits.run_period
+        return await dashboard.live(
+            request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period
+        )
+
+    @app.get("/models/{name}", include_in_schema=False)
+    @app.get("/models/{name}/{version:int}", include_in_schema=False)
+    def _model(  # noqa: PLR0917  what the address says, by name
+        request: Request,
+        name: str,
+        version: int | None = None,
+        branch: str | None = None,
+        q: str = "",
+        page: int = 1,
+        s: int = 1,
+        structure: int | None = None,
+    ) -> Response:
+        shelved = dashboard.library.get(name, version)
+        address = f"/models/{name}/{shelved.version}"
+        told = scores.scores(dashboard.coordinator, shelved)
+        stands = standing(dashboard.coordinator, name)
+        versions = registry.versions(name)
+        return dashboard.page(
+            request,
+            "model.html",
+            shelved=shelved,
+            record=shelved.record,
+            domain=shelved.model.domain,
+            summary=shelved.summary,
+            address=address,
+            tree=_tree(shelved, branch, address),
+            **_population(shelved, branch, address, page, structure),
+            not_in=show.not_in(dashboard.coordinator, shelved.record),
+            stands=stands,
+            standing=dashboard.standing(request, stands, shelved.version, shelved.nature),
+            rules=show.Page.of(_matching(shelved.rules, q), page, RULES_PER_PAGE),
+            q=q[:200],
+            scores=told,
+            scored=(scored := show.Page.of(told.lines, s, SCORED_PER_PAGE)),
+            scored_rows=[
+                # Where it is the same by promise, a mark of its own would only hide the other.
+                (line.agent, line.alone, line.together, line.central if told.source == "reference" else None)
+                for line in scored.items
+            ],
+            began=dashboard.coordinator.fleet.began,
+            unequal=scores.why_not_equal(shelved),
+            cohort=shelved.record.cohort[:MEMBERS_PER_PAGE],
+            versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
+            count=len(versions),
+        )
+
+    @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
+    def _compare(request: Request, name: str, version: int, other: int) -> Response:
+        after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
+        return dashboard.page(request, "compare.html", before=before, after=after, difference=difference(before, after))
+
+    @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
+    def _forecast(request: Request, name: str, version: int) -> Response:
+        shelved = dashboard.library.get(name, version)
+        return dashboard.page(request, "forecast.html", **_asked(dashboard, shelved, dict(request.query_params)))
+
+
+def _listed(dashboard: Dashboard, name: str) -> tuple[Any, int, Standing]:
+    """Return what the list says of a name: the version that is in use (else the newest), how many, how it stands."""
+    versions = dashboard.coordinator.registry.versions(name)
+    stands = standing(dashboard.coordinator, name)
+    shown = next((each for each in versions if each.version == stands.current), versions[-1])
+    return shown, len(versions), stands
+
+
+def _look(dashboard: Dashboard, name: str) -> Hashable:
+    coordinator = dashboard.coordinator
+    aliases = coordinator.registry.aliases
+    pointers = (aliases.current.get(name), aliases.candidate.get(name))
+    return Same(coordinator.models.rollouts.live(name)), *(each and each.sequence for each in pointers)
+
+
+def _paint(dashboard: Dashboard, name: str) -> Picture:
+    stands = standing(dashboard.coordinator, name)
+    return Picture({"standing": None}, stands.said, is_last=stands.live is None)
+
+
+def _tree(shelved: Shelved, key: str | None, address: str) -> RuleTree | None:
+    """Return the tree as far as it is open; None without rules."""
+    labels = [brief.label for brief in shelved.briefs]
+    trail = _trail(shelved.root, key)
+    return RuleTree(trail, address, labels) if trail else None
+
+
+def _population(shelved: Shelved, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:
+    """Return what is shown of a population: the structure that is drawn (at first the fittest), all, the inputs."""
+    found = shelved.structures
+    drawn = next((each for each in found if each.number == wanted), found[0] if found else None)
+    tree = None
+    if drawn is not None and drawn.root.children:
+        tree = StructureTree(_trail(drawn.root, key), f"{address}?structure={drawn.number}&page={page}")
+    return {
+        "structures": show.Page.of(found, page, RULES_PER_PAGE),
+        "drawn": drawn,
+        "structure_tree": tree,
+        "uses": uses(found, shelved.model.domain),
+    }
+
+
+def _trail(root: Branch, key: str | None) -> list[Branch]:
+    """Return what is open in the tree: what the address says, else where most rows go; nothing without rules."""
+    if not root.children:
+        return []
+    return most_used(root) if key is None else opened(root, key[:400])
+
+
+def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
+    """Return the rules that have every word of `text`, the most used first."""
+    words = text[:200].lower().split()
+    found = [rule for rule in rules if not words or all(word in str(rule).lower() for word in words)]
+    return sorted(found, key=lambda rule: (-rule.support, rule.index))
+
+
+def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dict[str, Any]:
+    """Return what the forecast page shows for the fields that were filled in."""
+    domain = shelved.model.domain
+    values: dict[str, Any] = {
+        "shelved": shelved,
+        "domain": domain,
+        "address": f"/models/{shelved.name}/{shelved.version}",
+        "goal": query.get("goal", "")[:200],
+        "is_example": False,
+        "wrong": "",
+        "told": None,
+        "otherwise": None,
+        "otherwise_wrong": "",
+    }
+    try:
+        row = _row(shelved, query, dashboard.limits.row_chars)
+        values["row"] = row
+        told = dashboard.desk.explain(shelved, row)
+        values |= {"told": told, "parts": _parts(told), "partitions": _partitions(shelved, told)}
+        values["is_example"] = not any(name in query for name in ("x0", "row"))
+    except (DataError, ValueError) as fault:
+        values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
+        values["wrong"] = str(fault)
+        return values
+    if told.nature == "structures":  # every row gets the same answer
+        return values
+    try:
+        values["otherwise"] = dashboard.desk.otherwise(shelved, row, values["goal"])
+    except GlassfleetError as fault:
+        values["otherwise_wrong"] = str(fault)
+    return values
+
+
+def _row(shelved: Shelved, query: dict[str, str], longest: int) -> dict[str, Any]:
+    """Return the row that was typed, or pasted; what is missing is taken from an example that suits the model."""
+    domain = shelved.model.domain
+    if query.get("row", "").strip():
+        return _read(domain, query["row"][:longest])
+    row: dict[str, Any] = {}
+    for index, (variable, value) in enumerate(zip(domain.features, shelved.example, strict=True)):
+        text = query.get(f"x{index}")
+        if text is None:
+            row[variable.name] = variable.categories[round(value)] if variable.categories else value
+        else:
+            row[variable.name] = text if variable.categories else _float(variable.name, text)
+    return row
+
+
+def _read(domain: Domain, text: str) -> dict[str, Any]:
+    """Read a pasted row: a JSON object, a header line and a line of values, or values alone in the model's order."""
+    said = text.strip()
+    if said.startswith("{"):
+        try:
+            value = json.loads(said)
+        except ValueError as fault:
+            raise DataError(f"this is not a JSON object: {fault}") from fault
+        if not isinstance(value, dict):
+            raise DataError("this is not a JSON object")
+        row = value
+    else:
+        lines = [line for line in csv.reader(io.StringIO(said)) if line]
+        header = list(domain.names) if len(lines) == 1 else [name.strip() for name in lines[0]]
+        cells = lines[-1] if len(lines) == 1 else lines[1]
+        if len(header) != len(cells):
+            raise DataError(f"there are {len(cells)} values for {len(header)} columns: {', '.join(header)[:200]}")
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+    missing = [name for name in domain.names if name not in row]
+    if missing:
+        raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")
+    return {
+        variable.name: str(row[variable.name]) if variable.categories else _float(variable.name, row[variable.name])
+        for variable in domain.features
+    }
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        # A minus sign as our pages write it may come back from there.
+        number = float(value.replace("−", "-") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be a number, got {str(value)[:40]!r}") from None
+    if not math.isfinite(number):
+        raise DataError(f"{name} must be finite, got {value}")
+    return number
+
+
+def _parts(told: RowExplanation) -> list[tuple[str, float]]:
+    """Return the shares for the picture: the largest one by one, the rest together."""
+    ranked = sorted(told.shares.items(), key=lambda item: -abs(item[1]))
+    told_apart = [item for item in ranked if item[1]]
+    if len(told_apart) <= MOST_SHARES + 1:  # a line for the others would stand for one
+        return told_apart
+    shown, others = told_apart[:MOST_SHARES], told_apart[MOST_SHARES:]
+    return [*shown, (f"the other {len(others)}", sum(share for _, share in others))]
+
+
+def _partitions(shelved: Shelved, told: RowExplanation) -> list[tuple[Any, float, list[str], bool]]:
+    """Return the inputs' partitions with the row's value and the fired rule's terms; the rule's own inputs first."""
+    named = {part.feature: part for part in told.fired.rule.conditions}
+    value = {part.feature: part.value for part in told.inputs}
+    found = [
+        (each, value[each.feature], _terms(each, named.get(each.feature)), each.feature in named)
+        for each in shelved.partitions
+        if each.sets or each.thresholds
+    ]
+    return sorted(found, key=lambda item: not item[3])
+
+
+def _terms(partition: Partition, part: ConditionView | None) -> list[str]:
+    """Return the sets that a condition stands for: one, or a run of neighbours ("at least Medium")."""
+    sets = partition.sets
+    if part is None or not sets:
+        return []
+    if any(each.term == part.term for each in sets):
+        return [part.term]
+
+    def distance(first: int, last: int) -> float:
+        low, high = sets[first].low, sets[last].high
+        middle = (sets[first].peak + sets[last].peak) / 2
+        return abs(low - part.low) + abs(high - part.high) + abs(middle - part.peak)
+
+    runs = [(first, last) for first in range(len(sets)) for last in range(first, len(sets))]
+    first, last = min(runs, key=lambda run: distance(*run))
+    return [each.term for each in sets[first : last + 1]]

@@ -1,0 +1,275 @@
+"""The addresses of the dashboard. See docs/reference/dashboard.md."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Hashable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from markupsafe import Markup, escape
+
+from coordinator.http.access import PROGRAMS
+from coordinator.http.dashboard import charts, draw, sets, show, trees
+from coordinator.http.dashboard.actions import add_actions
+from coordinator.http.dashboard.asking import Desk, make_router
+from coordinator.http.dashboard.growth import grown
+from coordinator.http.dashboard.library import Library
+from coordinator.http.dashboard.live import Hub, Picture, Same, TooManyWatchersError
+from coordinator.http.dashboard.loaded import add_assets, addresses, compiled, read_assets
+from coordinator.http.dashboard.model_actions import add_model_actions
+from coordinator.http.dashboard.model_pages import add_model_pages
+from coordinator.http.dashboard.security import Sessions
+from coordinator.http.dashboard.standing import Standing, vehicles
+from coordinator.http.text import ShownJson
+from schemas.text import show_hidden
+
+if TYPE_CHECKING:
+    from coordinator.service import Service
+    from glassfleet.explain import Nature
+
+ROUNDS_PER_PAGE = 60
+
+
+class Dashboard:
+    """The pages over a service.
+
+    Parameters
+    ----------
+    service : Service
+    token : str
+        The API token: who knows it may sign in.
+    hub : Hub or None
+        Live streams; None: with the bounds of the service's configuration.
+    """
+
+    def __init__(self, service: Service, token: str, hub: Hub | None = None) -> None:
+        self.service = service
+        self.coordinator = service.coordinator
+        self.limits = service.config.dashboard_limits
+        self.sessions = Sessions(token, self.limits)
+        self.library = Library(service.coordinator.registry, self.limits.models)
+        self.desk = Desk(self.library, self.limits)
+        self.hub = hub or Hub(self.limits)
+        self._assets = read_assets()
+        self._templates = compiled(
+            {
+                "number": draw.number,
+                "size": draw.size,
+                "cut": draw.cut,
+                "ago": ago,
+                "moment": moment,
+                "seconds": seconds,
+                "lasted": lasted,
+                "pretty": pretty,
+                "signed": draw.signed,
+                "minus": draw.minus,
+                "signs": draw.signs,
+                "ticks": ticks,
+            },
+            {
+                "draw": draw,
+                "charts": charts,
+                "sets": sets,
+                "trees": trees,
+                "grown": grown,
+                "vehicles": vehicles,
+                "show": show,
+                "static": addresses(self._assets),
+            },
+        )
+
+    def add_api(self, app: FastAPI) -> None:
+        """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
+        app.include_router(make_router(self.desk))
+
+    def add_to(self, app: FastAPI) -> None:
+        """Give an application all pages, streams and forms."""
+        add_assets(app, self._assets)
+        self._add_fleet(app)
+        self._add_runs(app)
+        add_model_pages(app, self)
+        add_model_actions(app, self)
+        add_actions(app, self)
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def page(self, request: Request, name: str, code: int = 200, /, **values: Any) -> HTMLResponse:
+        """Return a page drawn from the template `name`."""
+        session = self.sessions.of(request)
+        text = self._templates.get_template(name).render(
+            fleet=self.coordinator.topics.fleet,
+            software=self.coordinator.software,
+            connected=self.service.is_connected,
+            csrf="" if session is None else session.csrf,
+            signed_in=session is not None,
+            path=request.url.path,
+            now=time.time(),
+            **values,
+        )
+        return HTMLResponse(show_hidden(text), code)
+
+    def fault(self, request: Request, status: int, detail: str) -> HTMLResponse:
+        """Return a page that says what is wrong."""
+        return self.page(request, "fault.html", status, status=status, detail=detail)
+
+    def tell(self, request: Request, status: int, detail: str) -> Response:
+        """Tell a fault: to programs as JSON, to people as a page."""
+        if request.url.path.startswith(PROGRAMS):
+            return ShownJson({"detail": detail}, status)
+        return self.fault(request, status, detail)
+
+    def fragment(self, name: str, /, **values: Any) -> str:
+        """Return a part of a page: the template ``_{name}.html``."""
+        return show_hidden(self._templates.get_template(f"_{name}.html").render(now=time.time(), **values))
+
+    def standing(self, request: Request, stands: Standing, version: int, nature: Nature = "rules") -> str:
+        """Return the part of a model's page that says what its name stands for, with what may be done about it."""
+        is_signed_in = self.sessions.of(request) is not None
+        return self.fragment("standing", stands=stands, version=version, nature=nature, signed_in=is_signed_in)
+
+    async def live(
+        self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], Picture], period: float
+    ) -> Response:
+        """Return a stream of a page's fragments, or 503 when all places are taken."""
+        last = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        try:
+            self.hub.enter()
+        except TooManyWatchersError:
+            return ShownJson({"detail": "too many live pages are open"}, 503, {"Retry-After": "10"})
+        events = self.hub.stream(name, look, paint, period=period, last_id=last[:40])
+        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    # -- fleet ----------------------------------------------------------------------------------------------------
+
+    def _add_fleet(self, app: FastAPI) -> None:
+        @app.get("/", include_in_schema=False)
+        def _fleet(request: Request, q: str = "", status: str = "", page: int = 1) -> Response:
+            found = show.agents(self.coordinator, text=q[:200], status=status)
+            return self.page(
+                request,
+                "fleet.html",
+                agents=show.Page.of(found, page),
+                counts=show.fleet_counts(self.coordinator),
+                q=q[:200],
+                status=status,
+            )
+
+        @app.get("/events/fleet", include_in_schema=False)
+        async def _events(request: Request) -> Response:
+            return await self.live(
+                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), self.limits.fleet_period
+            )
+
+    def _look_at_fleet(self) -> Hashable:
+        # Signs of life alone are worth a new picture every ten seconds only.
+        return self.service.is_connected, *(
+            (each["agent"], each["status"], each["incarnation"], each["software"], int(each["seen"] / 10))
+            for each in self.coordinator.fleet.document()
+        )
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def _add_runs(self, app: FastAPI) -> None:
+        @app.get("/runs", include_in_schema=False)
+        def _runs(request: Request, page: int = 1) -> Response:
+            return self.page(request, "runs.html", runs=show.recent_runs(self.coordinator, page))
+
+        @app.get("/runs/{run}", include_in_schema=False)
+        def _run(request: Request, run: str, page: int = 1) -> Response:
+            document, page = self.coordinator.runs.document(run), max(page, 1)
+            return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
+
+        @app.get("/events/runs/{run}", include_in_schema=False)
+        async def _events(request: Request, run: str) -> Response:
+            if run not in self.coordinator.runs.ids():
+                raise HTTPException(404, "no such run")
+            period = self.limits.run_period
+            return await self.live(
+                request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), period
+            )
+
+    def _look_at_run(self, run: str) -> Hashable:
+        state = self.coordinator.runs.live.get(run)
+        return Same(state), self.coordinator.outages.since  # as the reason of a run that waits has it
+
+    def _paint_run(self, run: str) -> Picture:
+        document = self.coordinator.runs.document(run)
+        has_ended = document["state"] == "ended"
+        return Picture(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
+
+    def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
+        """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""
+        rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
+        model = document["model"]
+        rollout = model and self.coordinator.models.rollouts.document(model["name"], model["version"])
+        parts = {
+            name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds, rollout=rollout)
+            for name in ("run_facts", "run_open", "run_growth", "run_agents", "run_rounds")
+        }
+        parts["run-refusals"] = self.fragment("run_refusals", refusals=self.service.refusals.of(document["run"]))
+        return parts
+
+
+def ago(then: float, now: float) -> str:
+    """Return a time that has passed, roughly.
+
+    >>> ago(0, 30), ago(0, 200), ago(0, 8000), ago(0, 200000)
+    ('30 s ago', '3 min ago', '2 h ago', '2 days ago')
+    """
+    passed = max(0.0, now - then)
+    if passed < 100:
+        return f"{passed:.0f} s ago"
+    if passed < 5400:
+        return f"{passed / 60:.0f} min ago"
+    return f"{passed / 3600:.0f} h ago" if passed < 36 * 3600 else f"{passed / 86400:.0f} days ago"
+
+
+def moment(then: float | str) -> str:
+    """Return a time of the wall clock as ``2026-01-31 12:00:05 UTC``."""
+    at = datetime.fromisoformat(then) if isinstance(then, str) else datetime.fromtimestamp(then, tz=UTC)
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def seconds(count: float) -> str:
+    """Return a duration.
+
+    >>> seconds(0.0123), seconds(12.3), seconds(200), seconds(90000)
+    ('12 ms', '12.3 s', '3 min 20 s', '25 h 0 min')
+    """
+    if count < 1:
+        return f"{1000 * count:.0f} ms"
+    if count < 60:
+        return f"{count:.1f} s"
+    whole = round(count)
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def lasted(document: dict[str, Any]) -> str:
+    """Return how long a run took; empty while it goes on."""
+    if document["ended"] is None:
+        return ""
+    begin, end = (datetime.fromisoformat(document[name]) for name in ("started", "ended"))
+    return seconds(max(0.0, (end - begin).total_seconds()))
+
+
+def ticks(text: str) -> Markup:
+    """Return a text with what stands between backticks as code; all of it escaped.
+
+    >>> ticks("`a < b` is so")
+    Markup('<code>a &lt; b</code> is so')
+    """
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one has no partner
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts)
+    )
+
+
+def pretty(value: Any) -> str:
+    """Return JSON values as indented text; to be escaped like any text."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

@@ -1,0 +1,245 @@
+"""What vehicles measured with a model version: alone (LL), together (FL), and centrally (CL) as far as that is known.
+
+Nobody has the rows of all vehicles, so a central score is never computed here. It is known in two cases: where the
+fleet's model *is* the central one (promise of equality), each vehicle's FL score is its CL score; and where an operator
+has registered a model that was learned centrally elsewhere, vehicles score it on the same test rows as any other. Of
+such a reference itself, what vehicles send as the score of the published model is the central score.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from coordinator.core import Coordinator
+from coordinator.http.dashboard.library import Library, Shelved
+from coordinator.models.central import reference_of
+from glassfleet import catalogue
+from glassfleet.scheme import promises_central
+from schemas.errors import DamagedError, GlassfleetError
+from schemas.record import ModelRecord
+
+Source = Literal["equality", "reference", "itself", ""]
+
+
+class Line(NamedTuple):
+    """One vehicle: its scores, `central` None where unknown, and its test rows."""
+
+    agent: str
+    alone: float
+    together: float
+    central: float | None
+    rows: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What vehicles measured with a model version on rows of their own.
+
+    Attributes
+    ----------
+    metric : str
+        ``rmse`` or ``f1``; empty without scores.
+    lines : list of Line
+        Those that lose by learning together first.
+    alone, together : float
+        Means over the vehicles.
+    better : int
+        Vehicles that are better together than alone.
+    central : float or None
+        Mean over the vehicles whose central score is known.
+    source : str
+        Why the central scores are known: ``equality``, ``reference``, ``itself`` (the model is a reference); empty:
+        they are not.
+    about : str
+        What is to be said about the central scores, in one sentence.
+    """
+
+    metric: str
+    lines: list[Line]
+    alone: float = 0.0
+    together: float = 0.0
+    better: int = 0
+    central: float | None = None
+    source: Source = ""
+    about: str = ""
+
+    @property
+    def known(self) -> int:
+        """Vehicles whose central score is known."""
+        return sum(line.central is not None for line in self.lines)
+
+
+def scores(coordinator: Coordinator, shelved: Shelved) -> Scores:
+    """Return the scores of a model version, of that very document."""
+    record = shelved.record
+    found = coordinator.fleet.evaluations(record.name, record.version)
+    own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
+    metrics = Counter(each["metric"] for each in own.values())
+    central, source, about = known_centrally(coordinator, shelved, own)
+    if not metrics:
+        return Scores("", [], source=source, about=about)
+    metric = metrics.most_common(1)[0][0]
+    own = {agent: each for agent, each in own.items() if each["metric"] == metric}
+    sign = 1 if metric == "rmse" else -1
+    lines = [
+        Line(agent, float(each["local"]), float(each["federated"]), central.get(agent), int(each["rows"]))
+        for agent, each in own.items()
+    ]
+    lines.sort(key=lambda line: sign * (line.alone - line.together))
+    known = [line.central for line in lines if line.central is not None]
+    return Scores(
+        metric,
+        lines,
+        alone=sum(line.alone for line in lines) / len(lines),
+        together=sum(line.together for line in lines) / len(lines),
+        better=sum(1 for line in lines if sign * (line.alone - line.together) > 0),
+        central=sum(known) / len(known) if known else None,
+        source=source,
+        about=about,
+    )
+
+
+class VehicleDocument(TypedDict):
+    """What is told of one vehicle; `federated` is None of a reference, `central` where it is not known."""
+
+    rows: int
+    local: float
+    federated: float | None
+    central: float | None
+
+
+class ScoresDocument(TypedDict):
+    """What ``GET /api/models/{name}/{version}/scores`` returns; see docs/reference/http-api.md."""
+
+    name: str
+    version: int
+    digest: str
+    metric: str
+    source: Source
+    about: str
+    since: str
+    vehicles: dict[str, VehicleDocument]
+
+
+def as_document(coordinator: Coordinator, shelved: Shelved) -> ScoresDocument:
+    """Return the scores of a model version as JSON values: what the dashboard shows, for programs."""
+    told = scores(coordinator, shelved)
+    return {
+        "name": shelved.name,
+        "version": shelved.version,
+        "digest": shelved.record.digest,
+        "metric": told.metric,
+        "source": told.source,
+        "about": told.about,
+        "since": datetime.fromtimestamp(coordinator.fleet.began, tz=UTC).isoformat(timespec="seconds"),
+        "vehicles": {
+            line.agent: {
+                "rows": line.rows,
+                "local": line.alone,
+                "federated": None if told.source == "itself" else line.together,
+                "central": line.central,
+            }
+            for line in sorted(told.lines)
+        },
+    }
+
+
+def with_central(
+    coordinator: Coordinator, library: Library, found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return what vehicles have sent about a model version, each with its central score (None: unknown) and why.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    library : Library
+    found : mapping of str to mapping
+        As `Fleet.evaluations` returns it.
+    """
+    central: Mapping[str, float] = {}
+    source: Source = ""
+    for first in list(found.values())[:1]:
+        # A vehicle may name a model that there is not, or one of a scheme that is not installed here.
+        with suppress(GlassfleetError):
+            shelved = library.get(first["name"], first["version"])
+            own = {agent: each for agent, each in found.items() if each["digest"] == shelved.record.digest}
+            central, source, _ = known_centrally(coordinator, shelved, own)
+    return {
+        agent: {**each, "central": central.get(agent), "source": source if agent in central else ""}
+        for agent, each in found.items()
+    }
+
+
+def why_not_equal(shelved: Shelved) -> str:
+    """Return why the model need not be the cohort's central one; empty: it is, by the promise of equality."""
+    scheme = catalogue.load(shelved.record.scheme)
+    parameters = getattr(shelved.model, "parameters", None)
+    if shelved.record.is_reference:
+        return "it was learned in one place, and vehicles only score it"
+    if not scheme.equals_central:
+        return f"{shelved.record.scheme} does not promise it, whatever its parameters are"
+    if parameters is None or not promises_central(scheme, parameters):
+        return f"{shelved.record.scheme} does not promise it with these parameters"
+    if shelved.record.parameters.get("participation") != "cohort":
+        return "the run was elastic, so its rounds may rest on different vehicles"
+    if scheme.exact(parameters) != parameters:
+        return "the vehicles protect their rows, so it is the central model of condensed rows, not of their own"
+    return ""
+
+
+def known_centrally(
+    coordinator: Coordinator, shelved: Shelved, own: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, float], Source, str]:
+    """Return the central scores as far as they are known, why they are, and a sentence about it.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    shelved : Shelved
+        The model version.
+    own : mapping of str to mapping
+        What vehicles have sent about this very document, by agent.
+
+    Returns
+    -------
+    tuple of (dict of str to float, str, str)
+        By agent, of those in `own`; `Scores.source`; `Scores.about`.
+    """
+    same = {agent: float(each["federated"]) for agent, each in own.items()}
+    if shelved.record.is_reference:
+        return same, "itself", "This model was learned in one place, so its scores are central ones (CL)."
+    why = why_not_equal(shelved)
+    if not why:
+        return same, "equality", "The central model of the cohort's rows is this very model, so CL is FL."
+    reference = _reference(coordinator, shelved.name)
+    if reference is None:
+        return {}, "", f"Central (CL) is not known: nobody has the rows of all vehicles, and {why}."
+    said = coordinator.fleet.evaluations(reference.name, reference.version)
+    found = {
+        agent: float(said[agent]["federated"])
+        for agent, each in own.items()
+        # Other test rows make scores that cannot be compared.
+        if agent in said and (said[agent]["digest"], said[agent]["metric"], said[agent]["rows"])
+        == (reference.digest, each["metric"], each["rows"])
+    }  # fmt: skip
+    text = f"CL is a model that was learned centrally elsewhere ({reference.scheme}), registered as {reference.name}"
+    about = str(reference.parameters.get("about", ""))
+    text += f" version {reference.version}{f': {about}' if about else ''}."
+    return found, "reference", text if found else f"{text} No vehicle has scored it on the same test rows yet."
+
+
+def _reference(coordinator: Coordinator, name: str) -> ModelRecord | None:
+    """Return the central model that vehicles compare a name with; None: nobody has registered one."""
+    pointer = coordinator.registry.aliases.current.get(reference_of(name))
+    if pointer is None:
+        return None
+    try:
+        record = ModelRecord.load(coordinator.registry.get(pointer.name, pointer.version).record)
+    except DamagedError:  # as if nobody had registered one
+        return None
+    return record if record.is_reference else None

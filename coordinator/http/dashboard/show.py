@@ -1,0 +1,237 @@
+"""What the pages say, as plain values: fleet, runs, scores. Reads the coordinator, changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from coordinator.core import Coordinator
+from coordinator.http.dashboard.draw import cut, minus, number
+from glassfleet.explain import OWN_TREE, Change, RowExplanation
+from schemas.errors import NotFoundError
+from schemas.record import ModelRecord
+
+T = TypeVar("T")
+PER_PAGE = 50
+NAMED = 8
+"""So many agents are named for one reason; the others are counted."""
+RECENT_RUNS = 5
+"""So many runs are asked for what an agent has told of its rows."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A part of a list.
+
+    Attributes
+    ----------
+    items : list
+    number, last : int
+        Which page this is, and how many there are; from 1.
+    total : int
+        Items on all pages.
+    """
+
+    items: list[T]
+    number: int
+    last: int
+    total: int
+
+    @classmethod
+    def of(cls, items: Sequence[T], number: int, per_page: int = PER_PAGE) -> Page[T]:
+        """Cut a list; a number that is too high means the last page."""
+        last = max(1, -(-len(items) // per_page))
+        number = min(max(number, 1), last)
+        return cls(list(items[(number - 1) * per_page : number * per_page]), number, last, len(items))
+
+
+def agents(coordinator: Coordinator, *, text: str = "", status: str = "") -> list[dict[str, Any]]:
+    """Return the agents whose id or software holds `text`, the absent ones first, with their rows where known."""
+    rows = known_rows(coordinator)
+    found = [
+        {**each, "rows": rows.get(each["agent"])}
+        for each in coordinator.fleet.document()
+        if text.lower() in f"{each['agent']} {each['software']}".lower() and status in ("", each["status"])
+    ]
+    return sorted(found, key=lambda each: (each["status"] == "up", each["agent"]))
+
+
+def known_rows(coordinator: Coordinator) -> dict[str, int]:
+    """Return how many training rows agents told of, in the newest of the last runs that they took part in."""
+    rows: dict[str, int] = {}
+    for run in coordinator.runs.ids()[-RECENT_RUNS:]:
+        with suppress(NotFoundError):
+            rows |= coordinator.runs.document(run).get("rows", {})
+    return rows
+
+
+def fleet_counts(coordinator: Coordinator) -> dict[str, Any]:
+    """Return how many agents are up and down, and how many of those that are up run which software."""
+    document = coordinator.fleet.document()
+    software = Counter(each["software"] or "unknown" for each in document if each["status"] == "up")
+    return {
+        "up": sum(each["status"] == "up" for each in document),
+        "down": sum(each["status"] != "up" for each in document),
+        "software": software.most_common(6),
+    }
+
+
+def recent_runs(coordinator: Coordinator, number: int, per_page: int = PER_PAGE) -> Page[dict[str, Any]]:
+    """Return a page of runs, newest first."""
+    ids = coordinator.runs.ids()[::-1]
+    page = Page.of(ids, number, per_page)
+    shown = []
+    for run in page.items:
+        with suppress(NotFoundError):  # forgotten between the two looks
+            shown.append(coordinator.runs.document(run))
+    return Page(shown, page.number, page.last, page.total)
+
+
+def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+    """Return why agents do not count in a round: reason, how many, who."""
+    grouped: defaultdict[str, list[str]] = defaultdict(list)
+    for agent, reason in row.get("dropped_agents", {}).items():
+        grouped[said(reason or "dropped")].append(agent)
+    for agent in row.get("late_agents", []):
+        grouped["answered after the end"].append(agent)
+    return [(reason, len(names), named(names)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))]
+
+
+def rows(document: Mapping[str, Any]) -> int:
+    """Return the training rows of a run's cohort; of all who told theirs, while there is no cohort."""
+    told: Mapping[str, int] = document.get("rows", {})
+    cohort = document.get("cohort") or told
+    return sum(told.get(agent, 0) for agent in cohort)
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    shown = ", ".join(cut(name, 40) for name in names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
+def said(reason: str) -> str:
+    """Return why a vehicle does not count, as the pages say it.
+
+    >>> said("deadline"), said("went down")
+    ('no answer by the deadline', 'went down')
+    """
+    return "no answer by the deadline" if reason == "deadline" else reason
+
+
+def not_in(coordinator: Coordinator, record: ModelRecord) -> list[tuple[str, str]]:
+    """Return who is not in a model though it was asked, and why: the words of the run's page while there is one."""
+    agents: Mapping[str, Mapping[str, str]] = {}
+    with suppress(NotFoundError):
+        agents = coordinator.runs.document(record.run)["agents"]
+    return [
+        (agent, said(agents.get(agent, {}).get("reason") or reason))
+        for agent, reason in record.training.dropped.items()
+    ]
+
+
+def standing(document: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return how many agents of a run stand how, the most first."""
+    return Counter(each["status"] for each in document["agents"].values()).most_common()
+
+
+def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the agents of a run that were lost, dropped or late: agent, status, reason."""
+    return [
+        (agent, each["status"], said(each["reason"]))
+        for agent, each in document["agents"].items()
+        if each["status"] in ("lost", "dropped", "late")
+    ]
+
+
+def absences(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return who missed rounds of a run, though it is not among the `trouble`: agent, which rounds it missed."""
+    known = {agent for agent, _, _ in trouble(document)}
+    missed: defaultdict[str, list[str]] = defaultdict(list)
+    for row in document["rounds"]:
+        for agent in dict.fromkeys([*row["dropped_agents"], *row["late_agents"]]):
+            if agent not in known:
+                missed[agent].append(f"{row['phase']} {row['number']}")
+    return [(agent, named(list(dict.fromkeys(rounds)))) for agent, rounds in sorted(missed.items())]
+
+
+def all_answered(document: Mapping[str, Any]) -> bool:
+    """Whether everybody who was asked has answered, in every round that has closed."""
+    rounds = document["rounds"]
+    return bool(rounds) and all(row["accepted"] == row["asked"] and not row["late"] for row in rounds)
+
+
+def held(told: RowExplanation) -> dict[str, list[tuple[str, float]]]:
+    """Return to which degree a row fulfils each condition of the rule that explains it, by input: term, degree."""
+    found: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
+    for part, degree in zip(told.fired.rule.conditions, told.fired.memberships, strict=True):
+        found[part.feature].append((part.term, degree))
+    return found
+
+
+def why_that_rule(told: RowExplanation) -> str:
+    """Return why a rule answered whose conditions the row does not meet; empty: it meets them."""
+    if not told.fallback:
+        return ""
+    found = (note for note in told.notes if "fires for this row" in note)
+    return next(found, f"no rule fires for this row, so rule {told.fired.rule.index} answers")
+
+
+def is_crisp(told: RowExplanation) -> bool:
+    """Whether every condition of the rule that answered holds or does not, so that there are no degrees to tell."""
+    parts = told.fired.rule.conditions
+    return bool(parts) and all(part.crisp for part in parts)
+
+
+def silent_shares(told: RowExplanation) -> tuple[str, ...]:
+    """Return why no input has a share in a forecast, where that is so and there is something to say of it."""
+    if told.nature == "structures" or any(told.shares.values()):
+        return ()
+    return tuple(note for note in told.notes if "share" in note)
+
+
+def spans(told: RowExplanation) -> dict[str, tuple[float, float]]:
+    """Return where the crisp conditions of the rule that answered hold, by input: from, to."""
+    found: dict[str, tuple[float, float]] = {}
+    for part in told.fired.rule.conditions:
+        if part.crisp:
+            low, high = found.get(part.feature, (part.low, part.high))
+            found[part.feature] = (max(low, part.low), min(high, part.high))
+    return found
+
+
+def own_tree() -> str:
+    """Return where the trees are that vehicles make of a population, as a sentence without its dot."""
+    return f"{OWN_TREE[0].upper()}{OWN_TREE[1:]}"
+
+
+def before(change: Change) -> str:
+    """Return what an input is before a change, in as many digits as elsewhere where they tell the two apart.
+
+    A category stays as it is, and a number that its text writes without an exponent does not get one.
+    """
+    whole, short = f"{change.before:.6g}", number(change.before)
+    is_number = change.before_text == f"{whole} {change.unit}".rstrip()
+    if not is_number or short == number(change.after) or ("e" in short and "e" not in whole):
+        return minus(change.before_text, change.before)
+    return f"{short} {change.unit}".rstrip()
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """Return how a run stands, for those who listen."""
+    if document["outcome"] == "damaged":
+        return "What was written about the run is damaged."
+    if document["state"] == "ended":
+        return f"The run has {'been ' if document['outcome'] == 'cancelled' else ''}{document['outcome']}."
+    if document["state"] == "suspended":
+        return "The run is suspended."
+    if document["rounds"]:
+        last = document["rounds"][-1]
+        return (
+            f"{str(last['phase']).capitalize()} round {last['number']} closed: {last['accepted']} in, "
+            f"{last['late']} late, {last['dropped']} dropped, {last['rejected']} rejected."
+        )
+    return f"The run is {document['phase']}."

@@ -1,0 +1,142 @@
+"""Addresses of the HTTP API for what a model's name stands for: history, promotion, rollback, rollouts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict
+
+from coordinator.http.access import TOKEN
+from coordinator.http.errors import Whole, refuse_booleans
+from coordinator.models.central import read_reference
+from coordinator.spec.rollout import RolloutPlan
+from schemas.record import ModelRecord
+
+if TYPE_CHECKING:
+    from coordinator.service import Service
+
+
+class Promotion(BaseModel):
+    """What ``POST /api/models/{name}/promote`` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Whole
+    reason: str = ""
+
+
+class Rollback(BaseModel):
+    """What ``POST /api/models/{name}/rollback`` takes; no version: the one that was current before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    to: Whole | None = None
+    reason: str
+
+
+class Vouched(BaseModel):
+    """What ``POST /api/models/{name}/{version}/sign`` takes: the digest of the document that was looked at, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    digest: str
+    reason: str = ""
+
+
+class Reference(BaseModel):
+    """What ``POST /api/models/{name}/central`` takes: a model's document, and where it comes from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    document: dict[str, Any]
+    about: str = ""
+
+
+class Wanted(BaseModel):
+    """What ``POST /api/rollouts`` takes; the plan is checked by `RolloutPlan`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    version: Whole
+    plan: dict[str, Any] = {}
+
+
+class Why(BaseModel):
+    """What pause and stop take."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = ""
+
+
+def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one short function per address
+    """Add the addresses."""
+    coordinator = service.coordinator
+    registry, models = coordinator.registry, coordinator.models
+    guarded = [TOKEN]
+
+    @app.get("/api/models/{name}/history")
+    def _history(name: str) -> dict[str, Any]:
+        aliases = registry.aliases
+        return {
+            "name": name,
+            "current": _pointer(aliases.current.get(name)),
+            "candidate": _pointer(aliases.candidate.get(name)),
+            "decisions": [
+                {"kind": each.kind, "at": each.at, "wall": each.wall, **each.body} for each in registry.history(name)
+            ],
+        }
+
+    @app.post("/api/models/{name}/promote", dependencies=guarded)
+    def _promote(name: str, wanted: Promotion) -> dict[str, Any]:
+        return service.call(
+            lambda core: core.models.promote(name, wanted.version, wanted.reason).model_dump(mode="json")
+        )
+
+    @app.post("/api/models/{name}/rollback", dependencies=guarded)
+    def _rollback(name: str, wanted: Rollback) -> dict[str, Any]:
+        return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
+
+    @app.post("/api/models/{name}/{version}/sign", dependencies=guarded)
+    def _sign(name: str, version: int, wanted: Vouched) -> dict[str, Any]:
+        return service.call(lambda core: core.models.sign(name, version, wanted.digest, wanted.reason))
+
+    @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
+    def _central(name: str, wanted: Reference) -> dict[str, Any]:
+        compared = ModelRecord.load(registry.get(name, registry.versions(name)[-1].version).record)
+        # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
+        reference = read_reference(wanted.document, compared)
+        return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))
+
+    @app.get("/api/rollouts")
+    def _rollouts() -> list[dict[str, Any]]:
+        return models.rollouts.documents()
+
+    @app.get("/api/rollouts/{name}")
+    def _of_model(name: str) -> list[dict[str, Any]]:
+        registry.versions(name)
+        return models.rollouts.documents(name)
+
+    @app.post("/api/rollouts", dependencies=guarded, status_code=201)
+    def _start(wanted: Wanted) -> dict[str, str]:
+        refuse_booleans(wanted.plan, "plan")
+        plan = RolloutPlan.from_document(wanted.plan)
+        return {"rollout": service.call(lambda core: core.models.rollouts.start(wanted.name, wanted.version, plan))}
+
+    @app.post("/api/rollouts/{name}/pause", dependencies=guarded)
+    def _pause(name: str, why: Why) -> dict[str, str]:
+        return {"phase": service.call(lambda core: core.models.rollouts.pause(name, why.reason).phase)}
+
+    @app.post("/api/rollouts/{name}/resume", dependencies=guarded)
+    def _resume(name: str) -> dict[str, str]:
+        return {"phase": service.call(lambda core: core.models.rollouts.resumed(name).phase)}
+
+    @app.post("/api/rollouts/{name}/stop", dependencies=guarded)
+    def _stop(name: str, why: Why) -> dict[str, str]:
+        return {"phase": service.call(lambda core: core.models.rollouts.stop(name, why.reason).phase)}
+
+
+def _pointer(pointer: Any) -> dict[str, Any] | None:
+    return None if pointer is None else dict(pointer.model_dump(mode="json"))

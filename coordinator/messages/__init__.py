@@ -1,0 +1,1 @@
+"""Between the broker and the engine: what arrives as events, what is sent as messages."""

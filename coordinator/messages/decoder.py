@@ -1,0 +1,239 @@
+"""From bytes on a topic to events: everything a peer can get wrong ends here as a reason, never as a traceback."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from broker.port import Message
+from coordinator.engine import Answer, Malformed, Refused
+from schemas import codec, limits
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.messages import AgentState, ContributionBody, CoordinatorState, Evaluation, Manifest, Part, Refusal
+from schemas.topics import Address, Topics
+from schemas.trust.joining import Assembler
+
+UNKNOWN_TASK = "0" * 64
+"""Stands for the task in a receipt for a message whose task could not be read."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """An agent is up; `born` is when its process began, by its own clock, seconds since the epoch."""
+
+    agent: str
+    body: AgentState
+    born: float = 0.0
+
+
+@dataclass(frozen=True)
+class Death:
+    """An agent is down; the incarnation is None when the retained state was cleared. `born` as in `Birth`."""
+
+    agent: str
+    incarnation: str | None
+    software: str = ""
+    born: float = 0.0
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What stands on the coordinator's own topic: ours, of a life before, or of another coordinator."""
+
+    incarnation: str
+    status: str
+    term: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """An agent's local test scores."""
+
+    agent: str
+    body: Evaluation
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A request (of ours): it may have outlived its run, or its round. `blobs` are the topics that it names."""
+
+    run: str
+    blobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A retained request was cleared: by us when its run ended, or by somebody else."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class ForRun:
+    """An event of one run."""
+
+    run: str
+    event: Answer | Refused | Malformed
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Not for us, or beyond repair and without anybody to answer. `code` is counted."""
+
+    code: str
+    detail: str
+
+
+Inbound: TypeAlias = Birth | Death | Peer | Scores | Leftover | Gone | ForRun | Ignored
+
+
+@dataclass(frozen=True)
+class PartLimits:
+    """How much of answers in parts is kept until they are whole.
+
+    Attributes
+    ----------
+    total_bytes : int
+        Of all agents together; the message touched least recently gives way.
+    per_agent : int
+        Messages of one agent at once.
+    """
+
+    total_bytes: int = 4 * limits.MAX_DECODED_BYTES
+    per_agent: int = 2
+
+
+class Decoder:
+    """Reads messages; keeps nothing but unfinished parts.
+
+    Parameters
+    ----------
+    topics : Topics
+    parts : PartLimits
+    """
+
+    def __init__(self, topics: Topics, parts: PartLimits = PartLimits()) -> None:
+        self._topics = topics
+        self._assembler = Assembler(total_bytes=parts.total_bytes, per_sender=parts.per_agent)
+        self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def read(self, message: Message, at: float) -> Inbound | None:
+        """Return what a message says; None when it is one part of several. Raises nothing, whatever the bytes."""
+        try:
+            address = self._topics.parse(message.topic)
+        except WireError as fault:
+            return Ignored(fault.code, fault.detail)
+        if address.kind == "contribution":
+            return self._contribution(address, message.payload, at)
+        if address.kind == "request":
+            return Leftover(address.run, self._blobs(message.payload)) if message.payload else Gone(address.run)
+        if address.kind == "coordinator-state":
+            return self._peer(message.payload)
+        return self._of_agent(address, message.payload) if address.kind in ("agent-state", "evaluation") else None
+
+    def _of_agent(self, address: Address, payload: bytes) -> Inbound | None:
+        if not payload:
+            return Death(address.agent, None) if address.kind == "agent-state" else None
+        try:
+            envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+            _same_agent(envelope, address)
+        except WireError as fault:
+            return Ignored(fault.code, fault.detail)
+        match envelope.body:
+            case AgentState(status="up") as body if address.kind == "agent-state":
+                return Birth(address.agent, body, envelope.time)
+            case AgentState() as body if address.kind == "agent-state":
+                return Death(address.agent, body.incarnation, body.software, envelope.time)
+            case Evaluation() as body if address.kind == "evaluation":
+                return Scores(address.agent, body)
+        return Ignored("malformed", f"a {envelope.body.kind} does not belong on a topic for {address.kind}")
+
+    def _peer(self, payload: bytes) -> Inbound:
+        if not payload:
+            return Peer("", "down", 0.0)
+        try:
+            envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+        except WireError as fault:
+            return Ignored(fault.code, fault.detail)
+        body = envelope.body
+        if not isinstance(body, CoordinatorState):
+            return Ignored("malformed", f"a {body.kind} does not belong on the coordinator's own topic")
+        return Peer(body.incarnation, body.status, envelope.time)
+
+    def forget(self, agent: str) -> None:
+        """Drop the unfinished parts of an agent that has left."""
+        self._assembler.forget(agent)
+
+    def _blobs(self, payload: bytes) -> tuple[str, ...]:
+        if len(payload) > limits.MIN_MESSAGE_BYTES:
+            return ()  # a manifest is short; whole requests come back as echoes and need not be decoded
+        try:
+            body = Envelope.from_bytes(payload, fleet=self._topics.fleet).body
+        except WireError:
+            return ()
+        if not isinstance(body, Manifest) or body.what != "request":
+            return ()
+        return tuple(self._topics.blob(body.digest, index) for index in range(body.count))
+
+    def _contribution(self, address: Address, payload: bytes, at: float) -> Inbound | None:
+        agent, run = address.agent, address.run
+        try:
+            if not payload:
+                raise WireError("malformed", "an empty message")  # noqa: TRY301  all faults take one way
+            envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+            _same_agent(envelope, address)
+            size = len(payload)
+            if isinstance(envelope.body, Part):
+                key = (agent, envelope.body.digest)
+                size += self._sizes.pop(key, 0)
+                whole = self._assembler.add(envelope)
+                if whole is None:
+                    self._sizes[key] = size
+                    while len(self._sizes) > max(1, self._assembler.open_messages):
+                        self._sizes.popitem(last=False)  # of messages that gave way
+                    return None
+                envelope = whole
+            match envelope.body:
+                case ContributionBody() as body:
+                    return ForRun(
+                        run,
+                        Answer.of(
+                            at,
+                            agent,
+                            body.task_digest,
+                            rows=body.rows,
+                            data_digest=body.data_digest,
+                            contribution=body.contribution,
+                            attempt=envelope.attempt,
+                            size=size,
+                        ),
+                    )
+                case Refusal() as body:
+                    return ForRun(run, Refused(at, agent, body.task_digest, body.reason))
+            raise WireError(  # noqa: TRY301  all faults take one way
+                "malformed", f"a {envelope.body.kind} is not a contribution"
+            )
+        except WireError as fault:
+            return ForRun(run, Malformed(at, agent, _task_digest(payload), f"{fault.code}: {fault.detail}"[:480]))
+        except (TypeError, ValueError) as fault:  # values that decode but cannot be encoded again, e.g. 2^64 in a list
+            return ForRun(run, Malformed(at, agent, _task_digest(payload), f"malformed: {fault}"[:480]))
+
+
+def _same_agent(envelope: Envelope, address: Address) -> None:
+    if envelope.agent != address.agent:
+        raise WireError("wrong-agent", "the agent in the message is not the agent of the topic")
+    if address.run and envelope.run != address.run:
+        raise WireError("wrong-run", "the run in the message is not the run of the topic")
+
+
+def _task_digest(payload: bytes) -> str:
+    """Read the task of a message that is otherwise malformed, so that its receipt can end the send."""
+    try:
+        value = codec.decode(payload, max_bytes=limits.MAX_DECODED_BYTES)
+        digest = value["body"]["task_digest"]
+    except (WireError, LookupError, TypeError):  # an array where a map belongs raises IndexError
+        return UNKNOWN_TASK
+    is_digest = isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
+    return digest if is_digest else UNKNOWN_TASK

@@ -1,0 +1,253 @@
+"""What the coordinator says on the broker: requests, receipts, models, its own state; and which blobs stand for them.
+
+Nothing is decided here. Whatever cannot be sent is found out by `prepare` and `check_model` *before* the engine's step
+is written to the journal, so that a run which cannot go on ends by name instead of waiting for answers to a request
+that nobody saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+
+from broker.port import Message, Transport
+from coordinator.engine import OpenRound, Publish, RunState, SendReceipt
+from coordinator.journal.port import StoredModel
+from coordinator.models.registry import Registry
+from schemas.envelope import Envelope
+from schemas.errors import BrokerError, UsageError
+from schemas.messages import CoordinatorState, Receipt, Request
+from schemas.parts import Retained, clearing, frames_for_request
+from schemas.record import ModelRecord
+from schemas.topics import Topics
+
+
+def birth(topics: Topics, incarnation: str, software: str, status: str, *, term: float = 0.0) -> Message:
+    """Return the retained message that says whether the coordinator is up; the one with ``down`` is its last will.
+
+    The envelope's time is the `term`, see `coordinator.fleet.leadership`.
+    """
+    body = CoordinatorState(status="up" if status == "up" else "down", incarnation=incarnation, software=software)
+    return Message(
+        topics.coordinator_state(), Envelope(fleet=topics.fleet, body=body, time=term).to_bytes(), retained=True
+    )
+
+
+class Publisher:
+    """Messages of one coordinator.
+
+    Parameters
+    ----------
+    topics : Topics
+    transport : Transport
+    registry : Registry
+    metrics : Counter
+        Counts what is published.
+    now, wall : callable
+        The coordinator's own time, and the wall clock, seconds.
+    max_bytes : int
+        Larger requests and models travel in parts.
+    retained_versions : int
+        So many versions of each model are kept on retained topics.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        transport: Transport,
+        registry: Registry,
+        metrics: Counter[str],
+        *,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        max_bytes: int,
+        retained_versions: int,
+    ) -> None:
+        self._topics = topics
+        self._transport = transport
+        self._registry = registry
+        self._metrics = metrics
+        self._now = now
+        self._wall = wall
+        self._max_bytes = max_bytes
+        self._retained_versions = retained_versions
+        self._requests: dict[str, Retained] = {}
+
+    @property
+    def limit(self) -> int:
+        """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
+        return min(self._max_bytes, self._transport.max_message_bytes)
+
+    @property
+    def retained_versions(self) -> int:
+        """So many versions of each model are kept on retained topics."""
+        return self._retained_versions
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Hand one message to the transport."""
+        self._metrics["published"] += 1
+        self._metrics["published.bytes"] += len(payload)
+        self._transport.publish(topic, payload, retain=retain)
+
+    def publish_state(self, message: Message) -> None:
+        """Publish a birth certificate or a goodbye."""
+        self.publish(message.topic, message.payload, retain=True)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def prepare(self, effect: OpenRound) -> Retained:
+        """Cut a request.
+
+        Raises
+        ------
+        BrokerError, UsageError
+            It cannot be sent, not even in parts; the text says what to change.
+        """
+        retained = self._cut(effect, max(0.0, effect.closes_at - self._now()))
+        if retained.blobs:
+            # Blobs are named by their content: a request in parts says the whole deadline, so that the same round has
+            # the same blobs whenever it is published.
+            retained = self._cut(effect, effect.deadline)
+        return retained
+
+    def _cut(self, effect: OpenRound, remaining: float) -> Retained:
+        request = Request(
+            task=effect.task.to_value(),
+            task_digest=effect.task_digest,
+            remaining=remaining,
+            asked=None if effect.asked is None else list(effect.asked),
+        )
+        envelope = Envelope(
+            fleet=self._topics.fleet,
+            body=request,
+            run=effect.run,
+            scheme=effect.task.scheme,
+            round=effect.number,
+            attempt=effect.attempt,
+            # Agents order the requests of a run by this: the time line of the journal never goes back, and the ordinal
+            # tells apart what was opened at the same instant.
+            time=effect.closes_at - effect.deadline + 1e-6 * effect.ordinal,
+        )
+        return frames_for_request(envelope, self._topics, self.limit)
+
+    def request(self, run: str, retained: Retained) -> None:
+        """Publish the open request of a run, in place of the one before."""
+        old = self._requests.get(run, Retained(()))
+        self._requests[run] = retained
+        self._send(retained)
+        self._clear_topics(set(old.blobs) - set(retained.blobs))
+
+    def repeat(self, run: str, retained: Retained) -> None:
+        """Publish the open request of a run again, for who has not seen it; its blobs can be had by their names."""
+        topic = self._topics.request(run)
+        for frame in retained.frames:
+            if frame.topic == topic:
+                self.publish(*frame, retain=True)
+
+    def clear(self, run: str) -> None:
+        """Say that nothing is open in a run."""
+        old = self._requests.pop(run, Retained(()))
+        self._clear_topics([self._topics.request(run)])
+        self._clear_topics(old.blobs)
+
+    def adopt(self, run: str, blobs: tuple[str, ...]) -> None:
+        """Take over the standing request of a suspended run, to be cleared with it."""
+        self._requests[run] = Retained((), blobs)
+
+    def seen(self, run: str, blobs: Collection[str], *, is_live: bool) -> None:
+        """Take note of a request of ours on the broker: clear what outlived its run or its round.
+
+        A coordinator that was killed between journal and broker left it there. Requests of live runs come back as an
+        echo, too; those name the blobs that we know. No request of another run can take away what an open one needs.
+        """
+        if not is_live:
+            self._metrics["requests.cleared-leftover"] += 1
+            self._clear_topics([self._topics.request(run)])
+        elif run not in self._requests:
+            return
+        if blobs:
+            needed = {blob for retained in self._requests.values() for blob in retained.blobs}
+            self._clear_topics(set(blobs) - needed)
+
+    # -- receipts and models --------------------------------------------------------------------------------------
+
+    def receipt(self, effect: SendReceipt) -> None:
+        """Tell an agent what became of its message."""
+        body = Receipt(
+            run=effect.run, task_digest=effect.task_digest, outcome=effect.outcome, reason=effect.reason[:500]
+        )
+        envelope = Envelope(fleet=self._topics.fleet, body=body, run=effect.run, agent=effect.agent, time=self._wall())
+        self.publish(self._topics.receipt(effect.agent), envelope.to_bytes())
+
+    def check_model(self, effect: Publish, state: RunState) -> None:
+        """Find out whether a model can be written down and sent.
+
+        Raises
+        ------
+        Exception
+            It cannot; the scheme's own code runs here, so it may be any.
+        """
+        self._registry.rehearse(effect, state, self._topics, self.limit)
+
+    def check_record(self, record: ModelRecord) -> None:
+        """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""
+        self._registry.check(record, self._topics, self.limit)
+
+    def model(self, model: StoredModel, before: Collection[int] = ()) -> None:
+        """Publish a new version: its blobs, the version, then the pointers; and clear what need not stand any more.
+
+        Parameters
+        ----------
+        model : StoredModel
+        before : collection of int
+            Versions that its name stood for before.
+
+        Raises
+        ------
+        BrokerError, UsageError
+            This broker cannot carry it.
+        """
+        keep = self._retained_versions
+        for frame in self._registry.frames_of_newest(self._topics, self.limit, keep, model, before):
+            self.publish(*frame, retain=True)
+
+    def moved(self, name: str, before: Collection[int]) -> None:
+        """Publish what a name stands for, after it stood for other versions; raises as `model`."""
+        keep = self._retained_versions
+        for frame in self._registry.frames_of_move(self._topics, self.limit, keep, name, before):
+            self.publish(*frame, retain=True)
+
+    def signature(self, former: StoredModel, model: StoredModel) -> None:
+        """Publish a record that was signed again, and clear what only the former one needed; raises as `model`."""
+        keep = self._retained_versions
+        for frame in self._registry.frames_of_signature(self._topics, self.limit, keep, former, model):
+            self.publish(*frame, retain=True)
+
+    def models(self, tell: Callable[[str, Exception], None]) -> None:
+        """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""
+        for name in self._registry.names():
+            try:
+                frames = self._registry.frames(self._topics, self.limit, self._retained_versions, name)
+            except (BrokerError, UsageError) as fault:
+                tell(name, fault)
+                continue
+            for frame in frames:
+                self.publish(*frame, retain=True)
+
+    def pointers(self) -> None:
+        """Publish all pointers again; versions and blobs can be had by their names."""
+        for name in self._registry.names():
+            try:
+                self._registry.frames(self._topics, self.limit, self._retained_versions, name)
+            except (BrokerError, UsageError):
+                continue  # told when the connection was made
+            for frame in self._registry.pointers(self._topics, name):
+                self.publish(*frame, retain=True)
+
+    def _send(self, retained: Retained) -> None:
+        for frame in retained.frames:
+            self.publish(*frame, retain=True)
+
+    def _clear_topics(self, topics: Iterable[str]) -> None:
+        for frame in clearing(sorted(topics)):
+            self.publish(*frame, retain=True)

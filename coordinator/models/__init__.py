@@ -1,0 +1,1 @@
+"""Versions of models: registered, tried, promoted, signed again."""

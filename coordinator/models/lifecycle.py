@@ -1,0 +1,304 @@
+"""The models of a coordinator: registered when a run is finished, tried, promoted, rolled back, and shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from coordinator.engine import Publish, RunState
+from coordinator.journal.port import Decision, StoredModel
+from coordinator.messages.publisher import Publisher
+from coordinator.models.aliases import Cause
+from coordinator.models.central import CentralModel, check_learned, is_reference
+from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import Rollouts
+from coordinator.spec.rollout import GATE
+from glassfleet.scheme import is_personal
+from schemas.errors import BrokerError, NotFoundError, UsageError
+from schemas.messages import ModelPointer
+from schemas.record import ModelRecord
+
+_log = structlog.get_logger("coordinator")
+
+_SLICE = 0.2
+"""Seconds for which records are signed again before messages and deadlines have their turn."""
+
+
+class Models:
+    """What a name stands for, and who may change it: finished runs, operators, rollouts.
+
+    Parameters
+    ----------
+    registry : Registry
+    publisher : Publisher
+    agents : callable
+        Who is up.
+    metrics : Counter
+    now : callable
+        The coordinator's own time, seconds.
+    lookup : callable
+        Finds a scheme by name; raises NotFoundError.
+    rollout_settle : float
+        See `Rollouts`.
+
+    Attributes
+    ----------
+    rollouts : Rollouts
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        publisher: Publisher,
+        agents: Callable[[], Collection[str]],
+        metrics: Counter[str],
+        now: Callable[[], float],
+        *,
+        lookup: Callable[[str], object],
+        rollout_settle: float = 2.0,
+    ) -> None:
+        self._lookup = lookup
+        self._registry = registry
+        self._publisher = publisher
+        self._metrics = metrics
+        self._now = now
+        self._signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = None
+        """What is left to look at after a change of authority; None: nothing, or all."""
+        self.rollouts = Rollouts(registry, self._show, agents, metrics, now, settle=rollout_settle)
+
+    def resume(self, decisions: list[Decision]) -> None:
+        """Go on where the journal ends."""
+        self._registry.adopt()
+        self.rollouts.resume(decisions)
+
+    def sign_again(self) -> None:
+        """Sign what others need after a change of authority; looks at the models only when something changed.
+
+        Of many models, some: the next call goes on with the others. What is retained comes first.
+
+        Raises
+        ------
+        StorageError
+            The journal cannot be read or written; the next call begins anew.
+        """
+        until = self._now() + _SLICE
+        signing, self._signing = self._signing, None
+        if signing is None:
+            signing = self._registry.to_sign_again(self._publisher.retained_versions)
+        for found in signing:
+            if found is not None:
+                former, model = found
+                self._put_signature(former, model)
+                _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
+            if self._now() >= until:
+                self._signing = signing
+                return
+
+    def sign(self, name: str, version: int, digest: str, reason: str = "") -> dict[str, Any]:
+        """Sign a version whose signature cannot be verified, because an operator vouches for it.
+
+        Parameters
+        ----------
+        name : str
+        version : int
+        digest : str
+            Of the document that the operator has looked at.
+        reason : str
+            Why, in the operator's words.
+
+        Returns
+        -------
+        dict
+            ``name``, ``version``, ``digest``, ``signer``; ``former``: what was wrong with the former signature, empty
+            when it was good; ``signed``: whether it was replaced. A good one is when it is from another authority.
+
+        Raises
+        ------
+        NotFoundError, UsageError, DocumentError
+            As `Registry.vouch`.
+        StorageError
+            The journal cannot be written.
+        """
+        former, model, about = self._registry.vouch(name, version, digest)
+        if model != former:
+            self._put_signature(former, model, {**about, "reason": reason[:500]})
+            _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)
+        return {"name": name, "version": version, "digest": model.digest, **about, "signed": model != former}
+
+    def _put_signature(self, former: StoredModel, model: StoredModel, about: dict[str, str] | None = None) -> None:
+        # Published first: were it stored first, and this process killed in between, nobody would know what to clear.
+        # An operator's word comes first, though: no vehicle shall have a signature that nobody has written down.
+        if about is not None:
+            self._registry.keep_signed(model, about)
+        try:
+            self._publisher.signature(former, model)
+        except (BrokerError, UsageError) as fault:
+            self._tell_unpublishable(model.name, fault)
+        if about is None:
+            self._registry.keep_signed(model)
+
+    def connected(self) -> None:
+        """Publish all that is retained again."""
+        self.sign_again()
+        self._publisher.models(self._tell_unpublishable)
+        self.rollouts.connected()
+
+    def must_stay(self) -> set[tuple[str, int]]:
+        """Return names and versions of what stays, however old its run is.
+
+        What the names stand for, what rollouts compare, and what a rollback would go to.
+        """
+        kept = self._registry.aliases.pinned() | self.rollouts.compared()
+        for name in self._registry.aliases.current:
+            with suppress(NotFoundError):
+                kept.add((name, self._registry.before(name)))
+        return kept
+
+    def register(self, effect: Publish, state: RunState, log: Any) -> dict[str, Any]:
+        """Register the model of a finished run; it is tried before it becomes current.
+
+        Returns
+        -------
+        dict
+            Its name, version and digest.
+        """
+        model = self._registry.add(effect, state)
+        stood = self._decide_about(model, state)
+        try:
+            self._publisher.model(model, stood)
+        except (BrokerError, UsageError) as fault:
+            # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
+            self._tell_unpublishable(effect.name, fault)
+        about = {"name": model.name, "version": model.version, "digest": model.digest}
+        self._metrics["models.published"] += 1
+        log.info("model-published", **about)
+        return about
+
+    def promote(self, name: str, version: int, reason: str = "") -> ModelPointer:
+        """Make a version current.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version.
+        UsageError
+            It is current already, or a central reference.
+        """
+        model = self._registry.get(name, version)
+        check_learned(model)
+        return self._move(model, "promoted", reason)
+
+    def rollback(self, name: str, to: int | None, reason: str) -> ModelPointer:
+        """Make a lower version current again; None: the one that was current before.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version, or none before.
+        UsageError
+            The version is not lower than the current one, no reason is given, or it is a central reference.
+        """
+        if not reason.strip():
+            raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
+        model = self._registry.get(name, self._registry.before(name) if to is None else to)
+        check_learned(model)
+        current = self._registry.aliases.of(name).version
+        if model.version >= current:
+            raise UsageError(
+                f"version {model.version} is not below the current one, {current}: to go forward, promote it"
+            )
+        return self._move(model, "rolled-back", reason)
+
+    def central(self, reference: CentralModel, about: str = "") -> ModelPointer:
+        """Register a model learned centrally elsewhere, for vehicles to compare a name with; see `coordinator.models.central`.
+
+        One that was registered before is made current again, as an operator's promotion or rollback would.
+
+        Parameters
+        ----------
+        reference : CentralModel
+        about : str
+            Where it comes from, in an operator's words.
+
+        Raises
+        ------
+        BrokerError, UsageError
+            It is too large for this broker, or the fleet has a model of the reference's name.
+        """
+        name = reference.name
+        current = self._registry.aliases.current.get(name)
+        if current is not None and not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
+            raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
+        stored = self._registry.add_reference(reference, about, self._publisher.check_record)
+        if current is not None and current.version == stored.version:
+            return current
+        # One that was stored and whose decision could not be written was never on the broker: it is published.
+        if current is not None and self._was_current(name, stored.version):
+            cause: Cause = "promoted" if stored.version > current.version else "rolled-back"
+            return self._move(stored, cause, about or "the same document was registered again")
+        stood = self._become_current(stored, "published", about)
+        try:
+            self._publisher.model(stored, stood)
+        except (BrokerError, UsageError) as fault:
+            self._tell_unpublishable(name, fault)
+        self._metrics["models.references"] += 1
+        _log.info("reference-registered", name=name, version=stored.version, digest=stored.digest)
+        return self._registry.aliases.current[name]
+
+    def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
+        aliases = self._registry.aliases
+        current = aliases.current.get(model.name)
+        if current is not None and current.version == model.version:
+            raise UsageError(f"model {model.name!r} version {model.version} is current already")
+        stood = self._become_current(model, cause, reason)
+        self._show(model.name, stood)
+        self._metrics[f"models.{cause}"] += 1
+        _log.info("model-" + cause, name=model.name, version=model.version, reason=reason)
+        return aliases.current[model.name]
+
+    def _decide_about(self, model: StoredModel, state: RunState) -> set[int]:
+        """Decide what becomes of a new version, once: the same run may come here again after a crash.
+
+        Returns
+        -------
+        set of int
+            The versions that its name stood for before, if it stands for others now.
+        """
+        name, version = model.name, model.version
+        current = self._registry.aliases.current.get(name)
+        if self.rollouts.knows(name, version) or (current is not None and self._was_current(name, version)):
+            return set()
+        # A first version has nothing to be staged beside; personal models differ from vehicle to vehicle by design.
+        plan = None if current is None else state.spec.rollout
+        if plan is None and is_personal(self._lookup(state.spec.scheme)):
+            return self._become_current(model, "published", "")
+        self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}")
+        return set()
+
+    def _was_current(self, name: str, version: int) -> bool:
+        return any(each.kind == "current" and each.body["version"] == version for each in self._registry.history(name))
+
+    def _become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
+        """Write down that a version is current; returns the versions that the name stood for before."""
+        name, aliases = model.name, self._registry.aliases
+        stood = {number for known, number in aliases.pinned() if known == name}
+        ended = self.rollouts.superseding(name, model.version)
+        withdrawn = [aliases.to_none(name, "superseded")] if name in aliases.candidate else []
+        current = aliases.to_current(name, model.version, model.digest, cause, reason)
+        self._registry.decide([*ended, current, *withdrawn])
+        self.rollouts.take(ended)
+        return stood
+
+    def _show(self, name: str, before: Collection[int]) -> None:
+        try:
+            self._publisher.moved(name, before)
+        except (BrokerError, UsageError) as fault:
+            self._tell_unpublishable(name, fault)
+
+    def _tell_unpublishable(self, name: str, fault: Exception) -> None:
+        self._metrics["models.unpublishable"] += 1
+        _log.error("model-unpublishable", name=name, detail=str(fault))

@@ -1,0 +1,415 @@
+"""The model registry: one version per run, kept in the journal's database, shown on retained topics.
+
+Which version a name stands for is decided apart from its registration: see `coordinator.models.aliases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from coordinator.engine import Publish, RunState
+from coordinator.journal.port import Decision, Journal, StoredModel
+from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, SIGNED, Aliases
+from coordinator.models.central import SOURCE, CentralModel
+from coordinator.models.resigning import Vouching, one_by_one
+from schemas.documents import document_digest
+from schemas.envelope import Envelope
+from schemas.errors import DamagedError, NotFoundError, UsageError
+from schemas.messages import ModelPointer
+from schemas.parts import Frame, clearing, frames_for_model
+from schemas.record import ModelRecord, Training
+from schemas.topics import Topics
+
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+    from schemas.trust.signing import Signer, Verifier
+
+_log = structlog.get_logger("coordinator")
+
+LONGEST = 2**31 - 1
+"""The version that is longest to write: what fits with it fits with any."""
+
+
+class Registry:
+    """Records of finished models.
+
+    Parameters
+    ----------
+    journal : Journal
+    fleet : str
+    software : str
+        Written into records.
+    wall : callable
+        Wall clock, seconds since the epoch.
+    now : callable or None
+        The coordinator's own time, seconds; None: `wall`.
+    signer : callable or None
+        Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
+    verifier : Verifier or None
+        Knows whom to trust; None: nothing is ever signed again.
+
+    Attributes
+    ----------
+    aliases : Aliases
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        fleet: str,
+        software: str,
+        wall: Callable[[], float],
+        *,
+        now: Callable[[], float] | None = None,
+        signer: Callable[[], Signer] | None = None,
+        verifier: Verifier | None = None,
+    ) -> None:
+        self._journal = journal
+        self._fleet = fleet
+        self._software = software
+        self._wall = wall
+        self._signer = signer
+        self._missing: set[tuple[str, int]] = set()
+        self._vouching = None if signer is None or verifier is None else Vouching(signer, verifier)
+        self.aliases = Aliases(now or wall, wall)
+        self.aliases.take(journal.decisions())
+
+    def adopt(self) -> None:
+        """Make the newest version of each name current that was registered before there were decisions."""
+        names = {name for name, _ in self._journal.numbers()} - {each.name for each in self._journal.decisions()}
+        # The model of a run that has not ended was registered just before a crash: it will be decided about.
+        going_on = set(self._journal.unfinished()) if names else set()
+        ended = [each for name in sorted(names) for each in self.whole(name) if each.run not in going_on]
+        newest = {each.name: each for each in ended}.values()
+        self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
+
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
+        if decisions:
+            self._journal.decide(decisions)
+            self.aliases.take(decisions)
+
+    def history(self, name: str) -> list[Decision]:
+        """Return all decisions about a model, oldest first; raises NotFoundError when there is no such model."""
+        self.versions(name)
+        return self._journal.decisions(name)
+
+    def before(self, name: str) -> int:
+        """Return the version below the current one that was current last; raises NotFoundError when there is none."""
+        self.versions(name)
+        current = self.aliases.of(name).version
+        known = {model.version for model in self.whole(name)}
+        for each in reversed(self._journal.decisions(name)):
+            if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:
+                return int(each.body["version"])
+        raise NotFoundError(f"model {name!r}: no version before {current} was ever current; name one with --to")
+
+    def add(self, effect: Publish, state: RunState) -> StoredModel:
+        """Register the model of a finished run; the same run gets the same version again, however often."""
+
+        def make(version: int) -> tuple[str, bytes]:
+            record = self._record(effect, state, version, parents)
+            return record.digest, record.to_bytes()
+
+        # Before the transaction: it holds the database.
+        known = (model for model in self._journal.models(effect.name) if not model.is_damaged)
+        earlier = [model for model in known if model.run != effect.run]
+        parents = [earlier[-1].digest] if earlier else []
+
+        return self._journal.add_model(effect.name, effect.run, make)
+
+    def add_reference(self, reference: CentralModel, about: str, check: Callable[[ModelRecord], None]) -> StoredModel:
+        """Register a model of no run; the same document gets the same version of the same name again.
+
+        Parameters
+        ----------
+        reference : CentralModel
+        about : str
+            Where it comes from, in an operator's words.
+        check : callable
+            Raises what stands against publishing the record, before it is registered.
+
+        Raises
+        ------
+        UsageError
+            Another model has the id that stands for its run.
+        """
+
+        def record(version: int) -> ModelRecord:
+            made = ModelRecord(
+                name=reference.name,
+                version=version,
+                digest=reference.digest,
+                document=reference.document,
+                fleet=self._fleet,
+                run=reference.run,
+                scheme=reference.scheme,
+                cohort=[],
+                domain_contributors=[],
+                parameters={"source": SOURCE, "about": about[:500]},
+                training=Training(),
+                created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
+                software=self._software,
+            )
+            return made if self._signer is None else made.signed_by(self._signer())
+
+        check(record(LONGEST))
+        stored = self._journal.add_model(
+            reference.name, reference.run, lambda version: (reference.digest, record(version).to_bytes())
+        )
+        if (stored.name, stored.digest) != (reference.name, reference.digest):
+            raise UsageError(
+                f"the id {stored.run!r} stands for this reference, and model {stored.name!r} version "
+                f"{stored.version} is of a run of that id: the reference cannot be registered"
+            )
+        return stored
+
+    def to_sign_again(self, keep: int) -> Iterator[tuple[StoredModel, StoredModel] | None]:
+        """Yield each model that must be signed again, as it is and as it shall be, see `coordinator.models.resigning`.
+
+        The newest `keep` versions of each name come first, and those that it stands for.
+        """
+        if self._vouching is not None:
+            yield from self._vouching.due(lambda: one_by_one(self._journal, self.aliases.pinned(), keep))
+
+    def vouch(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
+        """Return a version as it is and as an operator's word makes it, and what to write down about that.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version.
+        UsageError
+            The coordinator has no identity, or one that is refused.
+        DocumentError
+            The record is damaged, or another document than was registered, or looked at.
+        """
+        model = self.get(name, version)
+        if self._vouching is None:
+            raise UsageError("this coordinator signs nothing: start it with --identity")
+        signed, signer, former = self._vouching.by_hand(model, digest)
+        return model, signed, {"signer": signer, "former": former}
+
+    def keep_signed(self, model: StoredModel, about: dict[str, str] | None = None) -> None:
+        """Store a record that was signed again, with an operator's decision; raises StorageError, changes nothing."""
+        body = {"version": model.version, "digest": model.digest, **(about or {})}
+        decisions = [] if about is None else [self.aliases.decision(model.name, SIGNED, body)]
+        self._journal.put_record(model, decisions)
+
+    def frames_of_signature(
+        self, topics: Topics, limit: int, keep: int, former: StoredModel, model: StoredModel
+    ) -> list[Frame]:
+        """Return the messages that put a record in place of the former one: its parts have other names.
+
+        Raises
+        ------
+        BrokerError, UsageError
+            It cannot be sent with messages of `limit` bytes.
+        """
+        # Without the other records: when the authority changes, this is asked for each version.
+        is_newest = model.version in self._journal.newest(model.name, keep)
+        if not is_newest and (model.name, model.version) not in self.aliases.pinned():
+            return []
+        frames = self._frames(model, topics, limit)
+        said = {frame.topic for frame in frames}
+        left = [frame.topic for frame in self._frames(former, topics, limit) if frame.topic not in said]
+        return [*frames, *clearing(left)]
+
+    def has(self, effect: Publish) -> bool:
+        """Whether the model was registered already: in an earlier life of the coordinator."""
+        return any(model.run == effect.run for model in self._journal.models(effect.name))
+
+    def rehearse(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
+        """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
+        self.check(self._record(effect, state, LONGEST, ["0" * 64]), topics, limit)
+
+    def check(self, record: ModelRecord, topics: Topics, limit: int) -> None:
+        """Cut a record into messages; raises whatever stands against it."""
+        frames_for_model(record.to_bytes(), topics, record.name, record.version, limit)
+
+    def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
+        document = effect.model.to_document()
+        record = ModelRecord(
+            name=effect.name,
+            version=version,
+            digest=document_digest(document),
+            document=document,
+            fleet=self._fleet,
+            run=effect.run,
+            scheme=state.spec.scheme,
+            cohort=list(effect.cohort),
+            domain_contributors=list(effect.domain_contributors),
+            parents=parents,
+            parameters={
+                "participation": state.spec.participation,
+                "seed": state.spec.seed,
+                "policy": state.spec.policy.model_dump(mode="json"),
+                # With the cohort, what a central reference needs to learn from the same rows.
+                **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
+                **({"without": list(state.spec.without)} if state.spec.without else {}),
+            },
+            training=_training(state),
+            created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
+            software=self._software,
+        )
+        return record if self._signer is None else record.signed_by(self._signer())
+
+    def names(self) -> list[str]:
+        """Names of all models, sorted."""
+        return sorted({name for name, _ in self._journal.numbers()})
+
+    def versions(self, name: str) -> list[StoredModel]:
+        """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""
+        models = self._journal.models(name)
+        if not models:
+            raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
+        return models
+
+    def whole(self, name: str) -> list[StoredModel]:
+        """As `versions`, without damaged ones."""
+        return [model for model in self.versions(name) if not model.is_damaged]
+
+    def get(self, name: str, version: int) -> StoredModel:
+        """Return one version; raises NotFoundError when there is none, DamagedError when it is not as it was."""
+        versions = self.versions(name)
+        for model in versions:
+            if model.version == version:
+                if model.is_damaged:
+                    raise DamagedError(
+                        f"version {version} of model {name!r} is damaged in the journal, and not served: restore the "
+                        "journal from a backup, or use another version"
+                    )
+                return model
+        raise NotFoundError(
+            f"model {name!r} has no version {version}; it has {', '.join(str(m.version) for m in versions)}"
+        )
+
+    def frames(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
+        """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointer.
+
+        The newest `keep` versions are retained, and those that the name stands for (the HTTP API has all). Cleared is
+        what a coordinator that was killed may have left: the `keep` versions below the newest, and older ones that the
+        name once stood for.
+
+        Raises
+        ------
+        NotFoundError
+            No such model.
+        BrokerError, UsageError
+            A version cannot be sent with messages of `limit` bytes.
+        """
+        models = self.versions(name)
+        kept = self._kept(models, keep)
+        outlived = self._outlived(name, keep)
+        left = [*(each for each in models[: -2 * keep] if each.version in outlived), *models[-2 * keep :]]
+        cleared = self._clearing([each for each in left if each not in kept], topics, limit)
+        return [*cleared, *self._writing(kept, topics, limit), *self.pointers(topics, name)]
+
+    def frames_of_newest(
+        self, topics: Topics, limit: int, keep: int, model: StoredModel, before: Collection[int] = ()
+    ) -> list[Frame]:
+        """Return the messages that a new version adds to those retained before; parameters as `frames_of_move`."""
+        models, name = self.versions(model.name), model.name
+        kept = self._kept(models, keep)
+        fell = [each for each in models[-keep - 1 :] if each not in kept]
+        gone = [each for each in models if each.version in before and each not in kept and each not in fell]
+        # Not the last one: a version that could not be decided about at first may come after a later one.
+        new = [each for each in kept if each.version == model.version]
+        frames = [*self._clearing(fell, topics, limit), *self._writing(new, topics, limit)]
+        return [*frames, *self.pointers(topics, name), *self._clearing(gone, topics, limit)]
+
+    def frames_of_move(self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int]) -> list[Frame]:
+        """Return the messages that change what a name stands for; raises as `frames`.
+
+        Parameters
+        ----------
+        topics, limit, keep, name
+            As in `frames`.
+        before : collection of int
+            Versions that it stood for before: they are cleared if they are not among the newest.
+        """
+        models = self.versions(name)
+        kept = self._kept(models, keep)
+        stands_for = {number for known, number in self.aliases.pinned() if known == name}
+        # What is among the newest stands on the broker already.
+        older = [each for each in kept if each.version in stands_for and each not in models[-keep:]]
+        gone = [each for each in models if each.version in before and each not in kept]
+        frames = [*self._writing(older, topics, limit), *self.pointers(topics, name)]
+        return [*frames, *self._clearing(gone, topics, limit)]
+
+    def pointers(self, topics: Topics, name: str) -> list[Frame]:
+        """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
+        frames = []
+        candidate = self._existing(self.aliases.candidate.get(name))
+        if candidate is not None:
+            frames.append(Frame(topics.model_candidate(name), self._envelope(candidate)))
+        elif name in self.aliases.had_candidate:
+            frames += clearing([topics.model_candidate(name)])
+        current = self._existing(self.aliases.current.get(name))
+        if current is not None:
+            frames.append(Frame(topics.model_current(name), self._envelope(current)))
+        return frames
+
+    def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
+        """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
+        if pointer is None or any(each.version == pointer.version for each in self.whole(pointer.name)):
+            return pointer
+        if (pointer.name, pointer.version) not in self._missing:  # told once: pointers are published often
+            self._missing.add((pointer.name, pointer.version))
+            _log.error("model-missing", name=pointer.name, version=pointer.version, candidate=pointer.trial is not None)
+        return None
+
+    def _outlived(self, name: str, keep: int) -> set[int]:
+        """Return the versions that the name stood for at a time when they were not among the newest `keep`.
+
+        A new version does not clear these by its number: a crash after the decision that took the name from one
+        leaves it on the broker.
+        """
+        newest, stands, found = 0, dict[str, int](), set[int]()
+        for each in self._journal.decisions(name):
+            newest = max(newest, int(each.body.get("version", 0)))
+            if each.kind in (CURRENT, CANDIDATE):
+                stands[each.kind] = int(each.body["version"])
+            elif each.kind == NO_CANDIDATE:
+                stands.pop(CANDIDATE, None)
+            found.update(version for version in stands.values() if version <= newest - keep)
+        return found
+
+    def _envelope(self, pointer: ModelPointer) -> bytes:
+        run = self.get(pointer.name, pointer.version).run
+        return Envelope(fleet=self._fleet, body=pointer, run=run, time=self._wall()).to_bytes()
+
+    def _kept(self, models: list[StoredModel], keep: int) -> list[StoredModel]:
+        pinned = self.aliases.pinned()
+        return [each for each in models if each in models[-keep:] or (each.name, each.version) in pinned]
+
+    def _writing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
+        return [frame for model in models for frame in self._frames(model, topics, limit)]
+
+    def _clearing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
+        return clearing(list(dict.fromkeys(frame.topic for frame in self._writing(models, topics, limit))))
+
+    @staticmethod
+    def _frames(model: StoredModel, topics: Topics, limit: int) -> list[Frame]:
+        if model.is_damaged:  # what the broker has of it may be whole, and stays
+            return []
+        return list(frames_for_model(model.record, topics, model.name, model.version, limit).frames)
+
+
+def _training(state: RunState) -> Training:
+    dropped: dict[str, str] = {}
+    for summary in state.rounds:
+        dropped.update(summary.dropped_agents)
+    dropped.update(state.lost)
+    counted = {*state.cohort}
+    sums_digest = state.summary.get("sums_digest", "")
+    return Training(
+        rounds=len(state.rounds),
+        rows=sum(state.frozen[agent][0] for agent in state.cohort),
+        dropped={agent: reason for agent, reason in sorted(dropped.items()) if agent not in counted},
+        nullified_cells=state.nullified,
+        sums_digest=sums_digest if isinstance(sums_digest, str) else "",
+    )

@@ -1,0 +1,367 @@
+"""The state machine of one rollout: ``step(state, event) -> (state, effects)``. Pure; time arrives as an event.
+
+Theory of operation. A rollout compares one candidate with one champion. In each stage the vehicles below a threshold
+(``schemas.trial``) try the candidate on their own test rows and report both errors. A stage is judged when all of those
+that were up at its opening have reported, or at its deadline; a report counts for all later stages as well, once, the
+first one. A vehicle that says it cannot (it has no test rows, say) is counted out; when nobody is left in a stage, the
+stage is opened again among the others, and when nobody is left at all, the rollout ends. What a report says is made
+relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]: no vehicle, however hostile, weighs
+more than one. The last stage passed, the candidate becomes current; anything else withdraws it, and the champion was
+never touched.
+
+The gate (`coordinator.spec.rollout.GATE`), which every new version passes, is such a rollout: one stage, the whole
+fleet, judged by the median over the vehicles, so that a minority that lies decides nothing. Where no version is current
+yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own training rows. A
+version that does not pass stays the name's candidate, with the reason, until an operator or a newer version decides.
+
+The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
+gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not
+fit (a second report, a pause of an ended rollout) changes nothing and has no effects.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field, replace
+
+from coordinator.models.rollout.events import (
+    Cannot,
+    Effect,
+    Event,
+    Hurry,
+    Opened,
+    Pause,
+    Promote,
+    Reported,
+    Resume,
+    Started,
+    Stop,
+    Superseded,
+    Tick,
+    Try,
+    Withdraw,
+)
+from coordinator.models.rollout.table import ENDED, MOVES, Phase
+from schemas.trial import place, threshold
+
+BEATS = 0.01
+"""A first version's error must be so much lower than the constant's: one that tells nothing is lower by chance."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage that was opened.
+
+    Attributes
+    ----------
+    share : float
+    below : int
+        Threshold of the vehicles' places.
+    asked : tuple of str
+        Of those that were up, who is below it.
+    opened, closed : float
+        Coordinator's time, seconds; `closed` is 0 while it is open.
+    verdict : str
+        How it was judged, in words; empty while it is open.
+    """
+
+    share: float
+    below: int
+    asked: tuple[str, ...]
+    opened: float
+    closed: float = 0.0
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The state.
+
+    Attributes
+    ----------
+    start : Started
+    phase : str
+    stages : tuple of Stage
+        Opened ones; the last is the current one, unless the phase is ``opening``.
+    reports : dict
+        Agent -> its report.
+    cannot : dict
+        Agent -> why it cannot report.
+    due : float
+        When the phase's deadline is.
+    left : float
+        Seconds that were left when it was paused.
+    reason : str
+        Why it ended or stands still.
+    at : float
+        Time of the last event.
+    """
+
+    start: Started
+    phase: Phase
+    due: float
+    at: float
+    stages: tuple[Stage, ...] = ()
+    reports: dict[str, Reported] = field(default_factory=dict)
+    cannot: dict[str, str] = field(default_factory=dict)
+    left: float = 0.0
+    reason: str = ""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it has come to a named end."""
+        return self.phase in ENDED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a stage is open, perhaps paused."""
+        return bool(self.stages) and not self.stages[-1].closed
+
+    @property
+    def able(self) -> frozenset[str]:
+        """Who was asked in the last stage, but for those that said they cannot."""
+        return frozenset(self.stages[-1].asked) - set(self.cannot) if self.stages else frozenset()
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Who has yet to report."""
+        return self.able - set(self.reports)
+
+    @property
+    def needed(self) -> int:
+        """Reports that the open stage needs."""
+        least = self.start.plan.min_reports
+        return least if isinstance(least, int) else max(1, math.ceil(least * len(self.able) - 1e-9))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the reports of the vehicles below a threshold say.
+
+    Attributes
+    ----------
+    reports : int
+    mean : float
+        How much larger the candidate's error is, relative to the champion's, each in [-1, 1]: the mean over the
+        vehicles, of a gate the median.
+    worse : int
+        Vehicles that are worse off by more than the plan allows one.
+    beside_local : float or None
+        The same median beside the models that the vehicles learn alone; None: nobody told of those.
+    """
+
+    reports: int
+    mean: float
+    worse: int
+    beside_local: float | None = None
+
+
+def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901, PLR0912  a table
+    """Take an event. The very same state comes back when it changes nothing."""
+    if state is None:
+        if not isinstance(event, Started):
+            return None, ()
+        return Rollout(event, _move("", "started", "opening"), event.at + event.plan.deadline, event.at), ()
+    if state.is_ended:
+        return state, ()
+    match event:
+        case Opened() if state.phase == "opening" and event.agents:
+            if state.cannot and set(event.agents) <= set(state.cannot):
+                return _end(state, "nobody-can", "rolled-back", event.at, _nobody(state, event.agents))
+            return _told(_judged(_open(state, event), event.at))
+        case Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
+            reports = {**state.reports, event.agent: event}
+            cannot = {agent: why for agent, why in state.cannot.items() if agent != event.agent}
+            phase = _move(state.phase, "reported", state.phase)
+            after = replace(state, phase=phase, reports=reports, cannot=cannot, at=event.at)
+            return _judged(after, event.at) if phase == "trying" else (after, ())
+        case Cannot(agent=agent) if (
+            state.is_open and agent not in state.reports and agent not in state.cannot and _is_asked(state, agent)
+        ):
+            phase = _move(state.phase, "cannot", state.phase)
+            after = replace(state, phase=phase, cannot={**state.cannot, agent: event.why}, at=event.at)
+            return _judged(after, event.at) if phase == "trying" else (after, ())
+        case Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
+            if state.phase == "opening":
+                return _end(state, "no-vehicles", "rolled-back", event.at, "no vehicle was up to try it")
+            return _judged(state, event.at)
+        case Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
+            return _judged(state, event.at, waits=False)
+        case Pause() if state.phase in ("opening", "trying"):
+            left = max(0.0, state.due - event.at)
+            phase = _move(state.phase, "paused", "paused")
+            return replace(state, phase=phase, left=left, reason=event.reason, at=event.at), ()
+        case Resume() if state.phase == "paused":
+            phase = _move("paused", "resumed", "trying" if state.is_open else "opening")
+            after = replace(state, phase=phase, due=event.at + state.left, reason="", at=event.at)
+            if phase == "opening":
+                return after, ()
+            return _told(_judged(after, event.at))
+        case Stop():
+            return _end(state, "stopped", "stopped", event.at, event.reason or "by an operator")
+        case Superseded():
+            return _end(state, "superseded", "superseded", event.at, f"version {event.version} became current")
+    return state, ()
+
+
+def standing(state: Rollout) -> tuple[Effect, ...]:
+    """Return the effects that hold now, to be performed again at every start."""
+    if not state.is_open or state.is_ended:
+        return ()
+    return (Try(state.start.rollout, state.stages[-1].below),)
+
+
+def wakes_at(state: Rollout) -> float | None:
+    """Return when a `Tick` will matter; None: never."""
+    return state.due if state.phase in ("opening", "trying") else None
+
+
+def tally(state: Rollout) -> Tally:
+    """Add up the reports."""
+    plan, reports = state.start.plan, state.reports.values()
+    worse = [_relative(report, report.champion) for report in reports]
+    middle = statistics.median if plan.gate else statistics.fmean
+    alone = [_relative(report, report.local) for report in reports if report.local is not None]
+    return Tally(
+        len(worse),
+        middle(worse) if worse else 0.0,
+        sum(each > plan.vehicle_worse for each in worse),
+        statistics.median(alone) if alone else None,
+    )
+
+
+def _relative(report: Reported, other: float) -> float:
+    """How much worse the candidate is than another model, relative to that one's score; in [-1, 1]."""
+    loss = report.candidate - other
+    if report.metric == "f1":
+        loss = -loss
+    if not loss:
+        return 0.0
+    if not other:
+        return math.copysign(1.0, loss)
+    return max(-1.0, min(1.0, loss / abs(other)))
+
+
+def _is_asked(state: Rollout, agent: str) -> bool:
+    return place(state.start.rollout, agent) < state.stages[-1].below
+
+
+def _open(state: Rollout, event: Opened) -> Rollout:
+    share = state.start.plan.stages[len(state.stages)]
+    salt = state.start.rollout
+    # A stage never asks fewer than the one before, though the fleet may have shrunk meanwhile.
+    least = state.stages[-1].below if state.stages else 0
+    below = max(least, threshold(salt, sorted({*event.agents} - set(state.cannot)), share))
+    asked = tuple(sorted(agent for agent in event.agents if place(salt, agent) < below))
+    return replace(
+        state,
+        phase=_move("opening", "opened", "trying"),
+        stages=(*state.stages, Stage(share, below, asked, event.at)),
+        due=event.at + state.start.plan.deadline,
+        at=event.at,
+    )
+
+
+def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout, tuple[Effect, ...]]:
+    """Judge the open stage, if it can be judged now; `waits`: those who have yet to report are waited for."""
+    plan, stage, is_late = state.start.plan, state.stages[-1], now >= state.due
+    if waits and not is_late and plan.max_worse_share >= 1 and state.awaited:
+        return state, ()  # nothing is judged early: a large fleet's reports are added up once
+    said = tally(state)
+    voters = max(said.reports, len({*state.able, *state.reports}), 1)
+    if said.worse > plan.max_worse_share * voters:
+        # Whatever those say who have not reported yet.
+        return _end(
+            state, "too-bad", "rolled-back", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
+            f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
+        )  # fmt: skip
+    if waits and not is_late and state.awaited:
+        return state, ()
+    if not is_late and stage.asked and not state.able and not state.reports:
+        # Those who were asked cannot say anything: the same share of the others is asked, within the same time.
+        return replace(state, phase=_move("trying", "widened", "opening"), stages=state.stages[:-1], at=now), ()
+    if said.reports < state.needed:
+        if not is_late:
+            return state, ()
+        text = f"{_count(said.reports, 'report')} until the deadline, {state.needed} needed"
+        return _end(state, "too-few-reports", "rolled-back", now, text)
+    if said.worse > plan.max_worse_share * said.reports:
+        text = f"worse for {said.worse} of {_count(said.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
+        return _end(state, "too-bad", "rolled-back", now, text)
+    most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
+    if said.mean > most:
+        text = f"{_summary(state, said)}; the limit is {_change(state, most)}"
+        return _end(state, "too-bad", "rolled-back", now, text)
+    verdict = _verdict(state, said)
+    stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
+    if len(stages) == len(plan.stages):
+        phase = _move("trying", "promoted", "promoted")
+        return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (Promote(verdict),)
+    phase = _move("trying", "stage-passed", "opening")
+    return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
+
+
+def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
+    reasons = sorted({state.cannot[agent] for agent in agents})
+    told = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+    return f"none of {_count(len(agents), 'vehicle')} can score it ({told})"
+
+
+def _summary(state: Rollout, said: Tally) -> str:
+    start, vehicles = state.start, _count(said.reports, "vehicle")
+    if start.champion and not start.plan.gate:
+        return f"error {_percent(said.mean)} on average over {vehicles}"
+    constant = "the most frequent class" if _is_f1(state) else "the mean"
+    other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
+    return f"{_change(state, said.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+
+
+def _verdict(state: Rollout, said: Tally) -> str:
+    """Say why a stage is passed."""
+    text = _summary(state, said)
+    if not state.start.plan.gate:
+        return f"{text}, worse off: {said.worse}"
+    if said.beside_local is None or said.beside_local < 0:
+        return text
+    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, said.beside_local)})"
+
+
+def _is_f1(state: Rollout) -> bool:
+    return statistics.mode(report.metric for report in state.reports.values()) == "f1"
+
+
+def _change(state: Rollout, worse: float) -> str:
+    """Say how much worse, in the sign of what is measured: F1 falls where an error rises."""
+    return f"F1 {_percent(-worse)}" if _is_f1(state) else f"error {_percent(worse)}"
+
+
+def _percent(share: float) -> str:
+    # `+ 0.0` makes of a negative zero a positive one.
+    return f"{round(share, 3) + 0.0:+.1%}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _told(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Effect, ...]]:
+    """Add that a stage which goes on is to be told to its vehicles."""
+    state, effects = judged
+    return state, effects or standing(state)
+
+
+def _end(state: Rollout, cause: str, phase: Phase, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
+    stages = state.stages
+    # The phase says "stopped" already.
+    text = reason if cause == phase else f"{cause}: {reason}"
+    if state.is_open:
+        stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
+    moved = _move(state.phase, cause, phase)
+    return replace(state, phase=moved, stages=stages, reason=text, at=now), (Withdraw(),)
+
+
+def _move(source: str, cause: str, target: Phase) -> Phase:
+    if (source, cause, target) not in MOVES:
+        raise AssertionError(f"no transition from {source!r} to {target!r} by {cause!r}")
+    return target

@@ -1,0 +1,400 @@
+"""Rollouts of one coordinator: events into the journal, then the effects. No thread, no clock, no socket of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import structlog
+
+from coordinator.journal.port import ROLLOUTS, Decision
+from coordinator.models.aliases import Cause
+from coordinator.models.central import check_learned
+from coordinator.models.registry import Registry
+from coordinator.models.rollout.events import (
+    EVENTS,
+    Cannot,
+    Event,
+    Hurry,
+    Opened,
+    Pause,
+    Promote,
+    Reported,
+    Resume,
+    Started,
+    Stop,
+    Superseded,
+    Tick,
+    Try,
+)
+from coordinator.models.rollout.machine import Rollout, step, tally, wakes_at
+from coordinator.spec.rollout import RolloutPlan
+from schemas.errors import NotFoundError, UsageError
+from schemas.messages import Evaluation, Trial
+
+_log = structlog.get_logger("coordinator")
+
+KEPT = 50
+"""So many rollouts of a name are remembered: each run has one. The journal drops older ones when it is compacted."""
+
+
+class Rollouts:
+    """All rollouts; at most one lives for each model name.
+
+    Parameters
+    ----------
+    registry : Registry
+    show : callable
+        Publishes what a name stands for, after it stood for other versions, which it takes.
+    agents : callable
+        Who is up and could learn.
+    metrics : Counter
+    now : callable
+        The coordinator's own time, seconds.
+    settle : float
+        Seconds after a connection before it is asked who is up: births come one by one.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        show: Callable[[str, Collection[int]], None],
+        agents: Callable[[], Collection[str]],
+        metrics: Counter[str],
+        now: Callable[[], float],
+        *,
+        settle: float = 2.0,
+    ) -> None:
+        self._settle = settle
+        self._registry = registry
+        self._show = show
+        self._agents = agents
+        self._metrics = metrics
+        self._now = now
+        # Replaced, never changed: the API's threads go through it.
+        self._states: dict[str, Rollout] = {}
+        self._opening_from = float("inf")
+
+    def resume(self, decisions: Iterable[Decision]) -> None:
+        """Fold the journal; a rollout that this software cannot follow is left out, its candidate withdrawn."""
+        broken: dict[str, str] = {}
+        states: dict[str, Rollout] = {}
+        for each in decisions:
+            if not each.kind.startswith(ROLLOUTS):
+                continue
+            rollout = str(each.body.get("rollout"))
+            try:
+                event = _event(each)
+                before = None if isinstance(event, Started) else states[rollout]
+                after, _ = step(before, event)
+                assert after is not None
+                states[rollout] = after
+            except Exception as fault:  # noqa: BLE001  another version wrote it, whatever it means
+                broken[rollout] = each.name
+                states.pop(rollout, None)
+                _log.error("rollout-not-resumed", rollout=rollout, model=each.name, reason=str(fault)[:300])
+        self._states = states
+        for name in {state.start.name for state in states.values()}:
+            self._forget(name)
+        lost = [
+            name for name in broken.values() if self.live(name) is None and name in self._registry.aliases.candidate
+        ]
+        self._registry.decide([self._registry.aliases.to_none(name, "rollout not resumed") for name in lost])
+        for state in self._states.values():
+            if not state.is_ended:
+                self._metrics["rollouts.resumed"] += 1
+                _log.info("rollout-resumed", **_about(state))
+
+    # -- what operators and runs want -----------------------------------------------------------------------------
+
+    def start(self, name: str, version: int, plan: RolloutPlan) -> str:
+        """Start trying a version.
+
+        Returns
+        -------
+        str
+            The rollout's id.
+
+        Raises
+        ------
+        NotFoundError
+            No such model or version.
+        UsageError
+            It is current already, a central reference, or another rollout of this model lives.
+        """
+        model = self._registry.get(name, version)
+        check_learned(model)
+        champion = self._registry.aliases.current.get(name)
+        if champion is not None and champion.version == version:
+            raise UsageError(f"model {name!r} version {version} is current already: nothing to try")
+        live = self.live(name)
+        if live is not None:
+            raise UsageError(
+                f"model {name!r}: version {live.start.version} is being tried already (rollout {live.start.rollout}, "
+                f"{live.phase}): stop it first"
+            )
+        rollout = f"rollout-{secrets.token_hex(6)}"
+        beside = (0, "") if champion is None else (champion.version, champion.digest)
+        self._apply(rollout, Started(self._now(), rollout, name, version, model.digest, *beside, plan))
+        self._metrics["rollouts.started"] += 1
+        return rollout
+
+    def pause(self, name: str, reason: str = "") -> Rollout:
+        """Let the rollout of a model stand still; raises NotFoundError when none lives."""
+        return self._apply(self._named(name), Pause(self._now(), reason))
+
+    def resumed(self, name: str) -> Rollout:
+        """Let a paused rollout go on; raises NotFoundError when none lives."""
+        return self._apply(self._named(name), Resume(self._now()))
+
+    def stop(self, name: str, reason: str = "") -> Rollout:
+        """End the rollout of a model, the champion stays; raises NotFoundError when none lives."""
+        return self._apply(self._named(name), Stop(self._now(), reason))
+
+    def replace(self, name: str, version: int, plan: RolloutPlan, why: str) -> None:
+        """Start trying a version; one that is being tried is judged by the reports that have come, or stopped."""
+        live = self.live(name)
+        if live is not None and live.start.plan.gate:
+            # Otherwise a vehicle that never reports would keep each version of a frequent run from being judged.
+            live = self._apply(live.start.rollout, Hurry(self._now(), tuple(sorted(live.awaited))))
+        if live is not None and not live.is_ended:
+            self.stop(name, why)
+            _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
+        self.start(name, version, plan)
+
+    def superseding(self, name: str, version: int) -> list[Decision]:
+        """Return what is to be written down with the decision that another version is current from now on."""
+        live = self.live(name)
+        if live is None:
+            return []
+        event = Superseded(self._now(), version)
+        return [_decision(live.start.name, live.start.rollout, event, self._registry.aliases.wall())]
+
+    def take(self, decisions: Iterable[Decision]) -> None:
+        """Take over events that were written down with another decision."""
+        for each in decisions:
+            if each.kind.startswith(ROLLOUTS):
+                rollout = str(each.body["rollout"])
+                after, _ = step(self._states[rollout], _event(each))
+                assert after is not None
+                self._states = {**self._states, rollout: after}
+                self._tell_end(after)
+
+    # -- what happens ---------------------------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """Take note: a connection stands; who is up will be known in a moment."""
+        self._opening_from = self._now() + self._settle
+
+    def report(self, agent: str, body: Evaluation) -> None:
+        """Take an agent's scores; those of no candidate, or beside another champion, count for nothing here."""
+        state = self.live(body.name)
+        if state is None:
+            return
+        start = state.start
+        other = body.champion if start.champion else body.constant
+        if other is None and not body.cannot:
+            return
+        if (body.digest, body.version, body.champion_digest) != (start.digest, start.version, start.champion_digest):
+            self._metrics["rollouts.reports-ignored"] += 1
+            return
+        if body.cannot or other is None:
+            # An operator's terminal will show what a vehicle says.
+            why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
+            after = self._apply(start.rollout, Cannot(self._now(), agent, why))
+            if after is not state:
+                self._metrics["rollouts.cannot"] += 1
+            return
+        before = state.reports
+        told = Reported(self._now(), agent, body.metric, body.federated, other, body.local)
+        after = self._apply(start.rollout, told)
+        if after.reports is not before:
+            self._metrics["rollouts.reports"] += 1
+
+    def tick(self, at: float) -> None:
+        """Let time pass: open what can be opened, judge what is due."""
+        for state in [state for state in self._states.values() if not state.is_ended]:
+            if state.phase == "opening" and at >= self._opening_from and (agents := self._agents()):
+                self._apply(state.start.rollout, Opened(at, tuple(sorted(agents))))
+            elif (wake := wakes_at(state)) is not None and wake <= at:
+                self._apply(state.start.rollout, Tick(at))
+            elif gone := self._gone(state, at):
+                self._apply(state.start.rollout, Hurry(at, gone))
+
+    def _gone(self, state: Rollout, at: float) -> tuple[str, ...]:
+        """Return who has yet to report, when all of those are down and enough others have; empty: wait."""
+        if state.phase != "trying" or at < self._opening_from or len(state.reports) < state.needed:
+            return ()
+        awaited = state.awaited
+        return () if awaited & set(self._agents()) else tuple(sorted(awaited))
+
+    def wakes(self) -> list[float]:
+        """Return when `tick` will matter, in the coordinator's own time."""
+        found = []
+        for state in self._states.values():
+            if (wake := wakes_at(state)) is not None:
+                found.append(wake)
+                if (state.phase == "opening" and self._agents()) or self._gone(state, self._now()):
+                    found.append(min(wake, self._opening_from))
+        return found
+
+    # -- what can be seen -----------------------------------------------------------------------------------------
+
+    def live(self, name: str) -> Rollout | None:
+        """Return the rollout of a model that has not ended; from any thread."""
+        found = (state for state in self._states.values() if state.start.name == name and not state.is_ended)
+        return next(found, None)
+
+    def knows(self, name: str, version: int) -> bool:
+        """Whether there ever was a rollout of this version."""
+        return self.document(name, version) is not None
+
+    def document(self, name: str, version: int) -> dict[str, Any] | None:
+        """Return the newest rollout of a version, as in `documents`; None: there was none. From any thread."""
+        states = [state for state in list(self._states.values()) if state.start.name == name]
+        found = (state for state in reversed(states) if state.start.version == version)
+        return next((_document(state, self._now()) for state in found), None)
+
+    def compared(self) -> set[tuple[str, int]]:
+        """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
+        live = [state.start for state in self._states.values() if not state.is_ended]
+        return {(start.name, version) for start in live for version in (start.version, start.champion)}
+
+    def remembered_from(self) -> dict[str, float]:
+        """Return when the oldest rollout that is remembered began, for each name of which others may be forgotten."""
+        began: dict[str, list[float]] = {}
+        for state in self._states.values():
+            began.setdefault(state.start.name, []).append(state.start.at)
+        return {name: min(times) for name, times in began.items() if len(times) >= KEPT}
+
+    def documents(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Return all rollouts, of one model or all, oldest first, as JSON values; from any thread."""
+        now = self._now()
+        return [_document(state, now) for state in self._states.values() if name in (None, state.start.name)]
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> str:
+        live = self.live(name)
+        if live is None:
+            self._registry.versions(name)
+            raise NotFoundError(f"no rollout of model {name!r} is under way")
+        return live.start.rollout
+
+    def _apply(self, rollout: str, event: Event) -> Rollout:
+        """Decide, append, take over, perform."""
+        before = self._states.get(rollout)
+        after, effects = step(before, event)
+        assert after is not None
+        if after is before:
+            return after
+        start, aliases = after.start, self._registry.aliases
+        stood = {each.version for each in (aliases.current.get(start.name), aliases.candidate.get(start.name)) if each}
+        decisions = [_decision(start.name, rollout, event, aliases.wall())]
+        for effect in effects:
+            match effect:
+                case Try(salt, below):
+                    trial = Trial(salt=salt, below=below, champion=start.champion_digest)
+                    decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial))
+                case Promote(reason):
+                    cause: Cause = "published" if start.plan.gate else "promoted"
+                    decisions.append(aliases.to_current(start.name, start.version, start.digest, cause, reason))
+                    decisions.append(aliases.to_none(start.name, "promoted"))
+                case _ if start.plan.gate:
+                    # Asks nobody any more: it says which version waits for an operator, and why.
+                    trial = Trial(salt=rollout, below=0, champion=start.champion_digest)
+                    decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial, after.reason))
+                case _ if start.name in aliases.candidate:
+                    decisions.append(aliases.to_none(start.name, after.reason))
+        # Events and pointers in one transaction: no crash can part a verdict from what it decided.
+        self._registry.decide(decisions)
+        self._states = {**self._states, rollout: after}
+        if before is None or before.phase != after.phase or len(before.stages) != len(after.stages):
+            _log.info("rollout", **_about(after))
+        self._tell_end(after)
+        if len(decisions) > 1:
+            self._show(start.name, stood)
+        return after
+
+    def _forget(self, name: str) -> None:
+        """Forget the oldest rollouts of a name; the one that lives is the newest."""
+        known = [rollout for rollout, state in self._states.items() if state.start.name == name]
+        gone = set(known[:-KEPT])
+        self._states = {rollout: state for rollout, state in self._states.items() if rollout not in gone}
+
+    def _tell_end(self, state: Rollout) -> None:
+        if state.is_ended:
+            self._forget(state.start.name)
+            self._metrics[f"rollouts.{state.phase}"] += 1
+            if state.start.plan.gate:
+                outcome = state.reason.partition(":")[0] if state.phase == "rolled-back" else state.phase
+                self._metrics[f"gates.{outcome}"] += 1
+            say = _log.info if state.phase == "promoted" else _log.warning
+            say("rollout-ended", **_about(state))
+
+
+def _decision(name: str, rollout: str, event: Event, wall: float) -> Decision:
+    body = {key: value for key, value in vars(event).items() if key not in ("at", "name")}
+    if isinstance(event, Started):
+        body["plan"] = event.plan.model_dump(mode="json")
+    return Decision(name, ROLLOUTS + type(event).__name__.lower(), event.at, wall, {**body, "rollout": rollout})
+
+
+def _event(decision: Decision) -> Event:
+    kind = EVENTS[decision.kind.removeprefix(ROLLOUTS)]
+    body = dict(decision.body)
+    rollout = body.pop("rollout")
+    if kind is Started:
+        body |= {"name": decision.name, "rollout": rollout, "plan": RolloutPlan.from_document(body["plan"])}
+    if kind is Opened:
+        body["agents"] = tuple(body["agents"])
+    event: Event = kind(at=decision.at, **body)
+    return event
+
+
+def _about(state: Rollout) -> dict[str, Any]:
+    start, said = state.start, tally(state)
+    return {
+        "rollout": start.rollout,
+        "model": start.name,
+        "version": start.version,
+        "champion": start.champion,
+        "phase": state.phase,
+        "stage": f"{len(state.stages)}/{len(start.plan.stages)}",
+        "reports": said.reports,
+        "mean": round(said.mean, 4),
+        "worse": said.worse,
+        "reason": state.reason,
+    }
+
+
+def _document(state: Rollout, now: float) -> dict[str, Any]:
+    start, wake = state.start, wakes_at(state)
+    return {
+        **_about(state),
+        "plan": start.plan.model_dump(mode="json"),
+        "started": start.at,
+        "ended": state.at if state.is_ended else None,
+        "remaining": state.left if state.phase == "paused" else None if wake is None else max(0.0, wake - now),
+        "needed": state.needed if state.is_open else None,
+        "awaited": len(state.able - set(state.reports)) if state.is_open else None,
+        "stages": [
+            {
+                "share": stage.share,
+                "asked": list(stage.asked),
+                "reported": len(set(stage.asked) & set(state.reports)),
+                "cannot": len(set(stage.asked) & set(state.cannot)),
+                "opened": stage.opened,
+                "closed": stage.closed or None,
+                "verdict": stage.verdict,
+            }
+            for stage in state.stages
+        ],
+        "agents": {
+            agent: {"metric": said.metric, "candidate": said.candidate, "champion": said.champion}
+            for agent, said in sorted(state.reports.items())
+        },
+        "cannot": dict(sorted(state.cannot.items())),
+    }

@@ -1,0 +1,1 @@
+"""Runs around the engine: started, performed, resumed, shown."""

@@ -1,0 +1,303 @@
+"""The runs of a coordinator as its journal has them: live, suspended and past. Says nothing to anybody.
+
+A *live* run has a state: `resume` folds it from the journal, `take_over` puts the next in its place once the events
+that led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
+journal, and this software cannot follow it. A *past* one is known by its document.
+
+The coordinator's thread writes, the API's threads read: everything they see is one `Known`, which is never changed but
+replaced, so that no look falls between two steps of a change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting
+from coordinator.engine.books import Books
+from coordinator.journal.port import Entry, Journal
+from coordinator.runs.observer import place
+from coordinator.runs.outages import Outages
+from coordinator.runs.records import entry_of, fold, spec_of
+from coordinator.runs.view import damaged_document, run_document, suspended_document, time_in_words
+from schemas.errors import DamagedError, GlassfleetError, NotFoundError, StorageError
+
+_log = structlog.get_logger("coordinator")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Known:
+    """All runs at one moment.
+
+    Attributes
+    ----------
+    live : dict of str to RunState
+    suspended : dict of str to dict
+        With the documents that tell why.
+    past : dict of str to None
+        A set, in the order of their ends.
+    started : dict of str to float
+        When live runs were, seconds since the epoch.
+    models : dict of str to dict
+        Name, version and digest of a live run's model, once it is registered.
+    """
+
+    live: dict[str, RunState] = field(default_factory=dict)
+    suspended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    past: dict[str, None] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Runs:
+    """What is known of each run.
+
+    Parameters
+    ----------
+    engine : Engine
+    journal : Journal
+    wall : callable
+        Wall clock, seconds since the epoch; for displays only.
+    metrics : Counter
+        Counts what was resumed and suspended.
+    now : callable
+        The coordinator's own time, seconds.
+    outages : Outages
+        When it had no broker.
+    keep_records : bool
+        Whether the events of ended runs stay in the journal.
+    kept_runs : int
+        So many ended runs are remembered.
+    kept_versions : int
+        So many versions of each model stay when their runs are forgotten.
+
+    Attributes
+    ----------
+    books : dict of str to Books
+        What was counted since the last record of a live run.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal,
+        wall: Callable[[], float],
+        metrics: Counter[str],
+        *,
+        now: Callable[[], float],
+        outages: Outages,
+        keep_records: bool,
+        kept_runs: int,
+        kept_versions: int,
+    ) -> None:
+        self._known = Known(past=dict.fromkeys(journal.ended()))
+        self.books: dict[str, Books] = {}
+        self._engine = engine
+        self._journal = journal
+        self._wall = wall
+        self._metrics = metrics
+        self._now = now
+        self._outages = outages
+        # Of the API's threads: single entries are read and set, nobody goes through them.
+        self._moments: dict[str, tuple[float, float]] = {}
+        self._found: dict[str, tuple[RunState, Waiting | None]] = {}
+        self._keep_records = keep_records
+        self._kept_runs = kept_runs
+        self._kept_versions = kept_versions
+
+    @property
+    def live(self) -> dict[str, RunState]:
+        """The runs that go on, as they stand; from any thread, like the next two."""
+        return self._known.live
+
+    @property
+    def suspended(self) -> dict[str, dict[str, Any]]:
+        """The runs that wait for other software."""
+        return self._known.suspended
+
+    @property
+    def past(self) -> dict[str, None]:
+        """The runs that have ended."""
+        return self._known.past
+
+    def resume(self) -> None:
+        """Go on with what the journal holds; a run whose records are damaged, or cannot be followed, is suspended."""
+        offers: dict[Offer, Offer] = {}  # equal ones are kept once, as in the fleet: each record has its own
+        for run in self._journal.unfinished():
+            entries: list[Entry] = []
+            try:
+                # All of them first: nothing may hold the database open while it is written to.
+                entries.extend(self._journal.records(run))
+            except DamagedError as fault:
+                self._suspend(run, entries, fault)
+                continue
+            try:
+                self._note_start(run, entries[0].wall)
+                state = fold(self._engine, entries)
+            except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
+                self._suspend(run, entries, fault)
+                continue
+            if state is not None:
+                agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
+                self.take_over({run: replace(state, agents=agents)}, {})
+                self._metrics["runs.resumed"] += 1
+                _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
+
+    def begin(self, run: str) -> None:
+        """Note when a run was started; its state follows with its first event."""
+        self._note_start(run, self._wall())
+
+    def _note_start(self, run: str, wall: float) -> None:
+        self._known = replace(self._known, started={**self._known.started, run: wall})
+
+    def registered(self, run: str, model: dict[str, Any]) -> None:
+        """Note name, version and digest of a live run's model."""
+        self._known = replace(self._known, models={**self._known.models, run: model})
+
+    def take_over(self, states: Mapping[str, RunState], books: Mapping[str, Books | None]) -> None:
+        """Let new states hold, and new books; None: everything that was counted is in the journal."""
+        if states:
+            self._known = replace(self._known, live={**self._known.live, **states})
+        for run, kept in books.items():
+            self.books.pop(run, None)
+            if kept is not None:
+                self.books[run] = kept
+
+    def write_counts(self) -> None:
+        """Append what was only counted: the last thing that is done."""
+        wall = self._wall()
+        entries = [entry_of(run, books.event(), wall) for run, books in self.books.items() if run in self.live]
+        try:
+            self._journal.append(entries)
+        except StorageError as fault:
+            _log.warning("counts-not-written", reason=str(fault))
+        self.books.clear()
+
+    def close(
+        self,
+        run: str,
+        pinned: Callable[[], Collection[tuple[str, int]]],
+        rollouts_from: Callable[[], Mapping[str, float]],
+    ) -> None:
+        """Let an ended run be past, and forget the oldest ones beyond `kept_runs`.
+
+        Parameters
+        ----------
+        run : str
+            A live one.
+        pinned : callable
+            Gives the names and versions of models that stay, however old their runs are.
+        rollouts_from : callable
+            Gives when the oldest rollout of a name began that is remembered; what is older goes.
+        """
+        known, state = self._known, self.live[run]
+        document = self._document(known, state, ended=self._wall())
+        self._journal.close_run(run, document, state.at, keep_records=self._keep_records)
+        past = {**known.past, run: None}
+        if len(past) > self._kept_runs:
+            for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned(), rollouts_from()):
+                past.pop(forgotten, None)
+        started, models = _without(known.started, run), _without(known.models, run)
+        self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)
+        for memory in (self.books, self._moments, self._found):
+            memory.pop(run, None)
+
+    def cancel_suspended(self, run: str, reason: str, at: float) -> None:
+        """Let a suspended run be past."""
+        ended = suspended_document(self.suspended[run], cancelled=reason, ended=self._wall())
+        self._journal.close_run(run, ended, at, keep_records=self._keep_records)
+        known = self._known
+        self._known = replace(known, suspended=_without(known.suspended, run), past={**known.past, run: None})
+
+    def __contains__(self, run: str) -> bool:
+        """Whether a run of this id was ever started, and is remembered."""
+        known = self._known
+        return run in known.live or run in known.past or run in known.suspended
+
+    def ids(self) -> list[str]:
+        """Ids of all runs, oldest first; from any thread."""
+        known = self._known
+        return [*known.past, *known.suspended, *known.live]
+
+    def phases(self) -> dict[str, int]:
+        """Return how many runs are in which phase, or suspended; from any thread."""
+        known = self._known
+        live: Counter[str] = Counter(state.phase for state in known.live.values() if not state.is_ended)
+        return {**live, "suspended": len(known.suspended)}
+
+    def nullified(self) -> int:
+        """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
+        return sum(state.nullified for state in self.live.values())
+
+    def document(self, run: str) -> dict[str, Any]:
+        """Return a run as JSON values, from any thread; raises NotFoundError when there is no such run."""
+        known = self._known
+        state = known.live.get(run)
+        if state is not None:
+            return self._document(known, state, ended=None, lacks=self._lacks(state))
+        try:
+            document = known.suspended.get(run) or self._journal.document(run)
+        except DamagedError as fault:
+            return damaged_document(run, str(fault))
+        if document is None:
+            raise NotFoundError(f"no run {run!r}")
+        return document
+
+    def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
+        started = known.started.get(state.run, self._wall())
+        model = known.models.get(state.run)
+        return run_document(self._engine, state, started=started, ended=ended, model=model, lacks=lacks)
+
+    def _lacks(self, state: RunState) -> str:
+        """Say what a run waits for that may not come; empty when nothing is amiss. From any thread."""
+        until, since = gives_up_at(state), self._outages.since
+        if until is None:
+            return ""
+        told = []
+        if since is not None:
+            told.append(f"the coordinator has had no broker since {self._moment('', since)}")
+        if (found := self._waiting(state)) is not None:
+            told.append(found.words(self._moment(state.run, until)))
+        return "; ".join(told)
+
+    def _waiting(self, state: RunState) -> Waiting | None:
+        """Return what a run lacks, found once for each state: it takes a look at every vehicle."""
+        known = self._found.get(state.run)
+        if known is None or known[0] is not state:
+            known = self._found[state.run] = (state, waiting(state))
+            if state.run not in self.live:  # closed meanwhile, by another thread
+                self._found.pop(state.run, None)
+        return known[1]
+
+    def _moment(self, what: str, at: float) -> str:
+        """Return a time of the coordinator's own in words: the same for the same time, whatever the wall clock does."""
+        known = self._moments.get(what)
+        wall = self._wall()
+        if known is None or known[0] != at:
+            known = self._moments[what] = (at, wall + at - self._now())
+        return time_in_words(known[1], wall)
+
+    def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
+        """Leave a run in the journal that this software cannot go on with; the other runs must not wait for it."""
+        detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
+        way_out = (
+            "Cancel it" if isinstance(fault, DamagedError) else "Install what it needs and start again, or cancel it"
+        )
+        told = {
+            "run": run,
+            "spec": spec_of(entries),
+            "started": entries[0].wall if entries else 0.0,
+            "reason": f"suspended: {detail[:300]}. {way_out}",
+        }
+        self._known = replace(self._known, suspended={**self._known.suspended, run: suspended_document(told)})
+        self._metrics["runs.suspended"] += 1
+        _log.error("run-suspended", run=run, reason=detail)
+
+
+def _without(table: dict[str, T], key: str) -> dict[str, T]:
+    return {name: value for name, value in table.items() if name != key}

@@ -1,0 +1,1 @@
+"""What an operator asks for: a run, and the rollout of its model."""

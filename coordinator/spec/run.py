@@ -1,0 +1,295 @@
+"""What an operator asks for: a run and the policy of its rounds. Checked here once, then never doubted."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from coordinator.spec.rollout import RolloutPlan
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import Memory
+from schemas.codec import encode
+from schemas.errors import UsageError
+from schemas.limits import ID_PATTERN, MAX_FEATURES
+
+Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
+Column = Annotated[str, Field(min_length=1, max_length=200)]
+Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]
+_ID = re.compile(ID_PATTERN)
+
+
+def _share_or_number(what: str, value: float | None) -> None:
+    if value is None:
+        return
+    whole = type(value) is int  # 1 is one agent, 1.0 is all of them
+    if not whole and not 0 < value <= 1:
+        raise ValueError(f"{what} as a fraction lies in (0, 1], got {value}; a number of agents is an integer")
+    if whole and value < 1:
+        raise ValueError(f"{what} as a number of agents is at least 1, got {value}")
+
+
+class RoundPolicy(BaseModel):
+    """When a round closes, and what happens when too few have answered.
+
+    Attributes
+    ----------
+    min_agents : int or float
+        Quorum: a number of agents >= 1, or a fraction in (0, 1] of those asked (in the rounds of a fixed cohort: of the
+        cohort as it was fixed). ``1`` is one agent, ``1.0`` is all.
+    target : int or None
+        Close as soon as this many, and the quorum, have answered; None waits for all. Cohort participation: chooses the
+        cohort, once.
+    deadline : float
+        Seconds, > 0, until the missing count as dropped.
+    grace : float
+        Seconds after the deadline in which answers still count.
+    sample : int, float or None
+        Ask only so many of those who can answer. Cohort participation: once, in the first statistics round.
+    on_missed_quorum : "extend" or "fail"
+        With fewer answers than the quorum at the deadline: wait once more, up to `extensions` times a round, or fail.
+    extensions : int
+        So often a round that missed its quorum is extended at most, 0 to 100.
+    max_restarts : int
+        How often a run may go back because it lost a member and the levels came out differently; then it fails by name.
+    gather_agents : int
+        So many agents that can run it must be up before the first round.
+    gather_timeout : float
+        Seconds to wait for them; then the run fails as ``not-enough-agents``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    min_agents: int | float = 1
+    target: Annotated[int, Field(ge=1)] | None = None
+    deadline: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 30.0
+    grace: Seconds = 0.0
+    sample: int | float | None = None
+    on_missed_quorum: Literal["extend", "fail"] = "extend"
+    extensions: Annotated[int, Field(ge=0, le=100)] = 2
+    max_restarts: Annotated[int, Field(ge=0, le=1000)] = 5
+    gather_agents: Annotated[int, Field(ge=1)] = 1
+    gather_timeout: Seconds = 60.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RoundPolicy:
+        _share_or_number("min_agents", self.min_agents)
+        _share_or_number("sample", self.sample)
+        if isinstance(self.min_agents, int):
+            for name, most in (("target", self.target), ("sample", self.sample)):
+                if isinstance(most, int) and most < self.min_agents:
+                    raise ValueError(
+                        f"{name} {most} is below min_agents {self.min_agents}: no round could ever succeed"
+                    )
+        return self
+
+
+class Bounds(BaseModel):
+    """What is known of a column beforehand, when it is more than two numbers.
+
+    Attributes
+    ----------
+    low, high : float or None
+        Bounds of the search for its limits, low < high; both or neither.
+    unit : str
+        Printed after numbers, e.g. ``"dB"``.
+    terms : tuple of str
+        Names for its fuzzy sets, lowest first; used when there are as many sets.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    low: float | None = None
+    high: float | None = None
+    unit: Annotated[str, Field(max_length=40)] = ""
+    terms: tuple[Annotated[str, Field(min_length=1, max_length=40)], ...] = ()
+
+    @model_validator(mode="after")
+    def _both(self) -> Bounds:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("give both low and high, or neither")
+        return self
+
+
+def _is_mapping(value: Any) -> str:
+    return "words" if isinstance(value, dict | Bounds) else "pair"
+
+
+Known = Annotated[
+    Annotated[tuple[float, float], Tag("pair")] | Annotated[Bounds, Tag("words")], Discriminator(_is_mapping)
+]
+"""``[low, high]``, or an object of :class:`Bounds`."""
+
+
+class RunSpec(BaseModel):
+    """One federated training.
+
+    Attributes
+    ----------
+    run : str
+        Id; made up when empty.
+    scheme : str
+        Name in the catalogue, e.g. ``"frt"``.
+    parameters : dict
+        Of the scheme; left out: its defaults.
+    participation : "cohort" or "elastic"
+        One set of vehicles for the whole model, or whoever answers each round.
+    policy : RoundPolicy
+    model : str
+        Name under which the model is published.
+    features : list of str or None
+        Input columns; None: those that most agents offer.
+    target : str or None
+        Target column; None: the one that most agents offer.
+    domain : Domain or None
+        Limits of all variables, when they are known; None: they are found federatedly first.
+    bounds : dict or None
+        Column -> (low, high) that bound the search for limits, e.g. a sensor's range; or :class:`Bounds`, with the
+        column's unit and terms.
+    memory : Memory or None
+        Differences and lags of columns as further inputs; None when `domain` is given, which says it itself.
+    max_rows_each : int or None
+        At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
+        five times the median, from five vehicles on.
+    without : tuple of str
+        Vehicles that are never asked.
+    seed : int
+        For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
+    nonce : str
+        Stands in each task of the run, see ``glassfleet.scheme.Task``. The coordinator draws it; what is given is
+        replaced.
+    guarded : bool
+        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
+        that a former version began.
+    rollout : RolloutPlan or None
+        The model is tried in stages before it becomes current; None: by the whole fleet at once, see `GATE`, as the
+        first model of a name is in any case.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str = Field(default_factory=lambda: f"run-{uuid.uuid4().hex[:12]}")
+    scheme: str = Field(min_length=1, max_length=64)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    participation: Literal["cohort", "elastic"] = "cohort"
+    policy: RoundPolicy = RoundPolicy()
+    model: Id = "model"
+    features: Annotated[tuple[Column, ...], Field(min_length=1, max_length=MAX_FEATURES)] | None = None
+    target: Column | None = None
+    domain: Domain | None = None
+    bounds: dict[Column, Known] | None = None
+    memory: Memory | None = None
+    max_rows_each: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    guarded: bool = False
+    nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    rollout: RolloutPlan | None = None
+
+    @field_validator("run")
+    @classmethod
+    def _named(cls, run: str) -> str:
+        if not run:
+            return f"run-{uuid.uuid4().hex[:12]}"
+        if _ID.fullmatch(run) is None:
+            raise ValueError(
+                f"{run!r} is not a valid id: use 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or "
+                "digit"
+            )
+        return run
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunSpec:
+        if self.features is not None and len(set(self.features)) != len(self.features):
+            raise ValueError("features must differ from each other")
+        if self.features is not None and self.target in self.features:
+            raise ValueError(f"the target {self.target!r} is also a feature")
+        for column, (low, high) in limits_of(self.bounds or {}).items():
+            if not low < high:
+                raise ValueError(f"bounds of {column!r}: low {low} must be below high {high}")
+        if self.domain is not None:
+            if self.memory is not None:
+                raise ValueError("the domain says which memory inputs there are: leave memory out")
+            if self.features is not None and self.features != self.domain.names:
+                raise ValueError(
+                    "features and domain name different columns: leave features out when a domain is given"
+                )
+            if self.target is not None and self.target != self.domain.target_name:
+                raise ValueError(f"target {self.target!r} is not the domain's {self.domain.target_name!r}")
+        return self
+
+    @property
+    def memory_inputs(self) -> Memory | None:
+        """The run's memory inputs, declared by themselves or with the domain."""
+        return self.memory if self.domain is None else self.domain.memory
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the spec as JSON values, complete."""
+        document = self.model_dump(mode="json", exclude={"domain", "memory"})
+        if self.memory is not None:
+            document["memory"] = self.memory.to_document()
+        document["domain"] = None if self.domain is None else self.domain.to_document()
+        return document
+
+    @classmethod
+    def from_document(cls, document: Any) -> RunSpec:
+        """Rebuild a spec; raises UsageError naming the first fault."""
+        try:
+            spec = cls.model_validate(document)
+            encode(spec.to_document())  # as the journal and the vehicles will have it
+        except ValidationError as fault:
+            raise UsageError(f"this run cannot be meant: {_first(fault)}") from fault
+        except ValueError as fault:
+            raise UsageError(f"this run cannot be meant, for no message can carry it: {fault}") from fault
+        return spec
+
+
+def with_participation(document: Any, lookup: Callable[[str], Any]) -> Any:
+    """Return a spec's document with its scheme's only participation, where it names none and there is just one.
+
+    Parameters
+    ----------
+    document : any
+        As it came; what is not a spec is returned as it is.
+    lookup : callable
+        Scheme by name; raises NotFoundError.
+    """
+    if not isinstance(document, dict) or document.get("participation") is not None:
+        return document
+    document = {name: value for name, value in document.items() if name != "participation"}
+    scheme = document.get("scheme")
+    if isinstance(scheme, str):
+        offered = lookup(scheme).participation
+        if len(offered) == 1:
+            document["participation"] = next(iter(offered))
+    return document
+
+
+def limits_of(bounds: Mapping[str, tuple[float, float] | Bounds]) -> dict[str, tuple[float, float]]:
+    """Return column -> (low, high) of a run's `bounds`, where both are declared."""
+    found: dict[str, tuple[float, float]] = {}
+    for column, known in bounds.items():
+        if not isinstance(known, Bounds):
+            found[column] = known
+        elif known.low is not None and known.high is not None:
+            found[column] = (known.low, known.high)
+    return found
+
+
+def _first(fault: ValidationError) -> str:
+    error = fault.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in error["loc"])
+    text = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {text}" if where else text

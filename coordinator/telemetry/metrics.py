@@ -1,0 +1,377 @@
+"""Prometheus metrics of a coordinator, in a registry of their own.
+
+Counters that `core` keeps anyway are read when somebody scrapes; what needs a distribution is observed as it happens.
+`TABLE` is the whole list: the page ``docs/reference/metrics.md`` and the Grafana dashboard are held to it by tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from coordinator.engine import Effect, Ended, OpenRound, Restarted, RoundClosed, RunState
+from coordinator.runs.observer import end_of
+from schemas.errors import StorageError
+
+if TYPE_CHECKING:
+    from coordinator.core import Coordinator
+
+__all__ = ["CONTENT_TYPE_LATEST", "TABLE", "Described", "Metrics", "as_markdown"]
+
+
+@dataclass(frozen=True)
+class Described:
+    """One metric: its name as Prometheus shows it, its kind, its labels and what it says."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    what: str
+
+
+TABLE: tuple[Described, ...] = (
+    Described("glassfleet_info", "gauge", ("fleet", "software"), "Always 1; says which fleet and software this is."),
+    Described("glassfleet_up_seconds", "gauge", (), "Seconds since this process began to coordinate."),
+    Described("glassfleet_broker_connected", "gauge", (), "1 while the broker can be reached."),
+    Described("glassfleet_agents", "gauge", ("status",), "Agents by what their certificates say: `up`, `down`."),
+    Described(
+        "glassfleet_runs",
+        "gauge",
+        ("state",),
+        "Live runs by phase: `gathering`, `domain`, `recruiting`, `learning`; and `suspended`.",
+    ),
+    Described("glassfleet_runs_started_total", "counter", (), "Runs started by this process."),
+    Described("glassfleet_runs_ended_total", "counter", ("outcome",), "Ended runs: `finished`, `failed`, `cancelled`."),
+    Described("glassfleet_runs_resumed_total", "counter", (), "Runs taken up from the journal."),
+    Described("glassfleet_runs_replayed_total", "counter", (), "Times a run went back because it lost a vehicle."),
+    Described(
+        "glassfleet_rounds_total",
+        "counter",
+        ("phase", "end"),
+        "Attempts at rounds by `phase` (`domain`, `statistics`) and end: `complete` (all who were asked answered), "
+        "`partial` (counted without some), `extended` (quorum missed, more time given), `missed` (the run failed).",
+    ),
+    Described(
+        "glassfleet_round_seconds",
+        "histogram",
+        ("phase",),
+        "From a round's first request to its close, on the coordinator's time line.",
+    ),
+    Described(
+        "glassfleet_recovery_seconds",
+        "histogram",
+        ("cause",),
+        "What trouble cost: `restart` (reading the journal at the start), `broker` (from a lost connection to the next "
+        "one), `replay` (from the loss of a vehicle until the run is as far again).",
+    ),
+    Described(
+        "glassfleet_answers_total",
+        "counter",
+        ("outcome",),
+        "Receipts: `accepted`, `duplicate`, `late`, `rejected`, `unknown-run`.",
+    ),
+    Described("glassfleet_messages_received_total", "counter", (), "Messages taken from the broker."),
+    Described(
+        "glassfleet_messages_ignored_total",
+        "counter",
+        ("code",),
+        "Messages nobody could be told about, by fault: `malformed`, `oversize`, `unknown-kind`, `unknown-version`, "
+        "`unknown-topic`, `foreign-fleet`, `wrong-agent`, `wrong-run`; and `suspended`.",
+    ),
+    Described("glassfleet_messages_published_total", "counter", (), "Messages handed to the broker."),
+    Described("glassfleet_received_bytes_total", "counter", (), "Payload bytes taken from the broker."),
+    Described("glassfleet_published_bytes_total", "counter", (), "Payload bytes handed to the broker."),
+    Described("glassfleet_queue_messages", "gauge", (), "Messages that wait to be handled."),
+    Described("glassfleet_queue_bytes", "gauge", (), "The same in bytes."),
+    Described("glassfleet_queue_dropped_total", "counter", (), "Messages dropped because the queue was full."),
+    Described(
+        "glassfleet_nullified_cells_total", "counter", (), "Statistics nulled at the vehicles, over the ended runs."
+    ),
+    Described("glassfleet_live_nullified_cells", "gauge", (), "The same over the live runs, so far."),
+    Described("glassfleet_models_published_total", "counter", (), "Model versions published."),
+    Described(
+        "glassfleet_models_moved_total",
+        "counter",
+        ("cause",),
+        "Versions that an operator made current: `promoted`, `rolled-back`.",
+    ),
+    Described("glassfleet_models_references_total", "counter", (), "Central references registered, to compare with."),
+    Described(
+        "glassfleet_rollouts_ended_total",
+        "counter",
+        ("phase",),
+        "Ended rollouts: `promoted`, `rolled-back`, `stopped`, `superseded`.",
+    ),
+    Described(
+        "glassfleet_gates_total",
+        "counter",
+        ("outcome",),
+        "New versions that the fleet judged: `promoted`, or why one did not become current: `too-bad`, "
+        "`too-few-reports`, `no-vehicles`, `nobody-can`, `stopped`, `superseded`.",
+    ),
+    Described("glassfleet_models_unpublishable_total", "counter", (), "Models that the broker could not carry."),
+    Described("glassfleet_journal_records_total", "counter", (), "Events written to the journal."),
+    Described("glassfleet_journal_failures_total", "counter", (), "Journal transactions that could not be written."),
+    Described(
+        "glassfleet_journal_append_seconds", "histogram", (), "One journal transaction, until it is on the disk."
+    ),
+    Described("glassfleet_journal_bytes", "gauge", (), "Room that the journal takes; absent while it cannot be asked."),
+)
+"""Every metric, in the order of the page."""
+
+_BY_NAME = {each.name: each for each in TABLE}
+
+_TALLIES: tuple[tuple[str, str], ...] = (
+    ("glassfleet_runs_started_total", "runs.started"),
+    ("glassfleet_runs_resumed_total", "runs.resumed"),
+    ("glassfleet_runs_replayed_total", "runs.restarts"),
+    ("glassfleet_messages_received_total", "messages"),
+    ("glassfleet_messages_published_total", "published"),
+    ("glassfleet_received_bytes_total", "bytes"),
+    ("glassfleet_published_bytes_total", "published.bytes"),
+    ("glassfleet_models_published_total", "models.published"),
+    ("glassfleet_models_references_total", "models.references"),
+    ("glassfleet_models_unpublishable_total", "models.unpublishable"),
+    ("glassfleet_journal_records_total", "journal.records"),
+    ("glassfleet_journal_failures_total", "journal.failed"),
+)
+"""Metrics that are one of `core`'s own counters."""
+
+_LABELLED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("glassfleet_runs_ended_total", "runs.", ("finished", "failed", "cancelled")),
+    ("glassfleet_models_moved_total", "models.", ("promoted", "rolled-back")),
+    ("glassfleet_rollouts_ended_total", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
+    (
+        "glassfleet_gates_total",
+        "gates.",
+        ("promoted", "too-bad", "too-few-reports", "no-vehicles", "nobody-can", "stopped", "superseded"),
+    ),
+    ("glassfleet_answers_total", "receipts.", ("accepted", "duplicate", "late", "rejected", "unknown-run")),
+    (
+        "glassfleet_messages_ignored_total",
+        "ignored.",
+        (
+            "malformed",
+            "oversize",
+            "unknown-kind",
+            "unknown-version",
+            "unknown-topic",
+            "foreign-fleet",
+            "wrong-agent",
+            "wrong-run",
+            "suspended",
+        ),
+    ),
+)
+"""Metrics that are several of them, by prefix; the label's known values are shown from the start, at zero."""
+
+_OTHERS_TOO = frozenset({"glassfleet_messages_ignored_total"})
+"""Those whose prefix is for them alone: a value that is not known yet is shown as well."""
+
+_ROUND_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
+_APPEND_BUCKETS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class Metrics:
+    """An `coordinator.runs.observer.Observer` that can be scraped.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds that only go forward, for outages.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._lost_at: float | None = None
+        self._rounds: Tally[tuple[str, str]] = Tally(
+            {
+                (phase, end): 0
+                for phase in ("domain", "statistics")
+                for end in ("complete", "partial", "extended", "missed")
+            }
+        )
+        self._nullified = 0
+        self._progress: dict[str, tuple[int, float]] = {}
+        self._furthest: dict[str, int] = {}
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._round_seconds = self._histogram("glassfleet_round_seconds", _ROUND_BUCKETS)
+        self._recovery_seconds = self._histogram("glassfleet_recovery_seconds", _ROUND_BUCKETS)
+        self._append_seconds = self._histogram("glassfleet_journal_append_seconds", _APPEND_BUCKETS)
+        for phase in ("domain", "statistics"):
+            self._round_seconds.labels(phase)
+        for cause in ("restart", "broker", "replay"):
+            self._recovery_seconds.labels(cause)
+
+    def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
+        described = _BY_NAME[name]
+        return Histogram(name, _plain(described.what), described.labels, buckets=buckets, registry=self.registry)
+
+    # -- what is observed -----------------------------------------------------------------------------------------
+
+    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
+        """Count rounds and what the loss of vehicles cost."""
+        match effect:
+            case OpenRound() if state is not None and state.open is not None and state.open.extensions:
+                # The same request may be published again (on a reconnect): each extension counts once.
+                key = f"{effect.run}/{effect.phase}/{effect.number}"
+                if self._furthest.get(key, 0) < state.open.extensions:
+                    self._furthest[key] = state.open.extensions
+                    self._rounds[effect.phase, "extended"] += 1
+            case RoundClosed(run, summary):
+                self._furthest.pop(f"{run}/{summary.phase}/{summary.number}", None)
+                self._rounds[summary.phase, end_of(summary, state)] += 1
+                self._round_seconds.labels(summary.phase).observe(max(0.0, summary.seconds))
+                self._regained(run, summary.number, now)
+            case Restarted(run, number) if state is not None:
+                reached = max((each.number for each in state.rounds if each.phase == "statistics"), default=number)
+                before, since = self._progress.get(run, (0, now))
+                self._progress[run] = (max(before, reached), since)
+            case Ended(run) if state is not None:
+                self._nullified += state.nullified
+                self._progress.pop(run, None)
+                for key in [key for key in self._furthest if key.startswith(f"{run}/")]:
+                    del self._furthest[key]
+
+    def _regained(self, run: str, number: int, now: float) -> None:
+        reached, since = self._progress.get(run, (0, 0.0))
+        if run in self._progress and number >= reached:
+            del self._progress[run]
+            self._recovery_seconds.labels("replay").observe(max(0.0, now - since))
+
+    def appended(self, seconds: float, records: int) -> None:  # noqa: ARG002  the observer's signature
+        """Observe one journal transaction."""
+        self._append_seconds.observe(max(0.0, seconds))
+
+    def resumed(self, seconds: float, runs: int) -> None:
+        """Observe a start that took up runs."""
+        if runs:
+            self._recovery_seconds.labels("restart").observe(max(0.0, seconds))
+
+    def link_lost(self) -> None:
+        """Note that the broker went away; from the transport's thread."""
+        if self._lost_at is None:
+            self._lost_at = self._clock()
+
+    def link_up(self) -> None:
+        """Observe the outage that ends now, if there was one."""
+        lost_at, self._lost_at = self._lost_at, None
+        if lost_at is not None:
+            self._recovery_seconds.labels("broker").observe(self._clock() - lost_at)
+
+    # -- what is scraped ------------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        coordinator: Coordinator,
+        *,
+        queue: Callable[[], tuple[int, int, int]],
+        connected: Callable[[], bool],
+        journal_bytes: Callable[[], int | None],
+    ) -> None:
+        """Read this coordinator at every scrape.
+
+        Parameters
+        ----------
+        coordinator : Coordinator
+        queue : callable
+            Messages and bytes that wait, messages that were dropped.
+        connected : callable
+        journal_bytes : callable
+            Room that the journal takes; may raise StorageError.
+        """
+        self.registry.register(_Scraped(self, coordinator, queue, connected, journal_bytes))
+
+    def page(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _Scraped(Collector):
+    """What is looked up at the moment of the scrape; called from the API's threads."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        coordinator: Coordinator,
+        queue: Callable[[], tuple[int, int, int]],
+        connected: Callable[[], bool],
+        journal_bytes: Callable[[], int | None],
+    ) -> None:
+        self._metrics = metrics
+        self._coordinator = coordinator
+        self._queue = queue
+        self._connected = connected
+        self._journal_bytes = journal_bytes
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric that is not a histogram, in any order."""
+        core, own = self._coordinator, self._metrics
+        # Copied in one step, see `coordinator.fleet.directory`: the coordinator's thread goes on counting.
+        tallies = dict(core.metrics)
+        messages, size, dropped = self._queue()
+        runs = {**dict.fromkeys(("gathering", "domain", "recruiting", "learning"), 0), **core.runs.phases()}
+        agents = {"up": 0, "down": 0, **core.fleet.counts()}
+        yield _gauge("glassfleet_info", {(core.topics.fleet, core.software): 1})
+        yield _gauge("glassfleet_up_seconds", {(): own._clock() - own._begun})  # noqa: SLF001  its other half
+        yield _gauge("glassfleet_broker_connected", {(): int(self._connected())})
+        yield _gauge("glassfleet_agents", {(status,): count for status, count in agents.items()})
+        yield _gauge("glassfleet_runs", {(state,): count for state, count in runs.items()})
+        for name, tally in _TALLIES:
+            yield _counter(name, {(): tallies.get(tally, 0)})
+        for name, prefix, known in _LABELLED:
+            found = {
+                tally.removeprefix(prefix): count
+                for tally, count in tallies.items()
+                if tally.startswith(prefix) and (name in _OTHERS_TOO or tally.removeprefix(prefix) in known)
+            }
+            yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **found}.items()})
+        yield _counter("glassfleet_rounds_total", dict(own._rounds))  # noqa: SLF001
+        yield _gauge("glassfleet_queue_messages", {(): messages})
+        yield _gauge("glassfleet_queue_bytes", {(): size})
+        yield _counter("glassfleet_queue_dropped_total", {(): dropped})
+        yield _counter("glassfleet_nullified_cells_total", {(): own._nullified})  # noqa: SLF001
+        yield _gauge("glassfleet_live_nullified_cells", {(): core.runs.nullified()})
+        try:
+            room = self._journal_bytes()
+        except StorageError:
+            room = None  # a database that is away must not take the other metrics with it
+        if room is not None:
+            yield _gauge("glassfleet_journal_bytes", {(): room})
+
+
+def _gauge(name: str, values: Mapping[Any, float]) -> Metric:
+    described = _BY_NAME[name]
+    family = GaugeMetricFamily(name, _plain(described.what), labels=described.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _counter(name: str, values: Mapping[Any, float]) -> Metric:
+    described = _BY_NAME[name]
+    family = CounterMetricFamily(name, _plain(described.what), labels=described.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def as_markdown() -> str:
+    """Return `TABLE` as the table of ``docs/reference/metrics.md``."""
+    lines = ["| metric | kind | labels | what |", "|---|---|---|---|"]
+    for each in TABLE:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{each.name}` | {each.kind} | {labels} | {each.what} |")
+    return "\n".join(lines)

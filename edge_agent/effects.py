@@ -1,0 +1,281 @@
+"""What the session asks for, done: answers computed, kept until their receipt, sent, and sent again.
+
+The session decides when; here is how. What becomes of an answer is told back to it as an event. An answer that may take
+long is computed in another process, at most one at a time; meanwhile all else goes on, light answers to other runs too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edge_agent.compute.worker import LOOK, Work, WorkerError
+from edge_agent.messages.publisher import Outbound
+from edge_agent.session.answers import Answerer
+from edge_agent.session.events import (
+    Compute,
+    Computed,
+    ComputeFailed,
+    Effect,
+    EndRun,
+    Event,
+    Forget,
+    Park,
+    ReceiptSeen,
+    Refuse,
+    Send,
+)
+from edge_agent.session.outbox import Outbox
+from edge_agent.session.snapshots import Frozen
+from edge_agent.sources import Source
+from glassfleet.scheme import Task, TaskError
+from schemas.envelope import Envelope
+from schemas.errors import BrokerError, DataError, StorageError, UsageError
+from schemas.messages import ContributionBody, Refusal
+
+WAITING: Final = 4
+"""Most long answers that wait for the one that is computed; whoever came later would wait for many budgets of time."""
+
+
+@dataclass(frozen=True)
+class _Long:
+    """An answer that is computed in another process."""
+
+    job: Compute
+    frozen: Frozen
+    began: float
+    work: Work
+
+
+class Performer:
+    """Performs the effects of a session.
+
+    Parameters
+    ----------
+    source : Source
+        The vehicle's rows.
+    answerer : Answerer
+    outbox : Outbox
+    outbound : Outbound
+    clock : callable
+        Seconds that only go forward.
+    tell : callable
+        Takes an event for the session.
+    counts : Counter
+        Counts answers, sends and refusals.
+    log : structlog logger
+    slow : float
+        Seconds that an answer takes on its way; 0 for a real link.
+
+    Attributes
+    ----------
+    jobs : dict
+        The answers to be computed next, by run and digest of the task.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        answerer: Answerer,
+        outbox: Outbox,
+        outbound: Outbound,
+        *,
+        clock: Callable[[], float],
+        tell: Callable[[Event], None],
+        counts: Counter[str],
+        log: Any,
+        slow: float,
+    ) -> None:
+        self.jobs: dict[tuple[str, str], Compute] = {}
+        self._source = source
+        self._answerer = answerer
+        self._outbox = outbox
+        self._outbound = outbound
+        self._clock = clock
+        self._tell = tell
+        self._counts = counts
+        self._log = log
+        self._slow = slow
+        self._long: _Long | None = None
+        self._waiting: dict[tuple[str, str], Compute] = {}  # long ones whose turn comes
+        self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def perform(self, effect: Effect) -> None:
+        """Do one thing; what takes long waits for `work`."""
+        match effect:
+            case Compute(run=run, request=request):
+                self.jobs[run, request.task_digest] = effect
+            case Send(run=run, task_digest=digest, tries=tries) if self._slow:
+                # A slow link: what is on it cannot be called back, though a newer request may have parked the answer.
+                # One copy of it at most, and each leaves after the same time: nothing piles up.
+                self._on_the_way.setdefault((run, digest), (self._clock() + self._slow, tries))
+            case Send(run=run, task_digest=digest, tries=tries):
+                self._send(run, digest, tries)
+            case Refuse():
+                self._refuse(effect)
+            case Park(run=run, task_digest=digest):
+                self._abandon(run, digest)
+                self._outbox.park(run, digest)
+            case Forget(run=run, task_digest=digest, outcome=outcome, reason=reason):
+                self._abandon(run, digest)
+                about = self._about(effect)
+                self._outbox.end(run, digest, outcome)
+                say = self._log.info if outcome in ("accepted", "duplicate") else self._log.warning
+                say("receipt", outcome=outcome, reason=reason, **about)
+            case EndRun(run=run):
+                self._abandon(run)
+                self._outbox.end_run(run)
+                self._answerer.drop(run)
+
+    def work(self, now: float) -> None:
+        """Compute the answers that wait, and let go what is due on a slow link."""
+        if self._long is not None and self._long.work.done():
+            long, self._long = self._long, None
+            self._conclude(long)
+        if self._waiting and self._long is None and Work.has_room("answer"):
+            key = next(iter(self._waiting))
+            self.jobs[key] = self._waiting.pop(key)
+        for key, job in list(self.jobs.items()):
+            if key in self.jobs:
+                del self.jobs[key]
+                self._answer(job)
+        for key, (due, tries) in list(self._on_the_way.items()):
+            if due <= now:
+                del self._on_the_way[key]
+                self._send(*key, tries)
+
+    def dues(self, now: float) -> list[float]:
+        """Return when there is something for `work`."""
+        looks = [now + LOOK] if self._waiting or self._long is not None else []
+        return looks + [now for _ in self.jobs] + [due for due, _ in self._on_the_way.values()]
+
+    def stop(self) -> None:
+        """End what is being computed: nothing of it is sent, and it is asked for again."""
+        if self._long is not None:
+            self._long.work.end()
+            self._long = None
+
+    def _abandon(self, run: str, digest: str | None = None) -> None:
+        """Stop computing an answer (None: all of a run), or leave it uncomputed."""
+        for jobs in (self.jobs, self._waiting):
+            for key in [key for key in jobs if key[0] == run and digest in (None, key[1])]:
+                del jobs[key]
+        job = None if self._long is None else self._long.job
+        if job is not None and job.run == run and digest in (None, job.request.task_digest):
+            self._log.info("answer-abandoned", run=run, round=job.round)
+            self.stop()
+
+    def _refuse(self, effect: Refuse) -> None:
+        run, digest = effect.run, effect.task_digest
+        self._counts["refusals"] += 1
+        self._log.warning("refused", run=run, round=effect.round, reason=effect.reason)
+        refusal = Refusal(task_digest=digest, reason=effect.reason[:500])
+        topic = self._outbound.topics.contribution(self._outbound.agent, run)
+        self._outbound.say(topic, refusal, run=run, round=effect.round, attempt=effect.attempt)
+
+    def _answer(self, job: Compute) -> None:
+        run, digest = job.run, job.request.task_digest
+        if self._outbox.get(run, digest) is not None:
+            self._outbox.unpark(run, digest)
+            self._tell(Computed(run, digest))
+            return
+        try:
+            rows = self._source.current().train
+        except (DataError, StorageError) as fault:
+            self._tell(ComputeFailed(run, digest, str(fault)))
+            return
+        frozen = self._answerer.freeze(run, rows)
+        task = Task.from_value(job.request.task)
+        began = self._clock()
+
+        def compute() -> ContributionBody | None:
+            if self._answerer.is_light(task, frozen):
+                return self._answerer.compute(run, digest, task, frozen)
+            if self._long is not None or not Work.has_room("answer"):
+                if len(self._waiting) >= WAITING:
+                    raise TaskError(f"over-budget: {WAITING} long answers wait here already")
+                self._waiting[run, digest] = job
+                return None
+            self._long = _Long(job, frozen, began, self._answerer.start(run, digest, task))
+            self._log.info("answering-apart", run=run, round=job.round, kind=task.kind, task=digest[:8])
+            return None
+
+        self._finish(job, began, compute)
+
+    def _conclude(self, long: _Long) -> None:
+        """Take the answer that another process left."""
+        digest = long.job.request.task_digest
+        try:
+            self._finish(long.job, long.began, lambda: self._answerer.body(digest, long.frozen, long.work.result()))
+        finally:
+            long.work.end()
+
+    def _finish(self, job: Compute, began: float, compute: Callable[[], ContributionBody | None]) -> None:
+        """Store what `compute` returns, or refuse with its reason; None: it comes later."""
+        run, digest = job.run, job.request.task_digest
+        task = Task.from_value(job.request.task)
+        try:
+            body = compute()
+            if body is None:
+                return
+            envelope = self._outbound.envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
+            payload = self._answerer.pack(envelope, lambda: self._outbound.limit)
+        except TaskError as fault:
+            self._tell(ComputeFailed(run, digest, str(fault)))
+            return
+        except StorageError:
+            raise
+        except Exception as fault:  # noqa: BLE001 - it is logged
+            # A task comes from a peer, and a scheme may come from another package: neither may end the agent.
+            why = "see the vehicle's log" if isinstance(fault, WorkerError) else type(fault).__name__
+            self._log.exception("answer-failed", run=run, round=job.round, scheme=task.scheme)
+            self._tell(ComputeFailed(run, digest, f"internal fault: {why}"))
+            return
+        self._counts["answers"] += 1
+        self._log.info(
+            "answered",
+            run=run,
+            round=job.round,
+            kind=task.kind,
+            task=digest[:8],
+            rows=body.rows,
+            size=len(payload),
+            seconds=round(self._clock() - began, 4),
+        )
+        for lost in self._outbox.put(run, digest, payload):
+            about = {"run": run, "round": job.round, "task": digest[:8]}
+            self._log.warning("outbox-full", limit=self._outbox.max_bytes, lost=f"{lost[0]}/{lost[1][:8]}", **about)
+            self._tell(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
+        self._tell(Computed(run, digest))
+
+    def _send(self, run: str, digest: str, tries: int) -> None:
+        payload = self._outbox.get(run, digest)
+        if payload is None:
+            return
+        envelope = self._stored(payload)
+        self._counts["sends"] += 1
+        if tries > 1:
+            self._counts["resends"] += 1
+            self._log.info("resent", run=run, round=envelope.round, task=digest[:8], tries=tries)
+        try:
+            self._outbound.answer(envelope)
+        except (BrokerError, UsageError, ValueError) as fault:
+            # It was small enough when it was computed; this broker takes less. A setting is wrong, not the program: the
+            # reason says which, a traceback would hide it.
+            self._log.error("answer-too-large", reason=str(fault), run=run, round=envelope.round, task=digest[:8])
+
+    def _about(self, effect: Forget) -> dict[str, Any]:
+        """Return what a log line about a task says: its run, and its round as far as somebody knows it."""
+        about: dict[str, Any] = {"run": effect.run, "task": effect.task_digest[:8]}
+        if effect.round:
+            return about | {"round": effect.round}
+        # After a restart, until the coordinator asks again, only the stored answer knows.
+        payload = self._outbox.get(effect.run, effect.task_digest)
+        if payload is not None:
+            about["round"] = self._stored(payload).round
+        return about
+
+    def _stored(self, payload: bytes) -> Envelope:
+        return Envelope.from_bytes(payload, fleet=self._outbound.topics.fleet)

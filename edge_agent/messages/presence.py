@@ -1,0 +1,146 @@
+"""Birth certificate, last will and goodbye of an agent, and whether it is alone under its id."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.port import Message, Transport
+from edge_agent.messages.duplicate_id import Identity
+from glassfleet.data.dataset import Dataset
+from schemas.envelope import Envelope
+from schemas.errors import BrokerError, IdentityError, UsageError
+from schemas.messages import AgentState
+from schemas.topics import Topics
+
+
+class Presence:
+    """What an agent says about itself.
+
+    Parameters
+    ----------
+    topics : Topics
+    agent : str
+    identity : Identity
+    schemes : sequence of str
+        Those that it offers.
+    rows : Dataset
+        Its columns are told, nothing else.
+    clock : callable
+        Seconds that only go forward.
+    log : structlog logger
+    pause : float
+        Seconds between two birth certificates at least, so that two processes with one id do not flood the broker.
+
+    Attributes
+    ----------
+    due : float or None
+        When a birth certificate is to be published that had to wait.
+    """
+
+    def __init__(  # noqa: PLR0917 - one call, in Agent
+        self,
+        topics: Topics,
+        agent: str,
+        identity: Identity,
+        schemes: Sequence[str],
+        rows: Dataset,
+        clock: Callable[[], float],
+        log: Any,
+        *,
+        pause: float = 0.25,
+    ) -> None:
+        self._pause = pause
+        self._topics = topics
+        self._agent = agent
+        self._identity = identity
+        self._schemes = schemes
+        self._rows = rows
+        self._clock = clock
+        self._log = log
+        self.due: float | None = None
+        self._last = float("-inf")
+
+    def check_size(self, limit: int) -> None:
+        """Raise UsageError when the birth certificate does not fit one message of `limit` bytes."""
+        size = len(self.state("up")[1])
+        if size > limit:
+            raise UsageError(
+                f"{len(self._rows.features)} column names make a birth certificate of {size} bytes: raise "
+                f"max_message_bytes (now {limit}), or give the agent fewer columns"
+            )
+
+    def state(self, status: Any) -> tuple[str, bytes]:
+        """Return topic and payload that say ``"up"`` or ``"down"``."""
+        state = AgentState(
+            status=status,
+            incarnation=self._identity.own,
+            software=software_version(),
+            schemes=list(self._schemes) if status == "up" else [],
+            features=list(self._rows.features) if status == "up" else [],
+            target=self._rows.target if status == "up" else "",
+        )
+        # All our states carry the time of our start: it tells which of two processes with one id came later.
+        envelope = Envelope(fleet=self._topics.fleet, body=state, agent=self._agent, time=self._identity.started)
+        return self._topics.agent_state(self._agent), envelope.to_bytes()
+
+    def last_will(self) -> Message:
+        """Return what the broker shall say for us when we are gone."""
+        topic, payload = self.state("down")
+        return Message(topic, payload, retained=True)
+
+    def announce(self, transport: Transport, *, online: bool) -> None:
+        """Publish the birth certificate, now or as soon as the last one is `pause` old.
+
+        Raises
+        ------
+        BrokerError
+            The broker takes no message of its size.
+        """
+        now = self._clock()
+        if not online:
+            self.due = None
+            return
+        if now - self._last < self._pause:
+            self.due = self._last + self._pause
+            return
+        self.due, self._last = None, now
+        topic, payload = self.state("up")
+        try:
+            transport.publish(topic, payload, retain=True)
+        except ValueError as fault:
+            raise BrokerError(f"the broker's limit is too small for this agent's birth certificate: {fault}") from fault
+
+    def sees(self, state: AgentState, time: float, *, online: bool) -> bool:
+        """Take a state read from our own topic; whether the birth certificate must be published again.
+
+        Raises
+        ------
+        IdentityError
+            Another process uses this id, and it is ours to stop.
+        """
+        match self._identity.sees(state.incarnation, state.status, time, self._clock()):
+            case "stop":
+                raise IdentityError(
+                    f"another process is agent {self._agent!r} in fleet {self._topics.fleet!r} (incarnation "
+                    f"{state.incarnation[:8]}). Stop it, or start this one with another --id"
+                )
+            case "repeat" if online:
+                self._log.warning("state-overwritten", incarnation=state.incarnation[:8], status=state.status)
+                return True
+        return False
+
+
+@functools.cache
+def software_version() -> str:
+    """Return the installed version of glassfleet; empty when it runs from a source tree that is not installed.
+
+    Looked up once: reading the package's metadata took a fifth of the fleet simulator's time.
+    """
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - needed once
+
+    try:
+        return f"glassfleet {version('glassfleet')}"
+    except PackageNotFoundError:
+        return "glassfleet"

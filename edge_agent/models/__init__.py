@@ -1,0 +1,1 @@
+"""Published models on a vehicle: fetched, followed, scored."""

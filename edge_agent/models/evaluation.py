@@ -1,0 +1,276 @@
+"""Scores of a published model on a vehicle's own test rows, beside those of a model learned from its rows alone.
+
+The local model is learned with the very halves of the scheme (as ``glassfleet.local.learn_local`` does), but one round
+at a time: the agent does a round when it has nothing else to do, so that learning never delays an answer. Where a round
+or a prediction takes longer than a moment, all of it is done in a process of its own, under the budget of answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.compute.budget import Budget
+from edge_agent.compute.worker import Work, WorkerError, is_light
+from edge_agent.session.snapshots import write_rows
+from edge_agent.storage import make_directory, replacing
+from glassfleet import catalogue
+from glassfleet.data.categories import encode_inputs
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import remember
+from glassfleet.local import MAX_ROUNDS
+from glassfleet.scheme import Cost, Done, Next, Scheme, Task, cost_of, personal_model
+from schemas.documents import canonical_json, document_digest
+from schemas.errors import GlassfleetError
+from schemas.record import ModelRecord
+
+_BLOCK = 4096
+
+_CELL_SECONDS: Final = 1e-9
+"""Of a prediction, for each row and byte of the model's document: each of its numbers meets each row once."""
+
+_TREE_SECONDS: Final = 2e-5
+"""Of learning a cross-validated tree, for each row and input."""
+
+_RESULT_BYTES: Final = 1 << 16
+
+CANNOT_SCORE: Final = (GlassfleetError, WorkerError, KeyError, ValueError, TypeError, ArithmeticError)
+"""What a model that cannot be used here raises while it is scored."""
+
+
+def in_words(fault: BaseException) -> str:
+    """Return why a model cannot be scored."""
+    if isinstance(fault, WorkerError):
+        return str(fault).strip().rpartition("\n")[2]  # of its traceback
+    return f"no column {fault} here" if type(fault) is KeyError else str(fault)
+
+
+class TooLongError(Exception):
+    """A piece of work would keep the agent from its messages."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Test scores, in the target's own unit.
+
+    Attributes
+    ----------
+    metric : "rmse" or "f1"
+        F1 is the mean over the classes that occur in the test rows.
+    federated, local : float
+    rows : int
+        Test rows.
+    champion : float or None
+        Score of the current model on the same rows, for a candidate.
+    champion_digest : str
+        Which model that was.
+    constant : float
+        Score of the constant on the same rows: the mean, or the most frequent class, of the training rows.
+    """
+
+    metric: Literal["rmse", "f1"]
+    federated: float
+    local: float
+    rows: int
+    constant: float
+    champion: float | None = None
+    champion_digest: str = ""
+
+
+class Evaluator:
+    """Scores models; keeps the scores of the local models that it has learned.
+
+    Parameters
+    ----------
+    train, test : Dataset
+    kept : int
+        Local models whose scores are remembered, so that they are not learned again.
+    budget : Budget or None
+        What long work in a process of its own may take; None: all work is done here, however long it takes.
+    directory : Path
+        Where that process finds the rows.
+    """
+
+    def __init__(
+        self, train: Dataset, test: Dataset, kept: int = 4, *, budget: Budget | None = None, directory: Path = Path()
+    ) -> None:
+        self._kept = kept
+        self._train = train
+        self._test = test
+        self._budget = budget
+        self._directory = directory
+        self._local: dict[str, float] = {}
+        self.is_waiting = False
+
+    def steps(
+        self, record: ModelRecord, champion: ModelRecord | None = None, local: float | None = None
+    ) -> Generator[Scores | None]:
+        """Yield None after each piece of work, and the scores at last. `is_waiting` while another process works.
+
+        Parameters
+        ----------
+        record : ModelRecord
+        champion : ModelRecord or None
+            The current model, when `record` is a candidate.
+        local : float or None
+            Score of the model learned from the rows here, where it is known.
+
+        Raises
+        ------
+        schemas.errors.NotFoundError, schemas.errors.DocumentError, KeyError, ValueError
+            The model cannot be used here: no such scheme, a column is missing, it takes more than the budget.
+        """
+        scheme = catalogue.load(record.scheme)
+        domain = scheme.from_document(record.document).domain
+        key = document_digest(
+            {"scheme": scheme.name, "parameters": record.document["parameters"], "domain": domain.to_document()}
+        )
+        local = self._local.get(key) if local is None else local
+        with contextlib.suppress(TooLongError):
+            yield from self._here(record, champion, local, key)
+            return
+        yield from self._apart(record, champion, local, key)
+
+    def _keep(self, key: str, score: float) -> None:
+        while len(self._local) >= self._kept:
+            self._local.pop(next(iter(self._local)))
+        self._local[key] = score
+
+    def _apart(
+        self, record: ModelRecord, champion: ModelRecord | None, local: float | None, key: str
+    ) -> Generator[Scores | None]:
+        """Score in a process of its own."""
+        assert self._budget is not None
+        self.is_waiting = True
+        work, rows = None, [self._directory / "train.npz", self._directory / "test.npz"]
+        try:
+            while not Work.has_room("score"):
+                yield None
+            make_directory(self._directory)
+            for path, data in zip(rows, (self._train, self._test), strict=True):
+                with replacing(path) as file:
+                    write_rows(file, data)
+            records = [each and each.to_bytes() for each in (record, champion)]
+            work = Work(self._budget, "score", rows, {"records": records, "local": local}, most_bytes=_RESULT_BYTES)
+            while not work.done():
+                yield None
+            scores = Scores(**work.result())
+        finally:
+            self.is_waiting = False
+            if work is not None:
+                work.end()
+            for path in rows:
+                path.unlink(missing_ok=True)
+        self._keep(key, scores.local)
+        yield scores
+
+    def _here(
+        self, record: ModelRecord, champion: ModelRecord | None, local: float | None, key: str
+    ) -> Generator[Scores | None]:
+        """Score in this process; raises TooLongError before work that is not light, where there is a budget."""
+        scheme = catalogue.load(record.scheme)
+        predicted = self._predictions(record)
+        yield None
+        domain = scheme.from_document(record.document).domain
+        train = remember(self._train, domain.memory)
+        test = remember(self._test, domain.memory).select(domain.names)
+        score = root_mean_square if domain.target is not None else macro_f1
+        if local is None:
+            if hasattr(scheme, "alone"):
+                self._check(Cost(_TREE_SECONDS * train.rows * len(domain.features), 0.0))
+
+            def check(task: Task) -> None:
+                self._check(cost_of(scheme, task, train.rows))
+
+            for model in learn_in_steps(scheme, record.document["parameters"], domain, train, check):
+                if model is not None:
+                    local = score(test.y, predict_in_blocks(model, encode_inputs(test, domain)))
+                    self._keep(key, local)
+                yield None
+        assert local is not None
+        metric: Literal["rmse", "f1"] = "rmse" if domain.target is not None else "f1"
+        guess = score(test.y, constant(train.y, test.rows))
+        scores = Scores(metric, score(test.y, predicted), local, test.rows, guess)
+        if champion is None:
+            yield scores
+            return
+        yield None
+        former = score(test.y, self._predictions(champion))
+        yield replace(scores, champion=former, champion_digest=champion.digest)
+
+    def _check(self, cost: Cost | None) -> None:
+        if self._budget is not None and not is_light(cost):
+            raise TooLongError
+
+    def _predictions(self, record: ModelRecord) -> NDArray[Any]:
+        """Predict the test rows as this vehicle would with a model, or with what it makes of it with its own rows."""
+        scheme = catalogue.load(record.scheme)
+        rows = self._test.rows + (self._train.rows if hasattr(scheme, "personalise") else 0)
+        self._check(Cost(_CELL_SECONDS * rows * len(canonical_json(record.document)), 0.0))
+        model = scheme.from_document(record.document)
+        domain = model.domain
+        if domain.target_name != self._test.target:
+            raise ValueError(f"the model's target is {domain.target_name!r}, here it is {self._test.target!r}")
+        train = remember(self._train, domain.memory)
+        test = remember(self._test, domain.memory).select(domain.names)
+        return predict_in_blocks(personal_model(scheme, model, train), encode_inputs(test, domain))
+
+
+def learn_in_steps(
+    scheme: Scheme, parameters: Any, domain: Domain, train: Dataset, check: Callable[[Task], None] | None = None
+) -> Iterator[Any]:
+    """Learn from one vehicle's rows, nothing nullified; yields None after each round, and the model at last.
+
+    `check` sees each task before it is answered; what it raises ends the learning.
+    """
+    alone = getattr(scheme, "alone", None)
+    if alone is not None:
+        yield alone(scheme.Parameters.model_validate(parameters), domain, train, 0)
+        return
+    exact = scheme.exact(scheme.Parameters.model_validate(parameters))
+    rng = np.random.default_rng(0)  # nothing is nullified or noised in a model that stays here
+    step: Next | Done = scheme.server.start(exact, domain, 0)
+    for _ in range(MAX_ROUNDS):
+        if isinstance(step, Done):
+            yield step.model
+            return
+        if check is not None:
+            check(step.task)
+        step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, train, rng)])
+        yield None
+    raise ValueError(f"scheme {scheme.name!r} did not finish in {MAX_ROUNDS} rounds")
+
+
+def predict_in_blocks(model: Any, X: NDArray[np.float64]) -> NDArray[Any]:
+    """Predict a block of rows at a time: a vehicle's memory is small."""
+    parts = [model.predict(X[start : start + _BLOCK]) for start in range(0, len(X), _BLOCK)]
+    return np.concatenate(parts)
+
+
+def constant(y: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return what a model without inputs forecasts for so many rows: the mean of `y`, or its most frequent class."""
+    if y.dtype.kind == "f":
+        return np.full(rows, y.mean())
+    labels, counts = np.unique(y, return_counts=True)
+    return np.full(rows, labels[counts.argmax()])
+
+
+def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """Root of the mean squared error."""
+    return float(np.sqrt(np.mean((y - predicted) ** 2)))
+
+
+def macro_f1(y: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """Mean F1 over the classes in `y`."""
+    scores = []
+    for label in np.unique(y):
+        right = int(((y == label) & (predicted == label)).sum())
+        scores.append(2 * right / int((y == label).sum() + (predicted == label).sum()))
+    return float(np.mean(scores))

@@ -1,0 +1,135 @@
+"""Fetches the blobs of large requests and models: subscribes while wanted, asks again when they do not come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.port import Transport
+from schemas.messages import Manifest
+from schemas.topics import Topics
+from schemas.trust.joining import BlobStore
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When blobs are asked for again, and how.
+
+    Attributes
+    ----------
+    first : float
+        Seconds until blobs that did not come are asked for again; each time twice as long.
+    longest : float
+        Longest of these waits, seconds.
+    by_name : int
+        Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards.
+    at_once : int
+        Requests and models in parts that are fetched at once; the oldest gives way.
+    """
+
+    first: float = 5.0
+    longest: float = 60.0
+    by_name: int = 64
+    at_once: int = 4
+
+
+@dataclass
+class _Wanted:
+    manifest: Manifest
+    done: Callable[[bytes], None]
+    due: float
+    wait: float
+
+
+class Fetcher:
+    """What is wanted now, by a name that the caller chooses; a newer want of the same name replaces the older.
+
+    Parameters
+    ----------
+    topics : Topics
+    transport : Transport
+    patience : Patience
+    """
+
+    def __init__(self, topics: Topics, transport: Transport, patience: Patience = Patience()) -> None:
+        self._patience = patience
+        self._topics = topics
+        self._store = BlobStore(topics, max_open=patience.at_once)
+        self._transport = transport
+        self._wanted: dict[str, _Wanted] = {}
+
+    def want(self, name: str, manifest: Manifest, now: float, done: Callable[[bytes], None]) -> None:
+        """Fetch what `manifest` stands for and call `done` with its content.
+
+        Raises
+        ------
+        WireError
+            ``oversize``.
+        """
+        known = self._wanted.get(name)
+        if known is not None and known.manifest == manifest:
+            known.done = done
+            return
+        self.cancel(name)
+        self._store.want(manifest)
+        self._wanted[name] = _Wanted(manifest, done, now + self._patience.first, self._patience.first)
+        for pattern in self._patterns(manifest):
+            self._transport.subscribe(pattern)
+        # The store bounds what is open; what gave way there must not stay subscribed here.
+        for other, wanted in list(self._wanted.items()):
+            if wanted.manifest.digest not in self._store.open_digests:
+                self.cancel(other)
+
+    def cancel(self, name: str) -> None:
+        """Stop fetching (idempotent)."""
+        wanted = self._wanted.pop(name, None)
+        if wanted is None:
+            return
+        digest = wanted.manifest.digest
+        if all(other.manifest.digest != digest for other in self._wanted.values()):
+            self._store.close(digest)
+            for pattern in self._patterns(wanted.manifest):
+                self._transport.unsubscribe(pattern)
+
+    def add(self, topic: str, payload: bytes, digest: str) -> None:
+        """Take a message from a blob topic.
+
+        Raises
+        ------
+        WireError
+            The blobs are not what was promised; they are no longer wanted.
+        """
+        try:
+            content = self._store.add(topic, payload)
+        except ValueError:
+            self._settle(digest)
+            raise
+        if content is not None:
+            for wanted in self._settle(digest):
+                wanted.done(content)
+
+    def tick(self, now: float) -> None:
+        """Ask again for what did not come: a subscription made anew brings what is retained."""
+        for wanted in self._wanted.values():
+            if wanted.due <= now:
+                wanted.wait = min(self._patience.longest, wanted.wait * 2)
+                wanted.due = now + wanted.wait
+                for pattern in self._patterns(wanted.manifest):
+                    self._transport.unsubscribe(pattern)
+                    self._transport.subscribe(pattern)
+
+    def next_due(self) -> float | None:
+        """Return when `tick` has something to do."""
+        return min((wanted.due for wanted in self._wanted.values()), default=None)
+
+    def _patterns(self, manifest: Manifest) -> list[str]:
+        if manifest.count > self._patience.by_name:
+            return [self._store.filter(manifest.digest)]
+        return [self._topics.blob(manifest.digest, index) for index in range(manifest.count)]
+
+    def _settle(self, digest: str) -> list[_Wanted]:
+        names = [name for name, wanted in self._wanted.items() if wanted.manifest.digest == digest]
+        settled = [self._wanted[name] for name in names]
+        for name in names:
+            self.cancel(name)
+        return settled

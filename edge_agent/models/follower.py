@@ -1,0 +1,340 @@
+"""Follows the model registry: pointer, record, verified, kept on disk, scored.
+
+The pointer ``model/{name}/current`` is read always; a version only when the pointer names it. What arrives replaces
+the last good model on disk only after its digest was found to be the one that the pointer promised and, where the
+fleet signs, after a coordinator's signature was found good.
+
+A pointer's sequence number may only rise: the highest that was followed is kept on disk, and a lower one is refused,
+so that nobody who repeats old messages can bring an old model back. A candidate (``model/{name}/candidate``) is tried
+on the test rows beside the current model, when this vehicle is among those that are asked; it is never forecast with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.port import Transport
+from edge_agent.compute.worker import LOOK
+from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, in_words
+from edge_agent.models.fetch import Fetcher
+from edge_agent.storage import make_directory, replacing
+from schemas.errors import StorageError, WireError
+from schemas.messages import ModelPointer, Trial
+from schemas.parts import read_model
+from schemas.record import ModelRecord
+from schemas.topics import Topics
+from schemas.trial import place
+
+if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
+    from schemas.trust.signing import Verifier
+
+SEQUENCES = ".sequences.json"
+"""Name -> highest sequence that was followed. No model's name begins with a dot."""
+
+_CURRENT, _CANDIDATE = "model", "candidate"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A model to be scored; a candidate beside the current model, if there is one."""
+
+    record: ModelRecord
+    champion: ModelRecord | None = None
+    is_trial: bool = False
+
+
+class ModelFollower:
+    """Keeps the last good model of every name, and scores each new one and each candidate.
+
+    Parameters
+    ----------
+    topics : Topics
+    transport : Transport
+    fetcher : Fetcher
+    directory : Path
+        Where the last good models are kept, ``{name}.json``.
+    evaluator : Evaluator or None
+        None: models are kept, not scored.
+    why_not : str
+        Why there is no evaluator.
+    publish : callable
+        Takes the record and its scores.
+    cannot : callable
+        Takes the pointer of a candidate that we are asked to try and cannot score, and why.
+    log : structlog logger
+    agent : str
+        Our id, which decides which candidates we try.
+    counts : Counter or None
+        Counts pointers that were refused.
+    verifier : Verifier or None
+        Verifies the signatures of records; None: unsigned ones are taken.
+    max_names : int
+        Model names that are followed at once.
+
+    Raises
+    ------
+    StorageError
+        The sequences on disk cannot be read.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        transport: Transport,
+        fetcher: Fetcher,
+        *,
+        directory: Path,
+        evaluator: Evaluator | None,
+        publish: Callable[[ModelRecord, Scores], None],
+        cannot: Callable[[ModelPointer, str], None] = lambda _pointer, _why: None,
+        why_not: str = "models are not scored here",
+        log: Any,
+        agent: str = "",
+        counts: Counter[str] | None = None,
+        verifier: Verifier | None = None,
+        max_names: int = 64,
+    ) -> None:
+        self._max_names = max_names
+        self._topics = topics
+        self._transport = transport
+        self._fetcher = fetcher
+        self._directory = directory
+        self._evaluator = evaluator
+        self._publish = publish
+        self._cannot = cannot
+        self._why_not = why_not
+        self._log = log
+        self._agent = agent
+        self._counts: Counter[str] = Counter() if counts is None else counts
+        self._verifier = verifier
+        self._wanted: dict[tuple[str, str], ModelPointer] = {}
+        self._have: dict[str, ModelPointer] = {}
+        self._current: dict[str, ModelRecord] = {}
+        self._tried: dict[str, tuple[ModelPointer, bytes]] = {}
+        self._reported: dict[str, tuple[ModelRecord, Scores]] = {}
+        self._queue: list[_Job] = []
+        self._work: Generator[Scores | None] | None = None
+        self._sequences = _read_sequences(directory / SEQUENCES)
+
+    def pointer(self, pointer: ModelPointer) -> None:
+        """Take a pointer: fetch its version unless we have it.
+
+        Raises
+        ------
+        WireError
+            ``too-old``: its sequence is below the highest that was followed; ``oversize``: too many models.
+        """
+        name = pointer.name
+        have, wanted = self._have.get(name), self._wanted.get((_CURRENT, name))
+        if pointer in (have, wanted):
+            return
+        highest = max(self._sequences.get(name, 0), wanted.sequence if wanted else 0)
+        is_other = have is not None and (have.version, have.digest) != (pointer.version, pointer.digest)
+        if pointer.sequence < highest or (pointer.sequence == highest > 0 and is_other):
+            self._counts["pointers-refused"] += 1
+            raise WireError(
+                "too-old",
+                f"the pointer of {name} to version {pointer.version} has sequence {pointer.sequence}, {highest} was "
+                "followed already: it was repeated by somebody, or the coordinator's clock and journal went back",
+            )
+        self._check_room(name)
+        self._forget(_CURRENT, name)
+        if pointer.reason:
+            self._log.info("model-changed", model=name, version=pointer.version, reason=pointer.reason)
+        tried = self._tried.get(name)
+        self._wanted[_CURRENT, name] = pointer
+        if tried is not None and (tried[0].version, tried[0].digest) == (pointer.version, pointer.digest):
+            self._take(_CURRENT, pointer, tried[1])
+        else:
+            self._transport.subscribe(self._topics.model_version(name, pointer.version))
+
+    def candidate(self, pointer: ModelPointer, trial: Trial) -> None:
+        """Take a candidate's pointer: try it if we are asked; when we have told already, tell again.
+
+        Raises
+        ------
+        WireError
+            ``too-old``: it is older than the current model; ``oversize``: too many models.
+        """
+        name = pointer.name
+        if pointer.sequence <= self._sequences.get(name, 0):
+            self._counts["pointers-refused"] += 1
+            raise WireError("too-old", f"the candidate {name} version {pointer.version} is older than what is current")
+        if place(trial.salt, self._agent) >= trial.below:
+            self.withdraw(name)
+            return
+        if self._evaluator is None:
+            self._cannot(pointer, self._why_not)
+            return
+        told = self._reported.get(name)
+        if told is not None and (told[0].digest, told[1].champion_digest) == (pointer.digest, trial.champion):
+            # The coordinator may have lost what we said; it counts each agent once.
+            self._publish(*told)
+            return
+        if any(_compared(known) == _compared(pointer) for known in self._trials(name)):
+            return
+        self._check_room(name)
+        self.withdraw(name)
+        self._wanted[_CANDIDATE, name] = pointer
+        self._transport.subscribe(self._topics.model_version(name, pointer.version))
+
+    def withdraw(self, name: str) -> None:
+        """Stop trying the candidate of a name."""
+        self._forget(_CANDIDATE, name)
+        self._reported.pop(name, None)
+        if self._tried.pop(name, None) is not None:
+            self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name or not job.is_trial]
+
+    def version(self, name: str, number: int, payload: bytes, now: float) -> None:
+        """Take what is retained on a version's topic; versions that nobody wants are ignored.
+
+        Raises
+        ------
+        WireError
+            It is not the model that the pointer promised, or no coordinator of this fleet signed it.
+        """
+        for alias in (_CURRENT, _CANDIDATE):
+            pointer = self._wanted.get((alias, name))
+            if pointer is None or pointer.version != number or not payload:
+                continue
+            found = read_model(payload, fleet=self._topics.fleet)
+            if isinstance(found, bytes):
+                self._take(alias, pointer, found)
+            else:
+                self._fetcher.want(f"{alias}/{name}", found, now, self._taker(alias, pointer))
+
+    def idle(self) -> bool:
+        """Do one piece of scoring; whether there may be more to do."""
+        if self._work is None:
+            if not self._queue or self._evaluator is None:
+                self._queue.clear()
+                return False
+            self._work = self._evaluator.steps(self._queue[0].record, self._queue[0].champion)
+        job = self._queue[0]
+        try:
+            scores = next(self._work, None)
+        except CANNOT_SCORE as fault:
+            why = in_words(fault)
+            self._log.warning("model-not-scored", model=job.record.name, reason=why)
+            tried = self._tried.get(job.record.name)
+            if job.is_trial and tried is not None:
+                self._cannot(tried[0], why[:200])
+            scores, self._work = None, None
+            self._queue.pop(0)
+            return bool(self._queue)
+        if scores is not None:
+            self._work = None
+            self._queue.pop(0)
+            if not job.is_trial:
+                self._publish(job.record, scores)
+            elif job.record.name in self._tried:
+                self._reported[job.record.name] = (job.record, scores)
+                self._publish(job.record, scores)
+        return bool(self._queue) and self.next_due(0.0) is None
+
+    def next_due(self, now: float) -> float | None:
+        """Return when `idle` has something to do again, while another process scores; None: ask it."""
+        return now + LOOK if self._evaluator is not None and self._evaluator.is_waiting else None
+
+    def stop(self) -> None:
+        """End the scoring that is under way."""
+        self._queue.clear()
+        if self._work is not None:
+            self._work.close()
+
+    def _taker(self, alias: str, pointer: ModelPointer) -> Callable[[bytes], None]:
+        return lambda content: self._take(alias, pointer, content)
+
+    def _take(self, alias: str, pointer: ModelPointer, content: bytes) -> None:
+        name = pointer.name
+        if self._wanted.get((alias, name)) != pointer:
+            return
+        record = ModelRecord.from_bytes(content)
+        if (record.name, record.version, record.digest) != (name, pointer.version, pointer.digest):
+            raise WireError("digest-mismatch", f"the record of {name} is not the one that the pointer promises")
+        if self._verifier is not None:
+            record.verified_by(self._verifier)
+        if alias == _CANDIDATE:
+            self._forget(_CANDIDATE, name)
+            self._tried[name] = (pointer, content)
+            self._log.info("candidate-received", model=name, version=record.version, digest=record.digest)
+            self._compare(name)
+            return
+        # The sequence first: a crash between the two leaves an older model, never an older sequence.
+        self._keep_sequence(pointer)
+        make_directory(self._directory)
+        with replacing(self._directory / f"{name}.json") as file:
+            file.write(content)
+        self._forget(_CURRENT, name)
+        self._have[name] = pointer
+        before = self._current.get(name)
+        self._log.info("model-received", model=name, version=record.version, digest=record.digest)
+        if self._evaluator is not None:
+            self._current[name] = record
+            # Only the newest version of a name is worth scoring.
+            self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name]
+            if before is None or before.digest != record.digest or before.version != record.version:
+                self._queue.append(_Job(record))
+            self._compare(name)
+
+    def _compare(self, name: str) -> None:
+        """Score the candidate, once it and what it is compared with are here."""
+        tried, champion = self._tried.get(name), self._current.get(name)
+        if tried is None or tried[0].trial is None:
+            return
+        if not tried[0].trial.champion:
+            champion = None  # the constant, with which every model is compared
+        elif champion is None or tried[0].trial.champion != champion.digest:
+            return
+        job = _Job(ModelRecord.from_bytes(tried[1]), champion, is_trial=True)
+        if job not in self._queue:
+            self._queue.append(job)
+
+    def _trials(self, name: str) -> Iterator[ModelPointer]:
+        if (wanted := self._wanted.get((_CANDIDATE, name))) is not None:
+            yield wanted
+        if name in self._tried:
+            yield self._tried[name][0]
+
+    def _check_room(self, name: str) -> None:
+        followed = {known for _, known in self._wanted} | set(self._have)
+        if name not in followed and len(followed) >= self._max_names:
+            raise WireError("oversize", f"more than {self._max_names} models are followed already")
+
+    def _keep_sequence(self, pointer: ModelPointer) -> None:
+        if pointer.sequence > self._sequences.get(pointer.name, 0):
+            sequences = {**self._sequences, pointer.name: pointer.sequence}
+            make_directory(self._directory)
+            with replacing(self._directory / SEQUENCES) as file:
+                file.write(json.dumps(sequences, sort_keys=True).encode())
+            self._sequences = sequences
+
+    def _forget(self, alias: str, name: str) -> None:
+        pointer = self._wanted.pop((alias, name), None)
+        if pointer is not None:
+            topic = self._topics.model_version(name, pointer.version)
+            if not any(each.name == name and each.version == pointer.version for each in self._wanted.values()):
+                self._transport.unsubscribe(topic)
+            self._fetcher.cancel(f"{alias}/{name}")
+
+
+def _compared(pointer: ModelPointer) -> tuple[str, str]:
+    return pointer.digest, pointer.trial.champion if pointer.trial is not None else ""
+
+
+def _read_sequences(path: Path) -> dict[str, int]:
+    try:
+        value = json.loads(path.read_bytes())
+        return {str(name): int(number) for name, number in value.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as fault:
+        raise StorageError(
+            f"cannot read {path} ({fault}): it says which models are too old; restore it, or remove it to take the "
+            "models that the broker shows now"
+        ) from fault

@@ -1,0 +1,153 @@
+"""Answers to rounds: from the run's frozen rows and the task alone, through the scheme's client half.
+
+Nothing can interrupt the agent's loop while it computes. So it computes by itself only what takes a moment; all else is
+computed in a process of its own (``edge_agent.compute.worker``), which ends when the answer is no longer wanted, and has a
+limit of time and of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from edge_agent.compute.budget import Budget
+from edge_agent.compute.worker import Work, is_light
+from edge_agent.session.snapshots import Freezer, Frozen, condense_key, noise_key, privacy_generator
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.lags import Memory, remember
+from glassfleet.draw import drawn_for
+from glassfleet.scheme import Client, Task, TaskError, cost_of
+from schemas.envelope import Envelope
+from schemas.errors import BrokerError, DataError, UsageError
+from schemas.messages import ContributionBody
+from schemas.parts import frames_for_contribution
+from schemas.topics import Topics
+
+DOMAIN = "domain"
+"""Scheme name of domain discovery, which every agent can run."""
+
+
+class Answerer:
+    """Computes answers.
+
+    Parameters
+    ----------
+    topics : Topics
+    freezer : Freezer
+    secret : bytes
+        The agent's: privacy noise is drawn from it.
+    most_bytes : int
+        Of an answer, as the outbox can keep it.
+    budget : Budget
+        Time and memory that an answer may take.
+    """
+
+    def __init__(self, topics: Topics, freezer: Freezer, secret: bytes, *, most_bytes: int, budget: Budget) -> None:
+        self._topics = topics
+        self._freezer = freezer
+        self._secret = secret
+        self._most_bytes = most_bytes
+        self._budget = budget
+
+    def freeze(self, run: str, rows: Dataset) -> Frozen:
+        """Return the rows that `run` is answered from; raises StorageError."""
+        return self._freezer.freeze(run, rows)
+
+    def drop(self, run: str) -> None:
+        """Forget the rows of a run that is over."""
+        self._freezer.drop(run)
+
+    def is_light(self, task: Task, frozen: Frozen) -> bool:
+        """Whether the answer takes a moment, so that `compute` gives it; else `start` does.
+
+        Raises
+        ------
+        TaskError
+            The task cannot be read, or takes longer than this vehicle allows, however fast it computes.
+        """
+        cost = cost_of(_owner_of(task.scheme), task, frozen.data.rows)
+        if cost is not None and cost.least > self._budget.seconds:
+            least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
+            raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
+        return is_light(cost)
+
+    def compute(self, run: str, digest: str, task: Task, frozen: Frozen) -> ContributionBody:
+        """Answer a task here and now.
+
+        Raises
+        ------
+        TaskError
+            It cannot be answered here; the text says why.
+        """
+        data = replace(frozen.data, key=condense_key(self._secret))
+        return self.body(digest, frozen, answer(task, data, noise_key(self._secret, run, digest)))
+
+    def start(self, run: str, digest: str, task: Task) -> Work:
+        """Begin to answer a task in a process of its own, from the rows frozen for `run`; raises StorageError."""
+        keys = {"noise": noise_key(self._secret, run, digest), "condense": condense_key(self._secret)}
+        asked = {"task": task.to_value(), **keys}
+        return Work(self._budget, "answer", [self._freezer.path(run)], asked, most_bytes=self._most_bytes)
+
+    def body(self, digest: str, frozen: Frozen, answered: dict[str, Any]) -> ContributionBody:
+        """Return what is sent, from what `answer` returned."""
+        return ContributionBody(task_digest=digest, data_digest=frozen.digest, **answered)
+
+    def pack(self, envelope: Envelope, limit: Callable[[], int]) -> bytes:
+        """Encode an answer; raises TaskError for one that could never be sent or kept: nobody shall wait for it."""
+        payload = envelope.to_bytes()
+        if len(payload) > self._most_bytes:
+            raise TaskError(f"the answer has {len(payload)} bytes; outbox_max_bytes is {self._most_bytes} here")
+        if len(payload) > limit():
+            try:
+                frames_for_contribution(envelope, self._topics, limit())
+            except (BrokerError, UsageError) as fault:
+                raise TaskError(f"the answer is too large: {fault}") from fault
+        return payload
+
+
+def answer(task: Task, data: Dataset, noise: bytes) -> dict[str, Any]:
+    """Return the number of rows and the contribution as a codec value; raises TaskError. Anywhere the same."""
+    data = drawn_for(task, with_memory(task, data))
+    refuse_text(task, data)
+    contribution = client_of(task.scheme).contribute(task, data, privacy_generator(noise))
+    return {"rows": data.rows, "contribution": contribution.to_value()}
+
+
+def with_memory(task: Task, data: Dataset) -> Dataset:
+    """Return the rows with the memory inputs that the task's run declares; raises TaskError when they cannot be had."""
+    domain = task.body.get("domain")
+    declared = task.body.get("memory") if task.scheme == DOMAIN else isinstance(domain, dict) and domain.get("memory")
+    if not declared:
+        return data
+    try:
+        return remember(data, Memory.from_document(declared))
+    except (DataError, UsageError) as fault:
+        raise TaskError(str(fault)) from fault
+
+
+def refuse_text(task: Task, data: Dataset) -> None:
+    """Raise TaskError where a scheme for numbers would take the positions of categories for numbers."""
+    if not data.categories or task.scheme == DOMAIN or getattr(catalogue.load(task.scheme), "categorical", False):
+        return
+    domain = task.body.get("domain")
+    asked = domain.get("features", []) if isinstance(domain, dict) else []
+    for name in [feature.get("name") for feature in asked if isinstance(feature, dict)]:
+        if name in data.categories:
+            raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
+
+
+def client_of(scheme: str) -> Client:
+    """Return the client half of a scheme, or of domain discovery."""
+    client: Client = _owner_of(scheme).client
+    return client
+
+
+def _owner_of(scheme: str) -> Any:
+    if scheme == DOMAIN:
+        # Imported when first asked: most starts of an agent are in the middle of a run.
+        from glassfleet.discovery import DISCOVERY  # noqa: PLC0415
+
+        return DISCOVERY
+    return catalogue.load(scheme)

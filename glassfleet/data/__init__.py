@@ -1,0 +1,1 @@
+"""Rows, domains, and what is made of them before a scheme sees them."""

@@ -1,0 +1,129 @@
+"""Categories of columns of text, found federatedly: the union of the vehicles' categories, a part of domain discovery.
+
+A vehicle tells the categories that it has in at least ``min_count`` rows. The union, in lexicographic order, becomes
+the variable's categories, and a value of the column is a position among them. A rarer category stays at home; where a
+vehicle meets it, it stands between its neighbours in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.scheme import ContributionError, TaskError
+from schemas.codec import Value
+from schemas.errors import RunFailedError
+from schemas.limits import MAX_CATEGORIES
+
+MAX_LENGTH: Final = 200
+"""Most characters of a category."""
+
+
+def tell_categories(data: Dataset, columns: Sequence[str], min_count: int) -> tuple[dict[str, Value], int]:
+    """Return the categories of each column of text among `columns`, and how many categories were not told.
+
+    Raises
+    ------
+    TaskError
+        A column has too many or too long categories.
+    """
+    told: dict[str, Value] = {}
+    withheld = 0
+    for name in columns:
+        own = data.categories.get(name)
+        if own is None:
+            continue
+        if len(own) > MAX_CATEGORIES or not all(0 < len(text) <= MAX_LENGTH for text in own):
+            raise TaskError(
+                f"column {name!r} has {len(own)} different texts here; at most {MAX_CATEGORIES}, of 1 to {MAX_LENGTH} "
+                "characters, make categories"
+            )
+        codes = data.X[:, data.features.index(name)].astype(np.intp)
+        rows = np.bincount(codes, minlength=len(own))
+        told[name] = [text for text, count in zip(own, rows, strict=True) if count >= max(1, min_count)]
+        withheld += int(np.count_nonzero((rows > 0) & (rows < min_count)))
+    return told, withheld
+
+
+def check_categories(told: Any, columns: Sequence[str], rows: int, min_count: int) -> None:
+    """Raise ContributionError unless `told` can be a true answer of :func:`tell_categories` over `rows` rows."""
+    if not isinstance(told, dict) or not set(told) <= set(columns):
+        raise ContributionError("categories must be lists of texts by column, of columns that were asked for")
+    for name, texts in told.items():
+        if not isinstance(texts, list) or len(texts) > MAX_CATEGORIES:
+            raise ContributionError(f"the categories of {name!r} must be a list of {MAX_CATEGORIES} texts at most")
+        if not all(isinstance(text, str) and 0 < len(text) <= MAX_LENGTH for text in texts):
+            raise ContributionError(f"a category of {name!r} must be a text of 1 to {MAX_LENGTH} characters")
+        if texts != sorted(set(texts)):
+            raise ContributionError(f"the categories of {name!r} must be in lexicographic order, each once")
+        if len(texts) * max(1, min_count) > rows:
+            raise ContributionError(f"{len(texts)} categories of {name!r} need more than {rows} rows")
+
+
+def union_of_categories(answers: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the categories of each column that any answer tells, in lexicographic order.
+
+    Raises
+    ------
+    RunFailedError
+        ``no-categories``: a column of text of which no category may be told; or there are too many in all.
+    """
+    union: dict[str, set[str]] = {}
+    for answer in answers:
+        for name, texts in answer.items():
+            union.setdefault(name, set()).update(texts)
+    for name, texts in union.items():
+        if not texts:
+            raise RunFailedError(
+                f"no-categories: column {name!r} holds text, and no vehicle has one of its categories in enough rows "
+                "to tell it; leave the column out, or lower min_count"
+            )
+        if len(texts) > MAX_CATEGORIES:
+            raise RunFailedError(f"column {name!r} has {len(texts)} categories, at most {MAX_CATEGORIES} are possible")
+    return {name: sorted(union[name]) for name in sorted(union)}
+
+
+def encode_inputs(data: Dataset, domain: Domain) -> NDArray[np.float64]:
+    """Return the inputs of `data`, whose columns are those of `domain`, with categories as the domain's codes.
+
+    A category that the domain does not have stands half a step before the next one in lexicographic order, so that it
+    is on the same side of any split as its neighbours.
+
+    Raises
+    ------
+    TaskError
+        A column holds categories here and numbers in the run, or the other way round.
+    """
+    X = data.X
+    for index, variable in enumerate(domain.features):
+        own = data.categories.get(variable.name)
+        if (own is None) == (not variable.categories):
+            if own is None or own == variable.categories:
+                continue
+        elif own is not None:
+            raise TaskError(f"column {variable.name!r} holds categories here, numbers in the run")
+        elif data.rows and not _are_codes(X[:, index], len(variable.categories)):
+            raise TaskError(f"column {variable.name!r} holds numbers here, categories in the run")
+        else:
+            continue  # codes of the agreed categories already
+        if X is data.X:
+            X = X.copy()
+        if own:
+            codes = np.array([_code(text, variable.categories) for text in own])
+            X[:, index] = codes[data.X[:, index].astype(np.intp)]
+    return X
+
+
+def _code(text: str, categories: tuple[str, ...]) -> float:
+    at = int(np.searchsorted(np.array(categories, dtype=np.str_), text))
+    return float(at) if at < len(categories) and categories[at] == text else at - 0.5
+
+
+def _are_codes(column: NDArray[np.float64], size: int) -> bool:
+    twice = column * 2.0
+    return bool(((column >= -0.5) & (column <= size - 0.5) & (twice == np.rint(twice))).all())

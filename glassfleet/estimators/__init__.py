@@ -1,0 +1,31 @@
+"""Scikit-learn style estimators, one or two for every scheme. These modules are the only ones that need scikit-learn.
+
+All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, none of which sees another's rows),
+``predict``, ``explain``, ``rules_`` and ``complexity_``: see :class:`glassfleet.estimators.base.SchemeEstimator`.
+
+>>> from glassfleet.estimators import FuzzyRegressionTree
+>>> tree = FuzzyRegressionTree(n_sets=3).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0])
+>>> tree.predict([[1.5]]).round(3).tolist()
+[1.5]
+"""
+
+from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
+from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
+from glassfleet.estimators.fmt import FuzzyModelTree
+from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
+from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
+
+__all__ = [
+    "ChiClassifier",
+    "FedAvgMLPClassifier",
+    "FedAvgMLPRegressor",
+    "FedGATreeClassifier",
+    "FedGATreeRegressor",
+    "FuzzyModelTree",
+    "FuzzyRegressionTree",
+    "PrivateTreeClassifier",
+    "SchemeClassifier",
+    "SchemeEstimator",
+    "SchemeRegressor",
+    "TSKRegressor",
+]

@@ -1,0 +1,264 @@
+"""What all scikit-learn style estimators share: rows in, a scheme's run, a model out. Needs scikit-learn.
+
+An estimator names its scheme in ``_scheme_name`` and takes some of the scheme's parameters by their own names; those
+that it does not take have the scheme's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.labels import MAX_LABEL
+from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.explain import Explanation, Rule
+from glassfleet.local import Outcome, central, federated
+from glassfleet.scheme import Scheme
+from schemas.errors import GlassfleetError
+
+RandomState: TypeAlias = int | np.random.RandomState | None
+"""scikit-learn's word for a seed; None: another one at every fit."""
+
+MIN_ROWS = 3
+"""Limits that parties find together rest on no count of fewer rows, unless the estimator has a ``min_rows``."""
+
+
+class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A scheme as an estimator. Subclasses have ``_scheme_name``, ``input_quantiles`` and ``domain``.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, shape (n_features_in_,)
+        Only when `X` has column names that are text.
+    domain_ : Domain
+        The limits used.
+    model_ : glassfleet.scheme.Model
+        The learned model.
+    rules_ : list of glassfleet.explain.Rule
+        Its rules; none for a black box.
+    complexity_ : dict of str to float
+        Size measures by name.
+    outcome_ : glassfleet.local.Outcome
+        Rounds, bytes and nullified statistics of the run.
+    """
+
+    _scheme_name = ""
+
+    input_quantiles: tuple[float, float]
+    domain: Domain | None
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from all rows (central learning).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, F)
+            Finite numbers, in their own units; a data frame's column names are kept.
+        y : array-like of shape (n,)
+            Finite numbers, or class labels for a classifier.
+
+        Raises
+        ------
+        ValueError
+            The data or a parameter cannot be used.
+        """
+        parameters = self._parameters()
+        data = self._dataset(X, y, reset=True)
+        domain = self.domain or self._own_domain(data)
+        try:
+            outcome = self._central(parameters, domain, data)
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
+        return self._keep(domain, outcome)
+
+    def fit_federated(self, parties: Sequence[tuple[Any, Any]]) -> Self:
+        """Learn from the rows of several parties, none of which sees another's.
+
+        Limits of the columns (and a classifier's classes) are found from additive histograms unless ``domain`` is
+        given.
+
+        Parameters
+        ----------
+        parties : sequence of (X, y)
+            As for :meth:`fit`; the same columns everywhere.
+
+        Raises
+        ------
+        ValueError
+            The data or a parameter cannot be used, or there is no party.
+        """
+        if not parties:
+            raise ValueError("parties is empty; at least one (X, y) is needed")
+        parameters = self._parameters()
+        parts = self._datasets(parties)
+        fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
+        try:
+            domain = self.domain or discover(self._discovery(parts[0]), parts)
+            outcome = federated(self._scheme(), parameters, domain, fleet, self._seed())
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
+        return self._keep(domain, outcome, parts)
+
+    def explain(self, x: Any) -> Explanation:
+        """Say why the model predicts what it does for one row `x`, shape (F,)."""
+        check_is_fitted(self)
+        rows = validate_data(self, np.asarray(x, dtype=np.float64).reshape(1, -1), reset=False, skip_check_array=True)
+        explanation: Explanation = self.model_.explain(rows[0])
+        return explanation
+
+    def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
+        return central(self._scheme(), parameters, domain, data, self._seed())
+
+    def _datasets(self, parties: Sequence[tuple[Any, Any]]) -> list[Dataset]:
+        return [self._dataset(X, y, reset=index == 0) for index, (X, y) in enumerate(parties)]
+
+    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        raise NotImplementedError
+
+    def _own_domain(self, data: Dataset) -> Domain:
+        raise NotImplementedError
+
+    def _discovery(self, data: Dataset) -> DiscoveryParameters:
+        return DiscoveryParameters(
+            features=data.features,
+            target=data.target,
+            input_quantiles=self.input_quantiles,
+            min_count=getattr(self, "min_rows", MIN_ROWS),
+        )
+
+    def _named(self, rows: NDArray[np.float64], target: NDArray[Any]) -> Dataset:
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"x{index}" for index in range(rows.shape[1])] if given is None else [str(name) for name in given]
+        # A target called like an input would be ambiguous in the rules.
+        return Dataset(tuple(names), "y" if "y" not in names else "target of y", rows, target)
+
+    def _predicted(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        predicted: NDArray[Any] = self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))
+        return predicted
+
+    def _features(self, data: Dataset) -> tuple[Variable, ...]:
+        """Return exact quantiles of one party's own rows."""
+        low, high = np.quantile(data.X, self.input_quantiles, axis=0)
+        return tuple(
+            Variable(name=name, low=float(a), high=float(b))
+            for name, a, b in zip(data.features, low, high, strict=True)
+        )
+
+    def _scheme(self) -> Scheme:
+        return catalogue.load(self._scheme_name)
+
+    def _parameters(self) -> Any:
+        known = self._scheme().Parameters.model_fields
+        chosen = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        try:
+            return self._scheme().Parameters.model_validate(chosen)
+        except ValidationError as fault:
+            first = fault.errors(include_url=False)[0]
+            raise ValueError(f"parameter {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+
+    def _seed(self) -> int:
+        """Return the run's seed; estimators without chance have no ``random_state``, and any seed will do."""
+        state = getattr(self, "random_state", 0)
+        if isinstance(state, int | np.integer) and not isinstance(state, bool) and state >= 0:
+            return int(state)
+        return int(check_random_state(state).randint(2**31 - 1))
+
+    def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:  # noqa: ARG002
+        """Keep what was learned; `parts` are the parties' rows, for schemes that make more of the model with them."""
+        self.domain_ = domain
+        self.outcome_ = outcome
+        self._answer_with(outcome.model)
+        return self
+
+    def _answer_with(self, model: Any) -> None:
+        self.model_ = model
+        self.rules_: list[Rule] = list(model.rules())
+        self.complexity_ = dict(model.complexity())
+
+
+class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A scheme that learns a number."""
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predict rows `X`, shape (n, F); returns shape (n,), in the target's own unit."""
+        return self._predicted(X)
+
+    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        rows, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        return self._named(rows, target.astype(np.float64))
+
+    def _own_domain(self, data: Dataset) -> Domain:
+        target = Variable(name=data.target, low=float(data.y.min()), high=float(data.y.max()))
+        return Domain(features=self._features(data), target=target)
+
+
+class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A scheme that learns a class. The labels may be of any type that scikit-learn takes; schemes see them as text.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted. After :meth:`fit_federated` without those that no party has in ``min_rows`` rows.
+    """
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Classify rows `X`, shape (n, F); returns labels of ``classes_``, shape (n,)."""
+        answers = self._predicted(X)
+        number = {text: index for index, text in enumerate(_texts(self.classes_))}
+        return np.asarray(self.classes_)[[number[text] for text in answers.tolist()]]
+
+    def _datasets(self, parties: Sequence[tuple[Any, Any]]) -> list[Dataset]:
+        # One type for all labels: else 1 of one party and 1.0 of another would be two classes.
+        columns = [column_or_1d(y) for _, y in parties]
+        together = np.concatenate(columns)
+        ends = np.cumsum([len(column) for column in columns])
+        labels = np.split(together, ends[:-1])
+        parts = super()._datasets([(X, own) for (X, _), own in zip(parties, labels, strict=True)])
+        self._seen = np.unique(together)
+        return parts
+
+    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        check_classification_targets(labels)
+        self._seen = np.unique(labels)
+        return self._named(rows, np.array(_texts(labels), dtype=np.str_))
+
+    def _own_domain(self, data: Dataset) -> Domain:
+        return Domain(features=self._features(data), label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
+
+    def _discovery(self, data: Dataset) -> DiscoveryParameters:
+        return super()._discovery(data).model_copy(update={"labels": True})
+
+    def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:
+        label = dict(zip(_texts(self._seen), self._seen, strict=True))
+        del self._seen
+        unseen = [text for text in domain.classes if text not in label]
+        if unseen and not all(isinstance(value, str) for value in label.values()):
+            raise ValueError(f"the domain has the class {unseen[0]!r}, and no row does; its label's type is not known")
+        kept = [label.get(text, text) for text in domain.classes]
+        # Labels out of an array of objects keep their type.
+        plain = all(isinstance(value, np.generic) for value in label.values())
+        self.classes_ = np.unique(np.asarray(kept, dtype=None if plain else object))
+        return super()._keep(domain, outcome, parts)
+
+
+def _texts(labels: Iterable[Any]) -> list[str]:
+    """Return labels as the texts that name them in documents and rules: 1 is ``"1"``."""
+    texts = [str(label) for label in labels]
+    for text in texts:
+        if not 0 < len(text) <= MAX_LABEL:
+            raise ValueError(f"a class label must be a text of 1 to {MAX_LABEL} characters, got {text[:20]!r}")
+    return texts

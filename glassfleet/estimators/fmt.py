@@ -1,0 +1,99 @@
+"""The scikit-learn style estimator of the fuzzy model tree. Needs scikit-learn, as :mod:`glassfleet.estimators` does.
+
+>>> from glassfleet.estimators.fmt import FuzzyModelTree
+>>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0]]
+>>> tree = FuzzyModelTree(holdout=0.0, max_rules=2).fit(X, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
+>>> len(tree.rules_)
+2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from glassfleet.data.domain import Domain
+from glassfleet.estimators.base import SchemeRegressor
+
+
+class FuzzyModelTree(SchemeRegressor):
+    """Binary fuzzy tree with few rules and a linear model in each (scheme ``fmt``).
+
+    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
+    ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    n_sets : int, default 7
+        Fuzzy sets per input.
+    other_sets : sequence of int, default (5,)
+        Further numbers of sets to grow a tree with; the held-out rows choose.
+    partition : {"uniform", "quantile", "union"}, default "uniform"
+        Where the sets have their peaks.
+    max_rules : int, default 40
+        Most rules.
+    inference : {"averaged", "one_rule"}, default "averaged"
+        All rules that fire are averaged, or one answers.
+    max_slopes : int, default 12
+        Most inputs in a rule's polynomial; held-out rows decide whether fewer are enough.
+    max_regressors : int, default 32
+        Inputs that polynomials may use.
+    max_split_features : int, default 8
+        Inputs that are split on after the root.
+    min_weight_fraction : float, default 0.01
+        Least share of the rows' weight on either side of a split.
+    ridge : float, default 0.3
+        Pull of a side's coefficients towards its parent's, in rows.
+    holdout : float, default 0.2
+        Share of the rows that chooses the number of rules and slopes; 0: all `max_rules` are kept.
+    size_tolerance : float, default 0.03
+        The simplest tree within this fraction of the best held-out squared error is taken.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+    input_quantiles : (float, float), default (0.025, 0.975)
+        Quantiles of each input that map to 0 and 1; values outside are clipped.
+    domain : Domain or None, default None
+        Limits to use instead of finding them.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    """
+
+    _scheme_name = "fmt"
+
+    def __init__(
+        self,
+        *,
+        n_sets: int = 7,
+        other_sets: Sequence[int] = (5,),
+        partition: Literal["uniform", "quantile", "union"] = "uniform",
+        max_rules: int = 40,
+        inference: Literal["averaged", "one_rule"] = "averaged",
+        max_slopes: int = 12,
+        max_regressors: int = 32,
+        max_split_features: int = 8,
+        min_weight_fraction: float = 0.01,
+        ridge: float = 0.3,
+        holdout: float = 0.2,
+        size_tolerance: float = 0.03,
+        min_rows: int = 3,
+        input_quantiles: tuple[float, float] = (0.025, 0.975),
+        domain: Domain | None = None,
+    ) -> None:
+        self.n_sets = n_sets
+        self.other_sets = other_sets
+        self.partition = partition
+        self.max_rules = max_rules
+        self.inference = inference
+        self.max_slopes = max_slopes
+        self.max_regressors = max_regressors
+        self.max_split_features = max_split_features
+        self.min_weight_fraction = min_weight_fraction
+        self.ridge = ridge
+        self.holdout = holdout
+        self.size_tolerance = size_tolerance
+        self.min_rows = min_rows
+        self.input_quantiles = input_quantiles
+        self.domain = domain

@@ -1,0 +1,83 @@
+"""Scikit-learn style estimators of the black-box comparator, a perceptron averaged over parties (``fedavg_mlp``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glassfleet.data.domain import Domain
+from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeEstimator, SchemeRegressor
+
+
+class FedAvgMLP(SchemeEstimator):
+    """The averaged perceptron; use one of its two subclasses.
+
+    Parameters
+    ----------
+    hidden : sequence of int, default (32, 16)
+        Units of each hidden layer (ReLU).
+    rounds : int, default 20
+        Times that the parties' networks are averaged.
+    epochs : int, default 2
+        Passes over a party's rows in a round.
+    batch_size : int, default 32
+        Rows of a step of the optimiser (Adam).
+    learning_rate : float, default 0.003
+        Of the optimiser, in (0, 1].
+    l2 : float, default 1e-4
+        Penalty on the squared weights.
+    random_state : int, RandomState instance or None, default 0
+        Of the weights that the first round starts with.
+    input_quantiles : (float, float), default (0.025, 0.975)
+        Quantiles of each input that map to the ends of the network's range; values outside are clipped.
+    domain : Domain or None, default None
+        Limits to use instead of finding them.
+    """
+
+    _scheme_name = "fedavg_mlp"
+
+    def __init__(
+        self,
+        *,
+        hidden: Sequence[int] = (32, 16),
+        rounds: int = 20,
+        epochs: int = 2,
+        batch_size: int = 32,
+        learning_rate: float = 0.003,
+        l2: float = 1e-4,
+        random_state: RandomState = 0,
+        input_quantiles: tuple[float, float] = (0.025, 0.975),
+        domain: Domain | None = None,
+    ) -> None:
+        self.hidden = hidden
+        self.rounds = rounds
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.random_state = random_state
+        self.input_quantiles = input_quantiles
+        self.domain = domain
+
+
+class FedAvgMLPRegressor(SchemeRegressor, FedAvgMLP):
+    """Multilayer perceptron for numbers, averaged over parties by their rows; a black box.
+
+    ``fit`` trains one party's network for ``rounds * epochs`` passes; ``fit_federated`` averages in between.
+
+    See Also
+    --------
+    FedAvgMLP : for the parameters.
+    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    """
+
+
+class FedAvgMLPClassifier(SchemeClassifier, FedAvgMLP):
+    """Multilayer perceptron for classes, averaged over parties by their rows; a black box.
+
+    ``fit`` trains one party's network for ``rounds * epochs`` passes; ``fit_federated`` averages in between.
+
+    See Also
+    --------
+    FedAvgMLP : for the parameters.
+    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    """

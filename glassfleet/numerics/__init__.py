@@ -1,0 +1,1 @@
+"""Exact sums, element-wise solvers and grids: nothing here knows of schemes."""

@@ -1,0 +1,1 @@
+"""The laboratory: papers, experiments, datasets, demonstrations, faults. Nothing outside imports it."""

@@ -1,0 +1,220 @@
+"""The fuzzy model tree: seconds and bytes, and its accuracy beside FRT and gradient boosting.
+
+``python -m lab.benchmarks.fmt [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
+reporting, not for choosing settings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from edge_agent.sources import read_source, read_table
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.lags import Memory, Recall, remember
+from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.local import federated
+from glassfleet.scheme import Done, Next
+from lab.benchmarks.learning import INPUTS, made_up, unit_domain
+from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
+from lab.protocols.protocols import client_parts, kfold, paper_fold, rmse, summarise
+from schemas.codec import encode
+
+FMT, FRT = catalogue.load("fmt"), catalogue.load("frt")
+RNG = np.random.default_rng(0)
+TABLES = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california")
+ACCURATE = {"max_slopes": 64, "size_tolerance": 0.01}
+"""Settings that prefer accuracy to short rules."""
+AS_THEY_ARE = {"min_rows": 1}
+"""Rows are not condensed: the tables compare what is learned, with others that learn from the rows as they are."""
+
+
+def speed() -> None:
+    """A vehicle's answers over 36,000 rows, and a run of 15 vehicles."""
+    data, rows = made_up(36_000), []
+    step: Next | Done = FMT.server.start(FMT.Parameters(), unit_domain(), 0)
+    for number in range(4):
+        assert isinstance(step, Next)
+        task = step.task
+
+        def again(data: Dataset = data) -> Any:
+            return FMT.client.contribute(task, data, RNG)  # noqa: B023 - used at once
+
+        fresh = Dataset(data.features, data.target, data.X, data.y)
+        first = timed(lambda: again(fresh), 1)[0]  # noqa: B023 - used at once
+        warm, answer = timed(again, 9)
+        nodes = len(task.body.get("nodes", [])) or 1
+        rows.append([f"{number + 1}: {task.kind}", nodes, ms(first), ms(warm), len(encode(answer.to_value()))])
+        step = FMT.server.reduce(step.state, [answer])
+    print_table(
+        f"FMT: a vehicle's first answers over 36,000 rows x {INPUTS} inputs",
+        ["round", "nodes", "ms, rows fresh", "ms, rows prepared", "bytes"],
+        rows,
+    )
+    fleet = {f"vehicle-{index:02d}": made_up(2367, seed=index) for index in range(15)}
+    lines = []
+    for settings in ({}, {"max_rules": 12}, {"max_rules": 12, "other_sets": ()}):
+        seconds, outcome = timed(lambda: federated(FMT, FMT.Parameters(**settings), unit_domain(), fleet), 3)  # noqa: B023
+        size = outcome.model.complexity()
+        lines.append(
+            [settings or "defaults", f"{seconds:.2f}", outcome.rounds, size["leaves"], outcome.bytes_up // 15 // 1000]
+        )
+    print_table(
+        "FMT: a run of 15 vehicles x 2,367 rows in this process",
+        ["settings", "s", "rounds", "rules", "kB per vehicle"],
+        lines,
+    )
+
+
+def _vehicles() -> tuple[dict[str, Dataset], dict[str, Dataset]]:
+    """Return the training and the test rows of the published vehicles."""
+    paths = sorted((data_folder() / "qoe").glob("vehicle_*.csv.gz"))
+    sources = {path.name.removesuffix(".csv.gz"): read_source(path) for path in paths}
+    return {name: s.train for name, s in sources.items()}, {name: s.test for name, s in sources.items()}
+
+
+def qoe() -> None:
+    """The three published vehicles of the QoE case."""
+    train, test = _vehicles()
+    first = next(iter(train.values()))
+    domain = Domain(
+        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in first.features),
+        target=Variable(name="y", low=0.0, high=1.0),
+    )
+    rows = []
+    for name, scheme, settings in (
+        ("frt, as published", FRT, {}),
+        ("frt, prune=2", FRT, {"prune": 2.0}),
+        ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
+        ("fmt, defaults", FMT, {}),
+        ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
+        ("fmt, max_rules=12", FMT, {"max_rules": 12}),
+        ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
+        ("fmt, max_slopes=6", FMT, {"max_slopes": 6}),
+        ("fmt, size_tolerance=0.06", FMT, {"size_tolerance": 0.06}),
+        ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
+        ("fmt, max_slopes=64, size_tolerance=0", FMT, {"max_slopes": 64, "size_tolerance": 0.0}),
+    ):
+        rows.append([name, *_fleet(scheme, settings, domain, train, test)])
+    pooled = pool(list(train.values()))
+    for learner in _boosters():
+        fitted = learner.fit(pooled.X, pooled.y)
+        errors = [rmse(fitted.predict(data.X), data.y) for data in test.values()]
+        rows.append([f"{type(learner).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
+    print_table(
+        "QoE, three vehicles: test RMSE",
+        ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"],
+        rows,
+    )
+
+
+def _boosters() -> list[Any]:
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # noqa: PLC0415 - an extra
+
+    return [GradientBoostingRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0)]
+
+
+def _fleet(
+    scheme: Any, settings: dict[str, Any], domain: Domain, train: dict[str, Dataset], test: dict[str, Dataset]
+) -> list[Any]:
+    """Return rules, parameters, bytes and errors of a federated run; test rows get the domain's memory inputs."""
+    outcome = federated(scheme, scheme.Parameters(**AS_THEY_ARE, **settings), domain, train)
+    remembered = [remember(data, domain.memory) for data in test.values()]
+    errors = [rmse(outcome.model.predict(data.X), data.y) for data in remembered]
+    size = outcome.model.complexity()
+    return [size["leaves"], size["parameters"], outcome.bytes_up // len(train) // 1000, *_digits(errors, 4)]
+
+
+def memory_domain(train: dict[str, Dataset]) -> Domain:
+    """Return the domain of the QoE vehicles with every input's change since the row before, found federatedly."""
+    names = next(iter(train.values())).features
+    memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
+    bounds = dict.fromkeys((*names, "y"), (0.0, 1.0)) | dict.fromkeys(memory.columns, (-1.0, 1.0))
+    asked = DiscoveryParameters(features=(*names, *memory.columns), target="y", bounds=bounds, memory=memory)
+    return discover(asked, list(train.values()))
+
+
+def memory() -> None:
+    """The same vehicles with memory inputs: a track of its own."""
+    train, test = _vehicles()
+    domain, rows = memory_domain(train), []
+    for name, scheme, settings in (
+        ("frt, as published", FRT, {}),
+        ("frt, prune=2", FRT, {"prune": 2.0}),
+        ("fmt, defaults", FMT, {}),
+        ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
+        ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
+        ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
+    ):
+        rows.append([name, *_fleet(scheme, settings, domain, train, test)])
+    remembered = [remember(data, domain.memory) for data in train.values()]
+    pooled = pool(remembered)
+    for learner in _boosters():
+        fitted = learner.fit(pooled.X, pooled.y)
+        errors = [rmse(fitted.predict(remember(data, domain.memory).X), data.y) for data in test.values()]
+        rows.append([f"{type(learner).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
+    print_table(
+        "QoE, three vehicles, with memory inputs: test RMSE",
+        ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"],
+        rows,
+    )
+
+
+def _digits(errors: list[float], digits: int) -> list[str]:
+    return [f"{error:.{digits}f}" for error in [*errors, fmean(errors)]]
+
+
+def tables() -> None:
+    """The five sets of the FRT paper, its protocol: 5 folds, 5 clients, FL."""
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # noqa: PLC0415
+
+    learners: dict[str, Callable[[], Any]] = {
+        "gradient boosting": lambda: GradientBoostingRegressor(random_state=0),
+        "histogram gradient boosting": lambda: HistGradientBoostingRegressor(random_state=0),
+    }
+    rows = []
+    for name in TABLES:
+        table = read_table(data_folder() / f"{name}.csv.gz")
+        names = list(table.names)
+        data = Dataset(tuple(names[:-1]), names[-1], table.matrix(names[:-1]), table.matrix(names[-1:])[:, 0])
+        row: list[Any] = [name]
+        for scheme, settings in ((FMT, {}), (FMT, ACCURATE), (FRT, {})):
+            parameters = scheme.Parameters(**AS_THEY_ARE, **settings)
+            found = summarise([paper_fold(scheme, parameters, data, fold, settings=("FL",)) for fold in range(5)])
+            row += [f"{found.complexity['FL']['leaves']:.1f}", f"{found.complexity['FL']['parameters']:.0f}"]
+            row.append(f"{found.average('FL'):.5g}")
+        for learner in learners.values():
+            errors = []
+            for train, test in kfold(data.rows, 5):
+                fitted = learner().fit(data.X[train], data.y[train])
+                errors += [rmse(fitted.predict(data.X[part]), data.y[part]) for part in client_parts(test)]
+            row.append(f"{fmean(errors):.5g}")
+        rows.append(row)
+    print_table(
+        "Test RMSE, protocol of the FRT paper, federated; boosting on the pooled rows",
+        [
+            "dataset",
+            *(f"{m} {c}" for m in ("fmt", "fmt, all slopes,", "frt") for c in ("rules", "size", "RMSE")),
+            *learners,
+        ],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    known: dict[str, Callable[[], None]] = {"speed": speed, "qoe": qoe, "memory": memory, "tables": tables}
+    asked = sys.argv[1:] or list(known)
+    if unknown := sorted(set(asked) - set(known)):
+        raise SystemExit(f"no benchmark {unknown[0]!r}; known: {', '.join(known)}")
+    print(f"Machine: {machine()}.")
+    for chosen in asked:
+        known[chosen]()

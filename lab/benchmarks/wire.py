@@ -1,0 +1,109 @@
+"""Rounds over a real broker: a coordinator process with its journal, and many agents in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from broker.servers.launch import launch
+from broker.servers.mosquitto import find_mosquitto
+from edge_agent import logs
+from edge_agent.fleet import Fleet
+from edge_agent.sources import Source
+from glassfleet.data.dataset import Dataset
+from lab.benchmarks.learning import made_up
+from lab.benchmarks.measure import ms, print_table
+
+ROWS = 500
+"""Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
+
+PATIENCE = 120.0
+
+
+def wire() -> None:
+    """Round trips with 15 and 100 agents on each broker that is here."""
+    logs.configure("error")
+    kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
+    rows = [_measure(kind, agents) for kind in kinds for agents in (15, 100)]
+    print_table(
+        f"A round over a broker on loopback: {ROWS} rows x 15 inputs per agent, coordinator with SQLite journal (ms)",
+        ["broker", "agents", "rounds", "median round", "slowest round", "kB per agent and round", "whole run (s)"],
+        rows,
+    )
+
+
+def _measure(kind: str, agents: int) -> list[Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker = launch(kind, state_dir=folder / "broker")
+        stack.callback(broker.stop)
+        sources = {f"v{index:03d}": _source(index) for index in range(agents)}
+        fleet = Fleet(sources, broker=broker.url, state_dir=folder / "agents", evaluate=False, log_level="error")
+        stack.enter_context(fleet)
+        api = stack.enter_context(_coordinator(broker.url, folder / "coordinator"))
+        policy = {"gather_agents": agents, "gather_timeout": PATIENCE, "min_agents": agents, "deadline": PATIENCE}
+        started = time.perf_counter()
+        run = api("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
+        while not (record := api(f"/api/runs/{run}"))["outcome"]:
+            if time.perf_counter() - started > PATIENCE:
+                raise SystemExit(f"{kind} with {agents} agents: the run did not end in {PATIENCE:.0f} s")
+            time.sleep(0.05)
+        seconds = time.perf_counter() - started
+        if record["outcome"] != "finished":
+            raise SystemExit(f"{kind} with {agents} agents: {record['outcome']}: {record['reason']}")
+    rounds = record["rounds"]
+    times = [number["seconds"] for number in rounds]
+    sent = sum(number["bytes"] for number in rounds) / len(rounds) / agents / 1000
+    return [kind, agents, len(rounds), ms(median(times)), ms(max(times)), f"{sent:.1f}", f"{seconds:.1f}"]
+
+
+def _source(index: int) -> Source:
+    data = made_up(ROWS, seed=index)
+    nothing = Dataset(data.features, data.target, data.X[:0], np.empty(0))
+    return Source(data, nothing)
+
+
+@contextmanager
+def _coordinator(broker: str, folder: Path) -> Iterator[Any]:
+    command = [sys.executable, "-m", "console.main", "coordinator", "--broker", broker, "--state-dir", str(folder)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "GLASSFLEET_LOG_LEVEL": "error"}
+    process = subprocess.Popen(command, env=environment)
+    try:
+        yield _api(folder, process)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _api(folder: Path, process: subprocess.Popen[bytes]) -> Any:
+    began = time.perf_counter()
+    while not (folder / "api-url").exists():
+        if process.poll() is not None or time.perf_counter() - began > 30:
+            raise SystemExit("the coordinator did not start")
+        time.sleep(0.02)
+    url = (folder / "api-url").read_text().strip()
+    token = (folder / "api-token").read_text().strip()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def call(path: str, body: Any = None) -> Any:
+        request = urllib.request.Request(
+            url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        with opener.open(request, timeout=10) as answer:
+            return json.load(answer)
+
+    return call

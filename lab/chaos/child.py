@@ -1,0 +1,35 @@
+"""Entry of a process under test: ``python -m lab.chaos.child ...`` is ``glassfleet ...`` with faults let in.
+
+The programs under test know nothing of faults: before any of them is imported, the transport is put into
+`lab.chaos.faulty_transport.FaultyTransport` and ``time.time`` is made to jump. Everything else is as in a deployment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from lab.chaos import faulty_transport
+
+
+def install(path: Path) -> None:
+    """Let faults into this process, as the file at `path` asks for."""
+    file = faulty_transport.MischiefFile(path)
+    faulty_transport.let_wall_clock_jump(file)
+    from broker import paho_transport  # noqa: PLC0415 - after the clock: defaults are bound at import
+
+    real = paho_transport.PahoTransport
+
+    def make(*args: Any, **options: Any) -> faulty_transport.FaultyTransport:
+        return faulty_transport.FaultyTransport(real(*args, **options), file)
+
+    setattr(paho_transport, "PahoTransport", make)  # noqa: B010 - mypy rightly refuses to replace a class
+
+
+if __name__ == "__main__":
+    install(Path(os.environ[faulty_transport.VARIABLE]))
+    from console.main import run
+
+    sys.exit(run(sys.argv[1:]))

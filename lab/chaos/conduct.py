@@ -1,0 +1,416 @@
+"""Plays a schedule to a fleet: one loop looks at the run, injects what is due, undoes what has lasted long enough."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from console.progress import Work
+from lab.chaos.fleet import Troupe
+from lab.chaos.schedule import BROKER, COORDINATOR, EVERYONE, Fault
+from schemas.errors import RunFailedError
+
+MODEL = "chaos"
+POLL = 0.02
+"""Seconds between looks at the run."""
+
+PATIENCE = 8.0
+"""Seconds to wait for the state in which a fault shall strike; then it strikes anyway."""
+
+CRASH_PATIENCE = 5.0
+"""Seconds to wait for a process to reach the publish at which it crashes; then it is killed."""
+
+
+GRACE = 3.0
+"""Seconds after which a revocation list is in use everywhere: a process looks at its identity every two."""
+
+_AWAY = 1.0
+"""Seconds for which an agent is away so that a run can be met while it gathers."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is tried.
+
+    Attributes
+    ----------
+    schedule : tuple of Fault
+    files : mapping of agent id to Path
+        Their data.
+    work : Path
+        Folder for logs and state.
+    broker_kind : "auto", "embedded" or "mosquitto"
+    seed : int
+        Of the runs.
+    deadline : float
+        Seconds per round, > 0.
+    run_timeout : float
+        Seconds that one run may take, faults and all; a longer one is reported as hung.
+    """
+
+    schedule: tuple[Fault, ...]
+    files: Mapping[str, Path]
+    work: Path
+    broker_kind: str = "auto"
+    seed: int = 0
+    deadline: float = 2.0
+    run_timeout: float = 180.0
+
+
+@dataclass
+class Played:
+    """What happened.
+
+    Attributes
+    ----------
+    injected : list of dict
+        Each fault as it was scheduled, with the ``phase``, ``round`` and ``accepted`` that it met.
+    runs : list of str
+        Ids, in the order of their start.
+    hung : list of str
+        Runs without an end within the timeout.
+    died : list of str
+        Processes that ended although nobody killed them, with their last words.
+    broker_died : int
+        How often the broker ended although nobody killed it; it was started again, as a supervisor does.
+    recoveries : mapping of str to list of float
+        Seconds from the start of a process after a kill until it works, by kind of process.
+    seconds : float
+    broker_kind : str
+    """
+
+    injected: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    hung: list[str] = field(default_factory=list)
+    died: list[str] = field(default_factory=list)
+    broker_died: int = 0
+    recoveries: Mapping[str, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+    broker_kind: str = ""
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """How many faults of each kind were injected."""
+        return dict(sorted(Counter(fault["kind"] for fault in self.injected).items()))
+
+
+def write_data(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
+    """Write small files of rows, one per vehicle, a fifth of them for tests; return them by agent id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for number in range(vehicles):
+        rng = np.random.default_rng([seed, number])
+        rows = 250 + 40 * number
+        X = rng.uniform(0.0, 10.0 + number, (rows, 4))
+        y = X[:, 0] * 0.7 + np.where(X[:, 1] > 5, 4.0, 0.0) + np.sin(X[:, 2]) + rng.normal(0, 0.1, rows)
+        name = f"vehicle-{number:02d}"
+        files[name] = folder / f"{name}.csv"
+        lines = ["speed,load,turn,noise,quality,split"]
+        for place, (row, target) in enumerate(zip(X, y, strict=True)):
+            values = ",".join(repr(float(value)) for value in (*row, target))
+            lines.append(f"{values},{'test' if place % 5 == 0 else 'train'}")
+        files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return files
+
+
+def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
+    """Return a run's specification as the coordinator's API takes it; it waits for `gather` agents."""
+    return {
+        "run": run,
+        "scheme": "frt",
+        "parameters": {"nullify": False, "min_rows": 1, "max_depth": 3},
+        "participation": "cohort",
+        "policy": {
+            "min_agents": 1,
+            "deadline": settings.deadline,
+            "gather_agents": gather,
+            "gather_timeout": 120.0,
+            "extensions": 50,
+            "max_restarts": 1000,
+        },
+        "model": MODEL,
+        "seed": settings.seed,
+    }
+
+
+def play(settings: Settings, troupe: Troupe, work: Work) -> Played:
+    """Start the fleet, play the schedule, heal everything and let the last run end.
+
+    The processes still run when this returns: the audit looks at their outboxes and at the broker first.
+
+    Raises
+    ------
+    RunFailedError
+        The fleet did not come up in the beginning.
+    """
+    conductor = _Conductor(settings, troupe, work)
+    began = time.monotonic()
+    conductor.perform()
+    conductor.played.seconds = time.monotonic() - began
+    return conductor.played
+
+
+class _Conductor:
+    def __init__(self, settings: Settings, troupe: Troupe, work: Work) -> None:
+        self.settings, self.troupe, self.work, self.say = settings, troupe, work, work.say
+        self.played = Played(recoveries=troupe.recoveries, broker_kind=troupe.broker.kind)
+        self._http = httpx.Client(base_url=troupe.api_url, timeout=0.5, trust_env=False)
+        self._actions: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = 0
+        self._busy: dict[str, int] = {}
+        self._expected: dict[str, float] = {}
+        self._run = ""
+        self._run_began = 0.0
+        self._status: dict[str, Any] | None = None
+        self._token = ""
+        self._remaining = list(settings.schedule)
+
+    # The loop
+
+    def perform(self) -> None:
+        names = list(self.troupe.children)
+        for name in names:
+            self.troupe.start(name)
+        self.troupe.wait_until_all_work(60.0)
+        self._token = (self.troupe.coordinator_state / "api-token").read_text(encoding="ascii").strip()
+        self.say(f"{len(names) - 1} agents, coordinator and broker ({self.troupe.broker.kind}) are up")
+        remaining = self._remaining
+        not_before, waiting_since = 0.0, time.monotonic()
+        while remaining or self._actions or self._expected:
+            self._turn()
+            now = time.monotonic()
+            if not remaining or now < not_before:
+                waiting_since = max(waiting_since, now)
+                continue
+            fault = remaining[0]
+            if self._is_free(fault) and (self._matches(fault) or now - waiting_since > PATIENCE):
+                self._inject(fault)
+                remaining.pop(0)
+                not_before = now + fault.gap
+                waiting_since = not_before
+        self.say("all faults are spent; the last run goes on to its end")
+        end = time.monotonic() + self.settings.run_timeout
+        while self._run and time.monotonic() < end:
+            self._turn()
+        self.troupe.wait_until_all_work(30.0)
+
+    def _turn(self) -> None:
+        time.sleep(POLL)
+        now = time.monotonic()
+        while self._actions and self._actions[0][0] <= now:
+            heapq.heappop(self._actions)[2]()
+        if BROKER not in self._busy:
+            # It is not ours, and any process may die: what must hold must hold then, too. But it is told.
+            self.played.broker_died += self.troupe.start_broker()
+        for name in self.troupe.watch():
+            self._ended(name)
+        for name, due in list(self._expected.items()):
+            if now > due:
+                self.troupe.kill(name)
+                self._ended(name)
+        self._look()
+        if self._run and now - self._run_began > self.settings.run_timeout:
+            self.played.hung.append(self._run)
+            self._run = ""
+        if not self._run and self._remaining:
+            self._start_run()
+
+    def _look(self) -> None:
+        self._status = None
+        child = self.troupe.children[COORDINATOR]
+        if not self._run or child.is_frozen or not self.troupe.is_running(COORDINATOR):
+            return
+        try:
+            answer = self._http.get(f"/api/runs/{self._run}")
+        except httpx.HTTPError:
+            return
+        if answer.status_code == 404:
+            # A wish is answered after the journal has it, so no kill explains this.
+            self.played.died.append(f"run {self._run} is unknown to the coordinator that had accepted it")
+            self._run = ""
+        elif answer.is_success:
+            status = answer.json()
+            if status["state"] == "ended":
+                self.say(f"{self._run}: {status['outcome']}, {len(status['cohort'])} vehicles {status['reason']}")
+                self._run = ""
+            else:
+                self._status = status
+
+    def _start_run(self) -> None:
+        run = f"chaos-{len(self.played.runs) + 1:04d}"
+        if self._remaining[0].state == "gathering":
+            self._send_somebody_away()
+        try:
+            answer = self._http.post(
+                "/api/runs",
+                json=specification(self.settings, run, len(self.settings.files) - self._shut_out()),
+                headers={"Authorization": f"Bearer {self._token}"},
+            )
+        except httpx.HTTPError:
+            return  # asked again at the next turn; an id that is taken then says that it was heard
+        if answer.is_success or "exists already" in answer.text:
+            self.played.runs.append(run)
+            self._run, self._run_began = run, time.monotonic()
+        elif answer.status_code == 422:
+            raise RunFailedError(f"the coordinator refuses the run: {answer.text[:300]}")
+
+    def _shut_out(self) -> int:
+        return 0 if self.troupe.office is None else len(self.troupe.office.revoked)
+
+    def _send_somebody_away(self) -> None:
+        """Let the run wait for an agent, so that it can be met while it gathers: otherwise that takes milliseconds."""
+        target = self._remaining[0].target
+        for name in self.settings.files:
+            if name != target and not self._busy and self.troupe.is_running(name):
+                self.troupe.end([name])
+                self._busy[name] = 0
+                self._later(_AWAY, partial(self._bring_back, name))
+                return
+
+    def _bring_back(self, name: str) -> None:
+        self.troupe.start(name)
+        self._busy.pop(name, None)
+
+    def _ended(self, name: str) -> None:
+        """Handle a process that is gone: as asked, or by itself."""
+        words = self.troupe.last_words(name)
+        code = self.troupe.bury(name)
+        if name in self._expected:
+            del self._expected[name]
+            return
+        self.played.died.append(f"{name} ended by itself (exit code {code}): {words}")
+        self.say(self.played.died[-1])
+        self.troupe.start(name)
+
+    # Faults
+
+    def _is_free(self, fault: Fault) -> bool:
+        return fault.target not in self._busy and not (fault.target == EVERYONE and self._busy)
+
+    def _matches(self, fault: Fault) -> bool:
+        if fault.state == "any":
+            return True
+        status = self._status
+        if status is None or status["phase"] != fault.state:
+            return False
+        return bool(fault.answers <= (status["open"] or {}).get("accepted", 0))
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._order += 1
+        heapq.heappush(self._actions, (time.monotonic() + seconds, self._order, action))
+
+    def _inject(self, fault: Fault) -> None:
+        status = self._status or {}
+        met = {
+            "run": self._run,
+            "phase": status.get("phase", self._without_status()),
+            "round": len(status.get("rounds", ())) + 1,
+            "accepted": (status.get("open") or {}).get("accepted", 0),
+        }
+        self.played.injected.append({**fault.to_document(), "met": met})
+        self.work(f"{fault.number:4d} {fault.kind} {fault.target} in {met['phase']} ({fault.lasts:g} s)")
+        self._busy[fault.target] = fault.number
+        undo = self._do(fault)
+
+        def end() -> None:
+            if fault.kind.endswith("-crash") and fault.target in self._expected:
+                self._later(0.05, end)  # it has not come to the place where it crashes
+                return
+            undo()
+            self._busy.pop(fault.target, None)
+
+        self._later(fault.lasts, end)
+
+    def _without_status(self) -> str:
+        if not self._run:
+            return "between runs"
+        child = self.troupe.children[COORDINATOR]
+        away = child.is_frozen or not child.is_working
+        return "coordinator away" if away else "unseen"
+
+    def _do(self, fault: Fault) -> Callable[[], object]:  # noqa: C901 - a table of kinds
+        """Inject; return what undoes it."""
+        troupe, name = self.troupe, fault.target
+        mischief = [child.mischief for who, child in troupe.children.items() if name in (who, EVERYONE)]
+        match fault.kind:
+            case "broker-kill":
+                troupe.broker.kill()
+                return troupe.start_broker
+            case "broker-restart":
+                troupe.broker.stop()
+                return troupe.start_broker
+            case "coordinator-kill" | "agent-kill":
+                troupe.kill(name)
+                return lambda: troupe.start(name)
+            case "coordinator-crash" | "agent-crash":
+                self._expected[name] = time.monotonic() + CRASH_PATIENCE
+                mischief[0].change(crash_at=fault.count, crash_topic=fault.topic)
+                return lambda: troupe.start(name)
+            case "coordinator-freeze" | "agent-freeze" | "broker-freeze":
+                troupe.freeze(name)
+                return lambda: troupe.thaw(name)
+            case "link-cut":
+                troupe.proxy.cut(name)
+                return lambda: troupe.proxy.mend(name)
+            case "link-stall":
+                troupe.proxy.stall(name)
+                return lambda: troupe.proxy.mend(name)
+            case "link-delay":
+                troupe.proxy.slow(name, fault.strength)
+                return lambda: troupe.proxy.mend(name)
+            case "clock-jump":
+                # The wall clock stays wrong: it is the jump that is the fault, and the next may set it right.
+                mischief[0].change(wall_offset=fault.strength)
+                return lambda: None
+            case "certificate-renew" | "certificate-replace" | "vehicle-revoke":
+                return self._at_the_office(fault)
+        what = {"loss": "loss", "duplication": "duplicate", "reordering": "reorder"}[fault.kind]
+        for file in mischief:
+            file.change(seed=fault.number, **{what: fault.strength})
+
+        def stop() -> None:
+            for file in mischief:
+                file.change(**{what: 0.0})
+
+        return stop
+
+    def _at_the_office(self, fault: Fault) -> Callable[[], None]:
+        """Renew or revoke; return what undoes it."""
+        troupe, name, office = self.troupe, fault.target, self.troupe.office
+        assert office is not None, "such faults are drawn for a secure fleet only"
+        if fault.kind == "certificate-renew":
+            office.renew(name)
+            return lambda: None
+        if fault.kind == "certificate-replace":
+            office.replace(name)
+            return lambda: None
+        theft = office.steal(name)
+        if fault.strength:
+            troupe.proxy.cut(name)
+            troupe.proxy.mend(name)
+
+        def shut_out() -> None:
+            # One that stands still has not heard of it; what it then takes first was let in before.
+            if name in office.revoked and COORDINATOR not in self._busy:
+                theft.begins = troupe.log_size(COORDINATOR)
+            elif name in office.revoked:
+                self._later(GRACE, shut_out)
+
+        def admit() -> None:
+            theft.ends = troupe.log_size(COORDINATOR)
+            office.admit(name)
+
+        self._later(GRACE, shut_out)
+        return admit
+
+
+__all__ = ["BROKER", "Played", "Settings", "play", "write_data"]

@@ -1,0 +1,146 @@
+"""The report: JSON for machines, a page for people."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from lab.chaos.audit import Findings
+from lab.chaos.conduct import Played
+from lab.chaos.office import Theft
+
+FAULTS_OF = ("lost", "double_counted", "unequal", "leaked", "intruded", "harmed")
+"""Findings that must be empty."""
+
+_JUDGED = ("accepted", "duplicate", "late", "rejected", "withdrawn")
+
+
+def document(  # noqa: PLR0917 - what was asked for, what happened, what was found
+    seed: int, faults: int, vehicles: int, played: Played, findings: Findings, thefts: Sequence[Theft] | None = None
+) -> dict[str, Any]:
+    """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
+    outcomes = [run["outcome"] for run in findings.runs]
+    equal = [run["equal"] for run in findings.runs if run.get("equal") is not None]
+    return {
+        "seed": seed,
+        "replay": f"glassfleet chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
+        + (" --secure" if thefts is not None else ""),
+        "broker": played.broker_kind,
+        "vehicles": vehicles,
+        "seconds": round(played.seconds, 1),
+        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "ok": is_ok(played, findings),
+        "faults": {"injected": len(played.injected), "by_kind": played.by_kind, "by_state": _by_state(played)},
+        "runs": {
+            "started": len(played.runs),
+            "finished": outcomes.count("finished"),
+            "failed": [run for run in findings.runs if run["outcome"] != "finished"],
+            "hung": played.hung,
+            "restarts": sum(run.get("restarts", 0) for run in findings.runs),
+            "cohorts": sorted({len(run.get("cohort", ())) for run in findings.runs}),
+        },
+        "contributions": {
+            "sent": findings.sent,
+            "sends": findings.sends,
+            "accepted": findings.accepted,
+            "duplicate": findings.judged.get("duplicate", 0),
+            "late": findings.judged.get("late", 0),
+            "rejected": findings.judged.get("rejected", 0),
+            "unknown_run": findings.judged.get("unknown-run", 0),
+            "withdrawn": findings.withdrawn,
+            "lost": len(findings.lost),
+            "double_counted": len(findings.double_counted),
+        },
+        "messages": findings.messages,
+        "security": None if thefts is None else _security(thefts, findings),
+        "digests": {"compared": len(equal), "equal": equal.count(True)},
+        "recovery_seconds": {kind: percentiles(values) for kind, values in played.recoveries.items()},
+        "died_by_themselves": played.died,
+        "broker_died_by_itself": played.broker_died,
+        "findings": {name: getattr(findings, name) for name in FAULTS_OF},
+        "schedule": played.injected,
+    }
+
+
+def is_ok(played: Played, findings: Findings) -> bool:
+    """Whether everything that must hold held: a named end for each run, nothing lost, nothing twice, digests equal."""
+    return not (
+        played.hung
+        or played.died
+        or any(getattr(findings, name) for name in FAULTS_OF)
+        or any(run["outcome"] != "finished" for run in findings.runs)
+    )
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Return count, p50, p95 and maximum, seconds."""
+    if not values:
+        return {"count": 0, "p50": None, "p95": None, "max": None}
+    ordered = sorted(values)
+    at_95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    return {
+        "count": len(ordered),
+        "p50": round(statistics.median(ordered), 3),
+        "p95": round(at_95, 3),
+        "max": round(ordered[-1], 3),
+    }
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """Return the report as a page for people."""
+    contributions, runs, digests = report["contributions"], report["runs"], report["digests"]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in report["faults"]["by_kind"].items())
+    states = ", ".join(f"{count} in {state}" for state, count in report["faults"]["by_state"].items())
+    kept = report["faults"]
+    messages = ", ".join(f"{count} {what}" for what, count in report["messages"].items()) or "untouched"
+    course = f"{runs['restarts']} replays; cohorts of {runs['cohorts']}"
+    page = [
+        f"faults         {kept['injected']} in {report['seconds']:g} s (broker: {report['broker']}): {kinds}",
+        f"               {states}",
+        f"runs           {runs['started']} started, {runs['finished']} finished, {len(runs['failed'])} failed",
+        f"               {len(runs['hung'])} hung; {course}",
+        f"contributions  {contributions['sent']} sent ({contributions['sends']} times), "
+        + ", ".join(f"{contributions[what]} {what}" for what in _JUDGED),
+        f"               {contributions['lost']} lost, {contributions['double_counted']} counted twice",
+        f"messages       {messages}",
+        f"digests        {digests['equal']} of {digests['compared']} equal the central model of their cohort",
+    ]
+    if (security := report["security"]) is not None:
+        refused = ", ".join(f"{count} {code}" for code, count in security["refused"].items()) or "none"
+        page.append(
+            f"shut out       {security['revoked']} revoked vehicles, {security['watched']} of them watched meanwhile; "
+            f"{security['refused_by_broker']} stolen identities refused; messages refused: {refused}"
+        )
+    for kind, values in report["recovery_seconds"].items():
+        if values["count"]:
+            page.append(
+                f"recovery       {kind}: p50 {values['p50']:g} s, p95 {values['p95']:g} s ({values['count']} starts "
+                "after a kill, until connected)"
+            )
+    if report["broker_died_by_itself"]:
+        page.append(f"broker         died {report['broker_died_by_itself']} times by itself, and was started again")
+    for name in FAULTS_OF:
+        page += [f"FOUND          {name}: {finding}" for finding in report["findings"][name]]
+    page += [f"FOUND          died: {words}" for words in report["died_by_themselves"]]
+    page += [f"FOUND          {run['run']}: {run['outcome']} {run['reason']}" for run in runs["failed"]]
+    page += [f"FOUND          {run} has no end" for run in runs["hung"]]
+    page.append("all held" if report["ok"] else f"something did not hold; replay: {report['replay']}")
+    return page
+
+
+def _security(thefts: Sequence[Theft], findings: Findings) -> dict[str, Any]:
+    return {
+        "revoked": len(thefts),
+        "watched": sum(theft.begins is not None for theft in thefts),
+        "refused_by_broker": sum("was revoked" in theft.said for theft in thefts),
+        "refused": findings.refused,
+    }
+
+
+def _by_state(played: Played) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for fault in played.injected:
+        counts[fault["met"]["phase"]] = counts.get(fault["met"]["phase"], 0) + 1
+    return dict(sorted(counts.items()))

@@ -1,0 +1,223 @@
+"""Conducts the demonstration: starts the processes, lets a run happen to them, and gathers what came of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from edge_agent.session.snapshots import condense_key
+from edge_agent.storage import load_secret
+from lab.demo.processes import Family
+from lab.demo.reference import Verdict, judge
+from lab.demo.scene import FLEET, Api, Settings, Watcher
+from lab.demo.troupe import POLL, Troupe
+from lab.demo.vehicles import VehicleRows, read_rows
+from schemas.errors import GlassfleetError, RunFailedError
+from schemas.record import ModelRecord
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    Attributes
+    ----------
+    status : dict
+        The run as the coordinator's API shows it.
+    record : ModelRecord
+    rows : mapping of str to VehicleRows
+    verdict : Verdict
+    killed, returned : tuple of str
+        What really happened, in the order of time.
+    slow : tuple of str
+    broker_kind : str
+    seconds : float
+        From opening the run to its end.
+    """
+
+    status: dict[str, Any]
+    record: ModelRecord
+    rows: Mapping[str, VehicleRows]
+    verdict: Verdict
+    killed: tuple[str, ...]
+    returned: tuple[str, ...]
+    slow: tuple[str, ...]
+    broker_kind: str
+    seconds: float
+
+
+Stay = Callable[[Result | RunFailedError, Troupe], None]
+"""Is shown what came of a run while all processes are up; they are ended when it returns."""
+
+
+def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher, stay: Stay | None = None) -> Result:
+    """Run the demonstration; all processes have ended when it returns or raises.
+
+    Parameters
+    ----------
+    connect : callable
+        Takes the coordinator's state folder, returns its API.
+    stay : callable or None
+        Is given the result, or the named end of a run that failed, with everything up; see `Stay`.
+
+    Raises
+    ------
+    RunFailedError
+        The run failed, or did not end within ``settings.timeout``.
+    GlassfleetError
+        A file, the broker or a process could not be used; the text says which and why.
+    """
+    # First of all: a vehicle whose file cannot be used is told before anything is started.
+    rows = read_rows(settings.files, settings.target, labels=settings.labels, memory=settings.memory)
+    with Family(settings.work / "logs") as family:
+        troupe = Troupe(settings, family, watcher)
+        try:
+            api = _set_the_stage(settings, connect, troupe, watcher)
+            begun = time.monotonic()
+            try:
+                status = _follow(settings, api, troupe, watcher)
+            except RunFailedError as fault:
+                if stay is not None:
+                    stay(fault, troupe)
+                raise
+            seconds = time.monotonic() - begun
+            record = _record(api, status)
+            _await_gate(api, record, watcher)
+            if stay is not None:
+                result = _result(settings, status, record, rows, troupe, seconds, watcher)
+                stay(result, troupe)
+                return result
+        except GlassfleetError:
+            # Broker or coordinator that ended are the reason, and say it better.
+            troupe.check_services()
+            raise
+        except KeyboardInterrupt:
+            watcher.say("interrupted: stopping vehicles, coordinator and broker")
+            raise
+        finally:
+            family.end_all()
+            troupe.stop_broker()
+    return _result(settings, status, record, rows, troupe, seconds, watcher)
+
+
+def specification(settings: Settings) -> dict[str, Any]:
+    """Return the run's specification as the coordinator's API takes it."""
+    vehicles = len(settings.files)
+    return {
+        "scheme": settings.scheme,
+        "parameters": dict(settings.parameters),
+        "participation": settings.participation,
+        "policy": {
+            "min_agents": min(2, vehicles),
+            "deadline": settings.deadline,
+            "gather_agents": vehicles,
+            "gather_timeout": 90.0,
+            # Each vehicle that is lost may send the growth back once.
+            "max_restarts": 2 * vehicles,
+        },
+        "model": settings.model,
+        "bounds": None if settings.bounds is None else dict(settings.bounds),
+        "memory": None if settings.memory is None else settings.memory.to_document(),
+        "seed": settings.seed,
+    }
+
+
+def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], troupe: Troupe, watcher: Watcher) -> Api:
+    watcher.step("starting the broker")
+    troupe.start_broker()
+    watcher.say(f"broker: {troupe.broker_kind}, its own process, on loopback")
+    if settings.secure:
+        watcher.say(
+            f"secure: mutual TLS 1.3; {len(settings.files)} vehicles and the coordinator, each with its own"
+            " certificate, may write under their own names alone"
+        )
+    # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
+    watcher.step("starting the coordinator")
+    api = troupe.start_coordinator(connect)
+    watcher.serve(troupe.address)
+    watcher.step(f"starting {len(settings.files)} vehicles, one process each; waiting until all are up")
+    for vehicle in settings.files:
+        troupe.start_vehicle(vehicle)
+    return api
+
+
+def _follow(settings: Settings, api: Api, troupe: Troupe, watcher: Watcher) -> dict[str, Any]:
+    run = str(api.post("/api/runs", specification(settings))["run"])
+    end = time.monotonic() + settings.timeout
+    while True:
+        status: dict[str, Any] = api.get(f"/api/runs/{run}")
+        if status["phase"] == "gathering":
+            troupe.call_the_roll(api)
+        else:
+            troupe.all_are_up()
+        watcher.look(status, troupe.conditions())
+        if status["state"] == "ended":
+            break
+        troupe.play(len(status["rounds"]) + (status.get("open") is not None))
+        troupe.check()
+        if time.monotonic() > end:
+            raise RunFailedError(
+                f"the run did not end within {settings.timeout:g} s (--timeout); it was {status['phase']}"
+            )
+        time.sleep(POLL)
+    if status["outcome"] != "finished":
+        raise RunFailedError(f"the run {status['outcome']}: {status['reason']}")
+    if status["model"] is None:
+        raise RunFailedError("the run finished, but its model could not be published: the coordinator's log says why")
+    return status
+
+
+def _await_gate(api: Api, record: ModelRecord, watcher: Watcher) -> None:
+    """Wait until the vehicles have scored the model: it is current then, or a candidate. Two minutes at most."""
+    watcher.step("the vehicles score the model before it becomes current")
+    while True:
+        tried = [each for each in api.get(f"/api/rollouts/{record.name}") if each["version"] == record.version]
+        if not tried:
+            return  # personal models are not judged by others
+        if tried[-1]["ended"] is not None:
+            became = "is current" if tried[-1]["phase"] == "promoted" else "stays a candidate"
+            watcher.say(f"model {record.name} v{record.version} {became}: {tried[-1]['reason']}")
+            return
+        time.sleep(POLL)
+
+
+def _record(api: Api, status: Mapping[str, Any]) -> ModelRecord:
+    """Return the published record, its digest verified."""
+    made = status["model"]
+    answer = api.get(f"/api/models/{made['name']}/{made['version']}")
+    return ModelRecord.load(json.dumps(answer).encode())
+
+
+def _with_keys(rows: Mapping[str, VehicleRows], agents: Path, cohort: Sequence[str]) -> dict[str, VehicleRows]:
+    """Return the rows with the keys by which the vehicles of the cohort condensed theirs, all on this machine."""
+    keys = {vehicle: condense_key(load_secret(agents / FLEET / vehicle)) for vehicle in cohort}
+    return {
+        vehicle: replace(each, train=replace(each.train, key=keys.get(vehicle, b""))) for vehicle, each in rows.items()
+    }
+
+
+def _result(  # noqa: PLR0917 - gathers what is there, in one place
+    settings: Settings,
+    status: dict[str, Any],
+    record: ModelRecord,
+    rows: Mapping[str, VehicleRows],
+    troupe: Troupe,
+    seconds: float,
+    watcher: Watcher,
+) -> Result:
+    watcher.step("learning references: central (cohort, all rows), local (each alone)")
+    return Result(
+        status=status,
+        record=record,
+        rows=rows,
+        verdict=judge(record, _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort), settings.seed),
+        killed=tuple(troupe.killed),
+        returned=tuple(troupe.returned),
+        slow=settings.plan.slow,
+        broker_kind=troupe.broker_kind,
+        seconds=seconds,
+    )

@@ -1,0 +1,236 @@
+"""What is seen of a demonstration while it runs: a live display on a terminal, plain lines elsewhere. All on stderr."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from lab.demo.view import PHASES, Scene, Step, draw, growth
+
+ROLL_CALL = 2.0
+"""Seconds between two plain lines about how many vehicles are up."""
+
+
+def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Yield `lines`; those longer than `width` are broken between words and go on indented."""
+    for line in lines:
+        if len(line) <= width:
+            yield line
+            continue
+        indent = " " * min(width // 2, len(line) - len(line.lstrip()) + 4)
+        yield from textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=indent,
+            # Spaces inside a line are a table's.
+            drop_whitespace=True,
+            replace_whitespace=False,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def for_terminal(lines: Iterable[str], *, err: bool) -> Iterator[str]:
+    """Yield `lines` as they fit the terminal, if stdout (or, with `err`, stderr) is one; else as they are."""
+    stream = sys.stderr if err else sys.stdout
+    return fitted(lines, shutil.get_terminal_size().columns) if stream.isatty() else iter(lines)
+
+
+def round_line(item: Mapping[str, Any], *, final: bool) -> str:
+    """Return one round in one line; the answers that came late are known in the end only."""
+    late = set(item.get("late_agents") or ()) if final else set()
+    reasons = {**(item.get("dropped_agents") or {}), **dict.fromkeys(late, "too late")}
+    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(reasons.items()))
+    attempt = f" (attempt {item['attempt']})" if item["attempt"] > 1 else ""
+    counts = f"asked {item['asked']:>2}  accepted {item['accepted']:>2}  dropped {item['dropped']:>2}"
+    if final:
+        counts += f"  late {item['late']:>2}"
+    where = f"{item['phase']:<10} {item['number']:>3} {item['kind']:<9}"
+    return f"  {where} {counts}  {float(item['seconds']):6.2f} s{attempt}" + (f"  [{why}]" if why else "")
+
+
+class News:
+    """What is new in a run since the last look, in lines."""
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        self._late: set[tuple[int, str]] = set()
+        self._phase = ""
+
+    def of(self, status: Mapping[str, Any]) -> Iterator[str | int]:
+        """Yield rounds that have closed, by their position; and, in words, answers too late and phases begun."""
+        for index, item in enumerate(status["rounds"]):
+            if index >= self._rounds:
+                self._rounds += 1
+                yield index
+            for agent in item.get("late_agents") or ():
+                if (index, agent) not in self._late:
+                    self._late.add((index, agent))
+                    yield f"{agent} answers {item['phase']} {item['number']} too late: told so, and not counted"
+        if status["phase"] != self._phase:
+            self._phase = status["phase"]
+            # Who is waited for was said already.
+            if self._phase in PHASES and self._phase != "gathering":
+                yield PHASES[self._phase]
+
+
+class Lines:
+    """Plain lines: each event, each round as it closes, what has grown by then."""
+
+    def __init__(self) -> None:
+        self._news = News()
+        self._up = 0
+        self._told = time.monotonic()
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+        click.echo("\n".join(for_terminal([line], err=True)), err=True)
+
+    def step(self, line: str) -> None:
+        """Print what is done next."""
+        self.say(line)
+
+    def serve(self, address: str) -> None:
+        """Print where the dashboard is."""
+        self.say(f"dashboard: {address}")
+
+    def look(self, status: Mapping[str, Any], vehicles: Mapping[str, str]) -> None:
+        """Print what is new."""
+        up = sum(how != "starting" for how in vehicles.values())
+        if up > self._up and (up == len(vehicles) or time.monotonic() - self._told >= ROLL_CALL):
+            self._up, self._told = up, time.monotonic()
+            self.say(f"vehicles up: {up} of {len(vehicles)}")
+        for piece in self._news.of(status):
+            if isinstance(piece, int):
+                self.say(round_line(status["rounds"][piece], final=False) + growth(status))
+            else:
+                self.say(piece)
+
+    def stop(self) -> None:
+        """Do nothing: what was printed stays."""
+
+
+class Live:
+    """A screen that redraws itself in place: vehicles, rounds, the model as it grows, the last events.
+
+    When it stops, the terminal shows again what it showed before, and below it all that happened, as plain lines.
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only on a terminal
+        from rich.live import Live as RichLive  # noqa: PLC0415
+
+        self._console = Console(stderr=True, highlight=False, emoji=False)
+        self._news = News()
+        self._said: list[str | int] = []
+        self._events: list[str] = []
+        self._steps: list[Step] = []
+        self._status: Mapping[str, Any] = {}
+        self._vehicles: Mapping[str, str] = {}
+        self._address = ""
+        self._began = time.monotonic()
+        self._opened: tuple[Any, float] = (None, 0.0)
+        self._is_on = False
+        # Last: it draws at once.
+        self._live = RichLive(
+            console=self._console, get_renderable=self._draw, refresh_per_second=8, screen=True, transient=True
+        )
+
+    def start(self) -> None:
+        """Begin to draw."""
+        self._is_on = True
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take the display away, and leave what happened on the screen as plain text. Idempotent."""
+        if not self._is_on:
+            return
+        self._is_on = False
+        self._live.stop()
+        lines = [
+            round_line(self._status["rounds"][each], final=True) if isinstance(each, int) else each
+            for each in self._said
+        ]
+        for line in fitted(lines, self._console.width):
+            click.echo(line, err=True)
+
+    def step(self, line: str) -> None:
+        """Take what is done next."""
+        self._end_step()
+        self._steps.append(Step(line, time.monotonic()))
+        self._said.append(line)
+
+    def serve(self, address: str) -> None:
+        """Take the dashboard's address."""
+        self._address = address
+        self._said.append(f"dashboard: {address}")  # it stands in the first line, all the time
+
+    def say(self, line: str) -> None:
+        """Take one line."""
+        self._said.append(line)
+        self._events.append(line)
+        if not self._is_on:
+            click.echo("\n".join(for_terminal([line], err=True)), err=True)
+
+    def look(self, status: Mapping[str, Any], vehicles: Mapping[str, str]) -> None:
+        """Take the run as it stands."""
+        current = status.get("open")
+        key = current and (current["phase"], current["number"], current["attempt"])
+        if key != self._opened[0]:
+            self._opened = (key, time.monotonic())
+        if status["phase"] != "gathering":
+            self._end_step()
+        news = list(self._news.of(status))
+        self._said += news
+        self._events += [each for each in news if isinstance(each, str)]
+        self._status, self._vehicles = status, vehicles
+
+    def scene(self) -> Scene:
+        """Return what is to be seen now."""
+        width, height = self._console.size
+        return Scene(
+            width=width,
+            height=height,
+            now=time.monotonic(),
+            began=self._began,
+            address=self._address,
+            steps=self._steps,
+            status=self._status,
+            vehicles=self._vehicles,
+            opened=self._opened[1],
+            said=self._events,
+            ascii_only=self._console.options.ascii_only,
+        )
+
+    def _end_step(self) -> None:
+        if self._steps and self._steps[-1].ended is None:
+            self._steps[-1] = replace(self._steps[-1], ended=time.monotonic())
+
+    def _draw(self) -> Any:
+        from rich.console import Group  # noqa: PLC0415
+
+        return Group(*draw(self.scene()))
+
+
+@contextmanager
+def watching(*, plain: bool = False) -> Iterator[Lines | Live]:
+    """Give the display that fits: live on a terminal, else (or when `plain`) lines."""
+    lively = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if plain or not lively:
+        yield Lines()
+        return
+    live = Live()
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()

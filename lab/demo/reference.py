@@ -1,0 +1,200 @@
+"""What the demonstration compares with: central and local learning on the same rows, in this process."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from edge_agent.models.evaluation import macro_f1, predict_in_blocks, root_mean_square
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain
+from glassfleet.scheme import Model, personal_model, promises_central
+from lab.demo.vehicles import VehicleRows
+from schemas.documents import document_digest
+from schemas.errors import GlassfleetError
+from schemas.record import ModelRecord
+
+Metric = Literal["rmse", "f1"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Test score at one vehicle: RMSE in the target's own unit, or F1 (macro); None without test rows."""
+
+    local: float | None
+    federated: float | None
+    central: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The references beside the published model.
+
+    Attributes
+    ----------
+    model : Model
+        The published one.
+    title : str
+        The scheme's.
+    federated, central : str
+        Digest of the published model, and of the model that one machine learns with the run's domain from the pooled
+        rows that the cohort used, condensed or not. `central` is empty for schemes that are elastic only.
+    promised : bool
+        Whether the scheme, in this setting, promises that the two are equal (cohort participation).
+    setting : tuple of str
+        In which choices the run's parameters differ from the scheme's own, as ``name=value``.
+    replayed : str or None
+        Where a cohort's `federated` and `central` differ: digest of the model that this process learns from its rows,
+        kept apart by vehicle, with the run's own parameters.
+    pooled : float or None
+        Where the two differ, or rows were condensed: mean test score of the central model of the rows as they are.
+    metric : "rmse" or "f1"
+    personal : mapping of str to Model
+        The published model as each vehicle forecasts with it: its own tree where the scheme makes one of the vehicle's
+        rows, else the published model itself.
+    scores : mapping of str to Score
+        By vehicle. LL learns from the vehicle's rows, CL from those of *all* vehicles, both with the run's domain.
+    """
+
+    model: Model
+    title: str
+    federated: str
+    central: str
+    promised: bool
+    setting: tuple[str, ...] = ()
+    replayed: str | None = None
+    pooled: float | None = None
+    metric: Metric = "rmse"
+    personal: Mapping[str, Model] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """Promise 1."""
+        return self.federated == self.central
+
+    def mean(self, setting: str) -> float | None:
+        """Return the mean test score over the vehicles for ``"local"``, ``"federated"`` or ``"central"``."""
+        return mean([getattr(score, setting) for score in self.scores.values()])
+
+    def median(self, setting: str) -> float | None:
+        """Return the median over the vehicles, which a few wild rows of a local model do not move."""
+        there = [value for score in self.scores.values() if (value := getattr(score, setting)) is not None]
+        return statistics.median(there) if there else None
+
+
+def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Verdict:
+    """Learn the references for a published model and score all of them.
+
+    Parameters
+    ----------
+    record : ModelRecord
+    rows : mapping of str to VehicleRows
+        All vehicles of the fleet; the record's cohort is among them.
+    seed : int
+        The run's.
+    """
+    scheme = catalogue.load(record.scheme)
+    model = scheme.from_document(record.document)
+    parameters = scheme.Parameters.model_validate(record.document["parameters"])
+    domain = model.domain
+    names = domain.names
+    train = {vehicle: part.train.select(names) for vehicle, part in rows.items()}
+    test = {vehicle: part.test.select(names) for vehicle, part in rows.items()}
+    most = int(record.parameters.get("max_rows_each", 0))
+    cohort = {vehicle: local.counted_rows(train[vehicle], domain, most) for vehicle in sorted(record.cohort)}
+
+    pooled = pool(list(train.values()))
+    everyone: Any
+    if "cohort" in scheme.participation:
+        reference = local.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
+        central = document_digest(local.central_of(scheme, parameters, domain, cohort, seed))
+        # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
+        everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
+    else:
+        # No set of rows has the model of a scheme that is elastic only, so there is no digest to compare; what one
+        # machine makes of all rows is what it would learn from them alone, without a fleet.
+        reference, central = None, ""
+        everyone = _alone(scheme, parameters, domain, "", pooled, seed)
+    personal = {vehicle: personal_model(scheme, model, part) for vehicle, part in train.items()}
+    scores = {
+        vehicle: Score(
+            score(_alone(scheme, parameters, domain, vehicle, train[vehicle], seed), part),
+            score(personal[vehicle], part),
+            score(everyone, part),
+        )
+        for vehicle, part in test.items()
+    }
+    # Whoever answers an elastic run's rounds, no set of rows has its model: there is nothing to learn again. Nor is
+    # there where nobody knows whether the run was one.
+    is_cohort = participation_of(record, scheme) == "cohort"
+    replayed = None
+    if is_cohort and central != record.digest:
+        replayed = document_digest(local.federated(scheme, parameters, domain, cohort, seed).model.to_document())
+    setting = choices(scheme, parameters)
+    return Verdict(
+        model=model,
+        title=scheme.title,
+        federated=record.digest,
+        central=central,
+        promised=promises_central(scheme, parameters),
+        setting=setting,
+        replayed=replayed,
+        pooled=None
+        if reference is None or document_digest(reference.to_document()) == record.digest
+        else mean([score(personal_model(scheme, reference, train[vehicle]), part) for vehicle, part in test.items()]),
+        metric="f1" if domain.target is None else "rmse",
+        personal=personal,
+        scores=scores,
+    )
+
+
+def participation_of(record: ModelRecord, scheme: Any) -> str | None:
+    """Return ``"cohort"`` or ``"elastic"``: what the record says, else the scheme's only way; None: nobody knows."""
+    told = record.parameters.get("participation")
+    if told is None and len(scheme.participation) == 1:
+        told = next(iter(scheme.participation))
+    return told if told in scheme.participation else None
+
+
+def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:
+    """Return in which choices `parameters` differ from the scheme's own, as ``name=value``; numbers are no choices.
+
+    For telling which setting a model was learned in: another choice than the scheme's own (averaged instead of pooled,
+    say) can be another algorithm; another number (of sets, of rows in a leaf) is not. What protects rows does not
+    count.
+    """
+    usual, given = scheme.exact(scheme.Parameters()), scheme.exact(parameters)
+    return tuple(
+        f"{name}={getattr(given, name)}"
+        for name in type(given).model_fields
+        if getattr(given, name) != getattr(usual, name) and isinstance(getattr(given, name), str | bool)
+    )
+
+
+def score(model: Any, data: Dataset) -> float | None:
+    """Return the root mean squared error on `data`, or F1 (macro) for classes; None without a model or rows."""
+    if model is None or not data.rows:
+        return None
+    predicted = predict_in_blocks(model, data.X)
+    return macro_f1(data.y, predicted) if data.y.dtype.kind in "UO" else root_mean_square(data.y, predicted)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that are there."""
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None
+
+
+def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Dataset, seed: int) -> Any:  # noqa: PLR0917
+    """Return what a vehicle learns from its own rows; None when they are too few for this scheme."""
+    alone = getattr(scheme, "alone", None)
+    try:
+        if alone is not None:
+            return alone(parameters, domain, train, seed)
+        return local.learn_local(scheme, parameters, domain, {vehicle: train}, seed)[vehicle].model
+    except GlassfleetError:
+        return None

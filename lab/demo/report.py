@@ -1,0 +1,228 @@
+"""The end of a demonstration: what came of it, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from console.model.words import by_support, explanation_lines, rule_lines, wrapped
+from glassfleet import nature
+from glassfleet.data.dataset import Dataset
+from glassfleet.explain import readable_rules
+from glassfleet.scheme import Model
+from lab.demo.conduct import Result
+from lab.demo.reference import Verdict
+from lab.demo.view import counted
+
+SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
+"""What the scores are called."""
+
+
+def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
+    """Return the report in lines: scores, cohort, digests, the most used rules, one forecast explained."""
+    verdict = result.verdict
+    record = result.record
+    lines = ["", *score_lines(verdict, record.cohort)]
+    lines += ["", f"cohort ({len(record.cohort)} of {len(result.rows)} vehicles): {', '.join(record.cohort)}"]
+    dropped = record.training.dropped
+    for reason in sorted(set(dropped.values())):
+        lines.append(
+            f"  not in it ({reason}): {', '.join(sorted(each for each in dropped if dropped[each] == reason))}"
+        )
+    took = f"{record.training.rounds} rounds in {result.seconds:.1f} s"
+    lines += [
+        "",
+        f"model {record.name} v{record.version}: {_size(verdict)}; {took}",
+        f"  answers: {_answers(result)}",
+        f"  learned by the fleet  {verdict.federated}",
+        *([f"  learned centrally     {verdict.central}"] * bool(verdict.central)),
+        f"  {_comparison(result, exact=exact)}",
+        *_pooled(verdict),
+    ]
+    lines += ["", *_what_it_says(verdict.model, top)]
+    chosen = _a_row(result)
+    if chosen is not None:
+        vehicle, number, data = chosen
+        truth = data.y[number] if verdict.metric == "f1" else f"{data.y[number]:.4f}"
+        lines += ["", f"one forecast explained ({vehicle}, test row {number + 1}; it turned out {truth}):"]
+        model = verdict.personal.get(vehicle, verdict.model)
+        if model is not verdict.model:
+            lines.append(f"  by the model that {vehicle} made of the fleet's with its own rows: {_parts(model)}")
+        explanation = model.explain(data.X[number])
+        lines += [f"  {line}" for line in explanation_lines(explanation, verdict.model.domain, keep=5)]
+    return lines
+
+
+def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the summary as JSON values (docs/reference/cli.md describes it)."""
+    verdict, record = result.verdict, result.record
+    return {
+        "rounds": [
+            {
+                "number": index + 1,
+                **{name: item[name] for name in ("phase", "kind", "attempt")},
+                **{name: int(item[name]) for name in ("asked", "accepted", "late", "duplicate", "rejected", "dropped")},
+                "seconds": float(item["seconds"]),
+                "bytes": int(item["bytes"]),
+                "dropped_agents": item["dropped_agents"],
+                "late_agents": item["late_agents"],
+            }
+            for index, item in enumerate(result.status["rounds"])
+        ],
+        "cohort": list(record.cohort),
+        "model": {"name": record.name, "version": record.version, "digest": record.digest}
+        | {"complexity": _complexity(verdict)},
+        "verify": {
+            "equal": verdict.equal,
+            "federated": verdict.federated,
+            "central": verdict.central or None,
+            "promised": verdict.promised,
+            "reason": "" if verdict.equal else _comparison(result, exact=options["exact"]),
+        },
+        verdict.metric: {
+            "local": verdict.mean("local"),
+            "federated": verdict.mean("federated"),
+            "central": verdict.mean("central"),
+            "per_vehicle": {
+                vehicle: {
+                    "local": score.local,
+                    "federated": score.federated,
+                    "central": score.central,
+                    "in_cohort": vehicle in record.cohort,
+                }
+                for vehicle, score in verdict.scores.items()
+            },
+        },
+        "exact": bool(options["exact"]),
+        "joined_bins": int(result.status["joined_bins"]),
+        "dropped": list(result.killed),
+        "slow": list(result.slow),
+        "rejoined": list(result.returned),
+        "scheme": record.scheme,
+        "participation": result.status["participation"],
+        "restarts": int(result.status["restarts"]),
+        "seconds": round(result.seconds, 3),
+        "broker": result.broker_kind,
+        "seed": options["seed"],
+    }
+
+
+def _what_it_says(model: Model, top: int) -> list[str]:
+    """Return the most used rules in lines, or the fittest structures, or that there are none."""
+    kind, rules = nature(model), readable_rules(model)
+    if kind == "network":
+        return ["this model is a network: it has no rules"]
+    if kind == "structures":
+        lines = [_how_many(len(rules), top, "fittest", "structure")]
+        for rule in rules[:top]:
+            lines += wrapped(str(rule), "  ")
+        return lines
+    lines = [_how_many(len(rules), top, "most used", "rule")]
+    for rule in by_support(rules, top):
+        lines += rule_lines(rule, "  ", model.domain)
+    return lines
+
+
+def _how_many(number: int, top: int, order: str, what: str) -> str:
+    if number == 1:
+        return f"the only {what}:"
+    return f"all {number} {what}s:" if number <= top else f"the {top} {order} of {number} {what}s:"
+
+
+def score_lines(verdict: Verdict, cohort: Sequence[str]) -> list[str]:
+    """Return the table of test scores; which rows its central model has learned from is said, for there are two."""
+    domain = verdict.model.domain
+    width = max(len(vehicle) for vehicle in verdict.scores)
+    unit = f" in {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
+    what = f"test {SCORES[verdict.metric]} of {domain.target_name}{unit}"
+    lines = [
+        f"{what}: local (LL), federated (FL), central over {_everyone(len(verdict.scores))} (CL all)",
+        f"  {'':<{width}}     LL      FL  CL all",
+    ]
+    for vehicle, score in verdict.scores.items():
+        mark = "" if vehicle in cohort else "   not in the cohort"
+        lines.append(
+            f"  {vehicle:<{width}}  {_cell(score.local)}  {_cell(score.federated)}  {_cell(score.central)}{mark}"
+        )
+    means = "  ".join(_cell(verdict.mean(setting)) for setting in ("local", "federated", "central"))
+    middle = "  ".join(_cell(verdict.median(setting)) for setting in ("local", "federated", "central"))
+    lines += [f"  {'mean':<{width}}  {means}", f"  {'median':<{width}}  {middle}"]
+    if verdict.equal and verdict.pooled is None and len(cohort) < len(verdict.scores):
+        lines.append("  central over the cohort's rows alone, which the dashboard calls CL: the same as FL")
+    return lines
+
+
+def _everyone(number: int) -> str:
+    return f"the rows of all {number} vehicles" if number > 1 else "the rows of the only vehicle"
+
+
+def _cell(value: float | None) -> str:
+    return "     -" if value is None else f"{value:6.4f}"
+
+
+def _complexity(verdict: Verdict) -> dict[str, float]:
+    return {name: float(value) for name, value in verdict.model.complexity().items()}
+
+
+def _size(verdict: Verdict) -> str:
+    return _parts(verdict.model)
+
+
+def _parts(model: Model) -> str:
+    return ", ".join(counted(value, name.replace("_", " ")) for name, value in model.complexity().items())
+
+
+def _comparison(result: Result, *, exact: bool) -> str:
+    verdict = result.verdict
+    if verdict.equal:
+        rows = "" if exact else ", of condensed rows"
+        return f"equal: the fleet learned exactly the central model of its cohort{rows}"
+    if result.status["participation"] == "elastic":
+        return (
+            "different, as participation was elastic: each round counted whoever answered it, so no single set of rows "
+            "has this model"
+        )
+    if verdict.promised:
+        return "DIFFERENT, and that must not be"
+    choice = f" with {', '.join(verdict.setting)}" if verdict.setting else ""
+    told = f"different: {verdict.title}{choice} does not promise the central model"
+    if verdict.replayed == verdict.federated:
+        return f"{told}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
+    return f"{told}, and draws on what only the vehicles know (secrets, noise)"
+
+
+def _answers(result: Result) -> str:
+    """Return how many answers there were in all rounds, and what became of them, as the run's page counts them."""
+    rounds = result.status["rounds"]
+    told = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
+    words = [f"{told['accepted']} accepted", f"{told['late']} too late and not counted"]
+    words += [f"{told['rejected']} rejected"] * bool(told["rejected"])
+    times = "time" if told["dropped"] == 1 else "times"
+    return f"{', '.join(words)}; {told['dropped']} {times} a vehicle did not answer in time"
+
+
+def _pooled(verdict: Verdict) -> list[str]:
+    """Return how good the central model of the rows as they are is, where it is another model."""
+    if verdict.pooled is None:
+        return []
+    fleet, score = _cell(verdict.mean("federated")), SCORES[verdict.metric]
+    return [f"  mean test {score}: central model of the cohort's own rows {verdict.pooled:.4f}, fleet's {fleet}"]
+
+
+def _a_row(result: Result) -> tuple[str, int, Dataset] | None:
+    """Return a vehicle, row number and test rows: a forecast in the middle of all there, or of the rarer class."""
+    for vehicle in [*result.record.cohort, *result.rows]:
+        data = result.rows[vehicle].test.select(result.verdict.model.domain.names)
+        if data.rows:
+            model = result.verdict.personal.get(vehicle, result.verdict.model)
+            predicted = np.asarray(model.predict(data.X))
+            if result.verdict.metric == "f1":
+                # The rarer class is the one that people ask about.
+                names, counts = np.unique(predicted, return_counts=True)
+                rows = np.flatnonzero(predicted == names[counts.argmin()])
+                return vehicle, int(rows[rows.size // 2]), data
+            order = np.argsort(predicted, kind="stable")
+            return vehicle, int(order[data.rows // 2]), data
+    return None

@@ -1,0 +1,108 @@
+"""What a demonstration is given: what to show, the coordinator's HTTP API, and somebody who looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from glassfleet.data.lags import Memory
+from lab.demo.plan import Plan
+
+FLEET, COORDINATOR, OPERATOR = "demo", "coordinator", "demo-operator"
+
+
+class Api(Protocol):
+    """What is needed of the coordinator's HTTP API."""
+
+    url: str
+    """Where it is, and with it the dashboard."""
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a resource."""
+        ...
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """Ask for an action."""
+        ...
+
+
+class Watcher(Protocol):
+    """Who looks on: a live display, or plain lines."""
+
+    def step(self, line: str) -> None:
+        """Take what is done next, before there is a run or after it."""
+        ...
+
+    def say(self, line: str) -> None:
+        """Take one line about what happened."""
+        ...
+
+    def serve(self, address: str) -> None:
+        """Take the dashboard's address."""
+        ...
+
+    def look(self, status: Mapping[str, Any], vehicles: Mapping[str, str]) -> None:
+        """Take the run as it stands, and what each vehicle's process is doing, in a word or two."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is demonstrated.
+
+    Attributes
+    ----------
+    files : mapping of str to Path
+        Vehicle id -> its data.
+    plan : Plan
+    work : Path
+        Folder for logs and state.
+    scheme : str
+    parameters : mapping
+        Of the scheme, as the run is started with.
+    participation : "cohort" or "elastic"
+    model : str
+        Name to publish under.
+    deadline : float
+        Seconds per round, > 0.
+    pace : float
+        Seconds that every vehicle takes to answer, so that people can watch and kills fall into open rounds.
+    broker_kind : "auto", "embedded" or "mosquitto"
+    bounds : mapping or None
+        As the run's specification takes it: column -> [low, high], or an object with unit and terms too.
+    target : str or None
+    labels : bool
+        The target is a class.
+    memory : Memory or None
+        Memory inputs of the run.
+    seed : int
+    timeout : float
+        Seconds for the whole run.
+    secure : bool
+        Mutual TLS with certificates made for the occasion; needs Mosquitto.
+    """
+
+    files: Mapping[str, Path]
+    plan: Plan
+    work: Path
+    scheme: str = "frt"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    participation: str = "cohort"
+    model: str = "qoe"
+    deadline: float = 2.5
+    pace: float = 0.2
+    broker_kind: str = "auto"
+    bounds: Mapping[str, Any] | None = None
+    target: str | None = None
+    labels: bool = False
+    memory: Memory | None = None
+    seed: int = 0
+    timeout: float = 300.0
+    secure: bool = False
+
+    @property
+    def slowness(self) -> float:
+        """Seconds that each answer of a slow vehicle is on its way: beyond every deadline."""
+        return self.deadline + 0.4

@@ -1,0 +1,202 @@
+"""The fleet's files: simulated, or a folder of real ones; with a number to forecast, or a class."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edge_agent.sources import SPLIT, Table, read_source, read_table
+from edge_agent.sources.location import locate
+from edge_agent.sources.table import table_rows
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.lags import Memory, remember
+from lab.qoe.simulator import simulate_vehicle, write_vehicle
+from lab.qoe.windows import labels_of
+from schemas.errors import DataError, StorageError
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+"""What a vehicle's file can be."""
+
+SHOWN = 5
+"""Most files, and most columns of each, that a fault names."""
+
+
+@dataclass(frozen=True)
+class VehicleRows:
+    """A vehicle's rows, as the reference computations of the demonstration read them.
+
+    The agents read the same files by themselves; nothing is handed to them.
+    """
+
+    train: Dataset
+    test: Dataset
+
+
+def simulated_files(
+    folder: Path, vehicles: int, seed: int, *, good_above: float | None = None, drives: bool = False
+) -> dict[str, Path]:
+    """Write the files of `vehicles` simulated vehicles into `folder`; return them by vehicle id.
+
+    With `good_above` the target is a class: Good for a share displayed above it, else Poor. With `drives` the files say
+    which drive and second a row is of.
+    """
+    files: dict[str, Path] = {}
+    width = max(2, len(str(vehicles - 1)))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(vehicles):
+            name = f"vehicle-{number:0{width}d}"
+            files[name] = folder / f"{name}.csv.gz"
+            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above, drives=drives)
+    except OSError as fault:
+        raise _unwritable(folder, fault) from fault
+    return files
+
+
+def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
+    """Return the files of real vehicles in `folder` by vehicle id, the file's name made a valid id.
+
+    Raises DataError when there are none or two would have one id.
+    """
+    if not folder.is_dir():
+        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
+    files: dict[str, Path] = {}
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as fault:
+        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
+    for path in paths:
+        suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
+        if suffix is None or not path.is_file():
+            continue
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.removesuffix(suffix)).lstrip("._-")[:64] or "vehicle"
+        if name in files:
+            raise DataError(f"{path} and {files[name]} would be the same vehicle {name!r}: rename one of them")
+        files[name] = path
+    if not files:
+        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
+    return dict(list(files.items())[:at_most])
+
+
+def check_columns(files: Mapping[str, Path], target: str | None = None) -> None:
+    """Look, in the header rows alone, whether every file has the columns that a run of these vehicles would ask for.
+
+    A run learns from the columns that most vehicles have; further ones do no harm.
+
+    Raises
+    ------
+    DataError
+        A file lacks a column that most have, or its last column, the target when none is named, is another one; or a
+        file cannot be read.
+    """
+    columns: dict[str, frozenset[str]] = {}
+    targets: dict[str, str] = {}
+    for vehicle, path in files.items():
+        with table_rows(locate(path)) as (names, _):
+            columns[vehicle] = frozenset(names) - {SPLIT}
+            targets[vehicle] = target or next((name for name in reversed(names) if name != SPLIT), "")
+    votes = Counter((targets[vehicle], columns[vehicle]) for vehicle in files)
+    # Of two that are as frequent the one with more columns: what the other lacks can be told.
+    (label, usual), many = max(votes.items(), key=lambda each: (each[1], len(each[0][1]), sorted(each[0][1])))
+    faults = []
+    for vehicle, path in files.items():
+        lacking = sorted(usual - columns[vehicle])
+        if lacking:
+            faults.append(f"{path} has no column {', '.join(map(repr, lacking[:SHOWN]))}")
+        elif targets[vehicle] != label:
+            faults.append(f"the last column of {path} is {targets[vehicle]!r}, not {label!r} (name one with --target)")
+    if faults:
+        more = f"; and {len(faults) - SHOWN} files more" if len(faults) > SHOWN else ""
+        raise DataError(
+            f"{'; '.join(faults[:SHOWN])}{more}; {many} of {len(files)} files have the columns "
+            f"{', '.join(sorted(usual))}. Add what is missing, or leave such files out"
+        )
+
+
+def labelled_files(
+    files: Mapping[str, Path], folder: Path, target: str | None, good_above: float, *, labels: bool
+) -> dict[str, Path]:
+    """Return files whose target is a class, by vehicle id: the same ones where it is one already, else copies.
+
+    Parameters
+    ----------
+    files : mapping of str to Path
+    folder : Path
+        Where copies are written: the target's numbers become Good, above `good_above`, or Poor.
+    target : str or None
+        None: the last column.
+    good_above : float
+    labels : bool
+        Take the target as it is, even where it looks like a number.
+
+    Raises
+    ------
+    DataError
+        A file cannot be used, or the target is a number at some vehicles and text at others.
+    StorageError
+        A copy cannot be written.
+    """
+    if labels:
+        return dict(files)
+    tables = {name: read_table(path) for name, path in files.items()}
+    texts = {name: _target_of(table, target) in table.text for name, table in tables.items()}
+    if all(texts.values()):
+        return dict(files)
+    if any(texts.values()):
+        text = next(name for name, is_text in texts.items() if is_text)
+        number = next(name for name, is_text in texts.items() if not is_text)
+        raise DataError(
+            f"the target is text in {files[text]} and numbers in {files[number]}: make them alike, or give --labels to "
+            "take the numbers as classes"
+        )
+    copies: dict[str, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            copies[name] = folder / f"{name}.csv.gz"
+            copies[name].write_bytes(gzip.compress(_with_labels(table, target, good_above), compresslevel=3, mtime=0))
+    except OSError as fault:
+        raise _unwritable(folder, fault) from fault
+    return copies
+
+
+def read_rows(
+    files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
+) -> dict[str, VehicleRows]:
+    """Read all vehicles' rows, with memory inputs, for the references; raises DataError naming file, row and column."""
+    rows: dict[str, VehicleRows] = {}
+    for name, path in files.items():
+        source = read_source(path, target=target, labels=labels)
+        rows[name] = VehicleRows(remember(source.train, memory), remember(source.test, memory))
+    return rows
+
+
+def _target_of(table: Table, target: str | None) -> str:
+    name = target if target is not None else [column for column in table.names if column != SPLIT][-1]
+    table.column(name)  # tells, with the columns that there are, when it is none of them
+    return name
+
+
+def _with_labels(table: Table, target: str | None, good_above: float) -> bytes:
+    label = _target_of(table, target)
+    columns = [
+        labels_of(column.astype(np.float64), good_above) if name == label else column
+        for name, column in zip(table.names, table.columns, strict=True)
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.names)
+    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    return text.getvalue().encode()
+
+
+def _unwritable(folder: Path, fault: OSError) -> StorageError:
+    return StorageError(f"cannot write the vehicles' files into {folder}: {fault.strerror}")

@@ -1,0 +1,1 @@
+"""``glassfleet experiment``: a protocol on a file, in worker processes."""

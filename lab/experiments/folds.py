@@ -1,0 +1,257 @@
+"""The folds of an experiment, in this process or in worker processes that speak JSON lines.
+
+A worker is ``python -m lab.experiments.folds``: the first line it reads is the plan, each further line a fold's number; it
+answers each with one line. Numbers travel as JSON and rows as ``.npy`` files, so nothing is pickled, and a worker needs
+no ``fork``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain
+from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.local import Outcome, central, drawn, federated, learn_local
+from glassfleet.scheme import Model, Scheme, personal_model
+from lab.experiments.averages import FoldResult
+from lab.experiments.workers import Worker, ask_all, serve
+from lab.protocols.frbc import Skew, f1_scores
+from lab.protocols.paper import PaperProtocol, Rows, protocol_of
+from lab.protocols.protocols import rmse
+from lab.protocols.skew import skewed_split
+
+SETTINGS = ("local", "federated", "central")
+"""LL, FL and CL in full."""
+
+Parts = Mapping[str, Dataset]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One experiment.
+
+    Attributes
+    ----------
+    scheme : str
+        Name in the catalogue.
+    parameters : dict
+        As JSON values.
+    names, target
+        Columns.
+    protocol : {"paper", "federated"}
+        ``paper``: the domain is pooled from all rows, test rows included, as the papers do. ``federated``: the clients
+        find it from their training rows by additive histograms, as a real run does.
+    clients, folds, seed : int
+        Of the nested KFold.
+    settings : list of str
+        Which of `SETTINGS`.
+    participation : float
+        Share of the clients, (0, 1], that answers a round of federated learning, drawn anew in each.
+    skew : {"iid", "quantity", "quantity+label"}
+        ``iid``: the protocol's own split. Otherwise see :func:`lab.protocols.skew.skewed_split`.
+    alpha : float
+        Concentration of a skewed split, > 0; small is uneven.
+    repeat : int
+        Times that all folds are run, with the seeds ``seed``, ``seed + 1`` and so on.
+    categories : dict of str to list of str
+        Of the columns of text: their categories, which the rows hold positions of.
+    """
+
+    scheme: str
+    parameters: dict[str, Any]
+    names: list[str]
+    target: str
+    protocol: str
+    clients: int
+    folds: int
+    seed: int
+    settings: list[str]
+    participation: float = 1.0
+    skew: Skew = "iid"
+    alpha: float = 0.5
+    repeat: int = 1
+    categories: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        """Pieces of work: every fold of every repetition."""
+        return self.folds * self.repeat
+
+
+def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> FoldResult:
+    """Learn and score every setting of one fold.
+
+    Parameters
+    ----------
+    plan : Plan
+    X : ndarray of float64, shape (n, F)
+    y : ndarray of float64 or text, shape (n,)
+    unit : int
+        In [0, plan.units): the fold, after as many times `plan.folds` as there were repetitions before it.
+    """
+    repetition, fold = divmod(unit, plan.folds)
+    seed = plan.seed + repetition
+    scheme = catalogue.load(plan.scheme)
+    parameters = scheme.Parameters.model_validate(plan.parameters)
+    split = _split(plan, scheme, y, fold, seed)
+    X, y, width = _scaled(plan, scheme, X, y)
+    train, test = (_parts(plan, X, y, rows) for rows in zip(*split, strict=True))
+    started = time.perf_counter()
+    domain = _domain(plan, scheme, X, y, train)
+    domain_seconds = time.perf_counter() - started
+    result: FoldResult = {}
+    for setting in plan.settings:
+        started = time.perf_counter()
+        learned = learn(scheme, parameters, domain, train, setting=setting, participation=plan.participation, seed=seed)
+        seconds = time.perf_counter() - started
+        seconds += domain_seconds * (plan.protocol == "federated")
+        result[setting] = measure(learned, train, test, seconds, width)
+    return result
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A setting's runs (one each for LL, else one), and each client's model."""
+
+    runs: Sequence[Outcome]
+    models: Mapping[str, Model]
+
+
+def learn(
+    scheme: Scheme, parameters: Any, domain: Domain, train: Parts, *, setting: str, participation: float, seed: int
+) -> Learned:
+    """Learn one of `SETTINGS`; `participation` is the share of clients in each federated round."""
+    if setting == "local":
+        own = _alone(scheme, parameters, domain, train, seed)
+        return Learned(list(own.values()), _personal(scheme, {name: run.model for name, run in own.items()}, train))
+    if setting == "federated":
+        count = max(1, round(participation * len(train)))
+        present = drawn(count, seed) if count < len(train) else None
+        outcome = federated(scheme, parameters, domain, train, seed, present=present)
+        return Learned([outcome], _personal(scheme, dict.fromkeys(train, outcome.model), train))
+    pooled = pool(list(train.values()))
+    outcome = central(scheme, parameters, domain, pooled, seed)
+    (model,) = _personal(scheme, {"central": outcome.model}, {"central": pooled}).values()
+    return Learned([outcome], dict.fromkeys(train, model))
+
+
+def _alone(scheme: Scheme, parameters: Any, domain: Domain, train: Parts, seed: int) -> dict[str, Outcome]:
+    """Learn a model per client: as a fleet of one, unless the scheme says what a client alone would learn."""
+    alone = getattr(scheme, "alone", None)
+    if alone is None:
+        return learn_local(scheme, parameters, domain, train, seed)
+    return {name: Outcome(alone(parameters, domain, part, seed), 0) for name, part in train.items()}
+
+
+def _personal(scheme: Scheme, models: Mapping[str, Model], train: Parts) -> Mapping[str, Model]:
+    """Return what each client answers with: its own version of the model, where the scheme makes one."""
+    return {name: personal_model(scheme, model, train[name]) for name, model in models.items()}
+
+
+def _protocol(scheme: Scheme, y: NDArray[Any]) -> PaperProtocol:
+    return protocol_of(scheme, labels=y.dtype.kind in "UO")
+
+
+def _split(plan: Plan, scheme: Scheme, y: NDArray[Any], fold: int, seed: int) -> list[tuple[Rows, Rows]]:
+    if plan.skew == "iid":
+        return _protocol(scheme, y).split(y, fold, plan.folds, plan.clients, seed)
+    return skewed_split(y, fold, plan.folds, plan.clients, seed, skew=plan.skew, alpha=plan.alpha)
+
+
+def _scaled(
+    plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[Any], float]:
+    """Return the rows as the paper scaled them, and what an error must be multiplied by to be in the target's unit."""
+    scaled = _protocol(scheme, y).scaled
+    if plan.protocol != "paper" or scaled is None:
+        return X, y, 1.0
+    data, width = scaled(_dataset(plan, X, y))
+    return data.X, data.y, width
+
+
+def _parts(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], parts: Sequence[Rows]) -> dict[str, Dataset]:
+    # Padded, so that the order of names is the order of the parts.
+    return {f"client-{index:04d}": _dataset(plan, X[part], y[part]) for index, part in enumerate(parts)}
+
+
+def _dataset(plan: Plan, X: NDArray[np.float64], y: NDArray[Any]) -> Dataset:
+    categories = {name: tuple(texts) for name, texts in plan.categories.items()}
+    return Dataset(tuple(plan.names), plan.target, X, y, categories=categories)
+
+
+def _domain(plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any], train: Parts) -> Domain:
+    if plan.protocol == "paper":
+        return _protocol(scheme, y).domain(_dataset(plan, X, y))
+    wanted = DiscoveryParameters(
+        features=tuple(plan.names), target=plan.target, labels=y.dtype.kind == "U", categories=True
+    )
+    return discover(wanted, list(train.values()))
+
+
+def measure(learned: Learned, train: Parts, test: Parts, seconds: float = 0.0, width: float = 1.0) -> dict[str, Any]:
+    """Score each client's model on its rows: one setting of a `FoldResult`. `width` brings errors to their unit."""
+    models, runs = learned.models, learned.runs
+    sizes = [model.complexity() for model in {id(model): model for model in models.values()}.values()]
+    scores: dict[str, Any] = {"measure": "rmse"}
+    for kind, parts in (("test", test), ("train", train)):
+        predicted = {name: models[name].predict(part.X) for name, part in parts.items()}
+        classes = next(iter(models.values())).domain.classes
+        if classes:
+            per_class = [f1_scores(predicted[name], part.y, classes) for name, part in parts.items()]
+            scores |= {"measure": "f1", f"{kind}_classes": {c: [line[c] for line in per_class] for c in classes}}
+            scores[kind] = [fmean(line.values()) for line in per_class]
+        else:
+            scores[kind] = [rmse(predicted[name], part.y) * width for name, part in parts.items()]
+    return {
+        **scores,
+        "complexity": {name: fmean(float(size[name]) for size in sizes) for name in sizes[0]},
+        "bytes_up": sum(run.bytes_up for run in runs),
+        "bytes_down": sum(run.bytes_down for run in runs),
+        "nullified": sum(run.nullified for run in runs),
+        "rounds": fmean(run.rounds for run in runs),
+        "seconds": seconds,
+    }
+
+
+def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) -> Iterator[tuple[int, FoldResult]]:
+    """Yield (unit, result) as folds finish, on up to `jobs` processes; 1: in this process.
+
+    Raises
+    ------
+    RunFailedError
+        A fold failed, or a worker process died.
+    """
+    if jobs == 1:
+        for unit in range(plan.units):
+            yield unit, run_fold(plan, X, y, unit)
+        return
+    with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
+        np.save(Path(folder) / "X.npy", X, allow_pickle=False)
+        np.save(Path(folder) / "y.npy", y, allow_pickle=False)
+        questions = [(unit, f"fold {unit}") for unit in range(plan.units)]
+        yield from ask_all(lambda: Worker("lab.experiments.folds", [folder], asdict(plan)), jobs, questions)
+
+
+def answers(lines: Iterator[str], folder: Path) -> Iterator[str]:
+    """Answer the lines that a worker reads: the plan, then fold after fold."""
+    plan = Plan(**json.loads(next(lines)))
+    X, y = (np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ("X", "y"))
+    return serve(lines, lambda unit: run_fold(plan, X, y, unit))
+
+
+if __name__ == "__main__":
+    for reply in answers(sys.stdin, Path(sys.argv[1])):
+        print(reply, flush=True)  # noqa: T201 - the parent reads it

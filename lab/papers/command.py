@@ -1,0 +1,185 @@
+"""``glassfleet papers``: compute what is missing, write the report."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from console.common import json_option, print_json
+from console.progress import progress
+from lab.papers.jobs import Chapter
+from lab.papers.page import Report
+from lab.papers.write import write_report
+from schemas.errors import DataError, UsageError
+
+CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes")
+
+
+@click.command()
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option(
+    "--data-dir",
+    envvar="GLASSFLEET_DATA",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder of the datasets: weather_izmir.csv.gz, qoe/ and so on (see `glassfleet datasets list`).",
+)
+@click.option(
+    "--out",
+    default="papers",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where report.md, report.html and pictures/ go; results/ in it keeps what was computed.",
+)
+@click.option("--jobs", type=click.IntRange(1, 256), help="Processes.  [default: one per core]")
+@click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
+@click.option("--fresh", is_flag=True, help="Compute everything again, whatever results/ has.")
+@click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")
+@json_option
+def papers(
+    *,
+    tables: tuple[str, ...],
+    data_dir: Path | None,
+    out: Path,
+    jobs: int | None,
+    full: bool,
+    fresh: bool,
+    list_: bool,
+    as_json: bool,
+) -> None:
+    """Make the papers' tables and figures, printed value beside ours.
+
+    TABLE is one of the names of --list, or the beginning of some (frt, tsk, frbc, fedga); without it, everything that
+    the data allow. A report that was interrupted goes on where it was: results are kept by the digest of their data,
+    arguments and code.
+
+    \b
+    Examples:
+      glassfleet papers --data-dir data
+      glassfleet papers tsk frbc-1 --data-dir data --out tables
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    _need("sklearn", "matplotlib")
+    chosen = choose(all_chapters(), tables)
+    if list_:
+        _list(chosen, data_dir, as_json=as_json)
+        return
+    if data_dir is None:
+        raise UsageError("no --data-dir (or GLASSFLEET_DATA): name the folder of the datasets")
+    if not data_dir.is_dir():
+        raise DataError(f"{data_dir} is not a folder: name the one with the datasets with --data-dir")
+    missing = [chapter for chapter in chosen if not _there(chapter, data_dir)]
+    for chapter in missing:
+        click.echo(f"{chapter.key} is left out: {data_dir} has none of {', '.join(chapter.needs)}", err=True)
+    todo = [chapter for chapter in chosen if chapter not in missing]
+    if not todo:
+        raise DataError(f"{data_dir} has no data for what was asked; see: glassfleet datasets list")
+    report = _compute(todo, missing, data_dir, out, jobs=jobs or os.cpu_count() or 1, full=full, fresh=fresh)
+    _tell(report, out, as_json=as_json)
+
+
+def _need(*packages: str) -> None:
+    """Raise the fault that names the extra to install unless all packages are there."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+
+def _list(chosen: Sequence[Chapter], folder: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "key": chapter.key,
+                    "paper": chapter.paper,
+                    "title": chapter.title,
+                    "aliases": list(chapter.aliases),
+                    "data_there": None if folder is None else _there(chapter, folder),
+                }
+                for chapter in chosen
+            ]
+        )
+        return
+    for chapter in chosen:
+        absent = folder is not None and not _there(chapter, folder)
+        others = f" ({', '.join(chapter.aliases)})" if chapter.aliases else ""
+        mark = "  (its data are not there)" if absent else ""
+        click.echo(f"{chapter.key:22}{chapter.paper}: {chapter.title}{others}{mark}")
+
+
+def _compute(
+    todo: Sequence[Chapter],
+    missing: Sequence[Chapter],
+    data: Path,
+    out: Path,
+    *,
+    jobs: int,
+    full: bool,
+    fresh: bool,
+) -> Report:
+    # Imported late: it brings the learning and its libraries, which --list and --help do without.
+    from lab.papers.schedule import results_of  # noqa: PLC0415
+
+    asked = [job for chapter in todo for job in chapter.jobs(data, full)]
+    with progress("computing", len({job.label for job in asked})) as work:
+        results = results_of(asked, data, out / "results", processes=jobs, fresh=fresh, work=work)
+    grouped: dict[str, list[Chapter]] = {}
+    for chapter in todo:
+        grouped.setdefault(chapter.paper, []).append(chapter)
+    return Report(
+        [(paper, [chapter.section(results, data) for chapter in part]) for paper, part in grouped.items()],
+        [f"Left out, as its data are not there: {chapter.paper}, {chapter.title}." for chapter in missing],
+    )
+
+
+def _tell(report: Report, out: Path, *, as_json: bool) -> None:
+    """Write the pages; name them on stdout, and what differs from the papers on stderr."""
+    with progress("drawing pictures and pages"):
+        pages = [str(page) for page in write_report(report, out)]
+    same, differing = report.verdicts()
+    if as_json:
+        print_json({"pages": pages, "same": same, "differing": differing})
+        return
+    for page in pages:
+        click.echo(page)
+    if same or differing:
+        click.echo(f"{same} of {same + len(differing)} printed values come out to the digit", err=True)
+    for line in differing:
+        click.echo(f"  differs: {line}", err=True)
+
+
+def all_chapters() -> list[Chapter]:
+    """Return every table and figure, in the order of the report."""
+    found: list[Chapter] = []
+    for name in CHAPTER_MODULES:
+        found += importlib.import_module(f"lab.papers.{name}").CHAPTERS
+    return found
+
+
+def choose(chapters: Sequence[Chapter], names: Sequence[str]) -> list[Chapter]:
+    """Return the chapters that are named: by key, alias, or the beginning of a key; all when none is named.
+
+    Raises
+    ------
+    UsageError
+        A name fits none.
+    """
+    if not names:
+        return list(chapters)
+    chosen = []
+    for name in names:
+        fitting = [chapter for chapter in chapters if name == chapter.key or name in chapter.aliases]
+        fitting = fitting or [chapter for chapter in chapters if chapter.key.startswith(f"{name}-")]
+        if not fitting:
+            known = ", ".join(chapter.key for chapter in chapters)
+            raise UsageError(f"no table or figure {name!r}; known: {known}, and their beginnings such as frt")
+        chosen += fitting
+    return [chapter for chapter in chapters if chapter in chosen]
+
+
+def _there(chapter: Chapter, folder: Path) -> bool:
+    return not chapter.needs or any((folder / name).is_file() for name in chapter.needs)

@@ -1,0 +1,226 @@
+"""The genetic-algorithm paper: personal trees against local ones (Figures 3, 6, 7, 8, 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from glassfleet import catalogue
+from lab.papers import plots
+from lab.papers.jobs import Chapter, Job
+from lab.papers.page import Picture, Section, Table, Text
+
+PAPER = "Personal trees by a genetic algorithm (FedGA)"
+
+CLASSIFICATION = ("adult", "compas", "nursery", "magic")
+REGRESSION = ("abalone", "wine_quality")
+CURVES = ("compas", "abalone")
+"""Sets that the generations and the participation are shown on."""
+
+GENERATIONS = (0, 5, 10, 25, 50, 100)
+SHARES = (1.0, 0.5, 0.25, 0.1)
+TITLES = {"fedga": "FedGA", "dp_tree": "IBM tree"}
+NOISES = {"": "FedGA", "paper": "IBM tree, the paper's noise (not private)", "local": "IBM tree, private at each agent"}
+"""Line of the table by noise; FedGA has none."""
+
+Results = Mapping[str, Any]
+
+
+def _splits(full: bool) -> int:
+    return 10 if full else 3
+
+
+def _present(data: Path, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if (data / f"{name}.csv.gz").is_file()]
+
+
+def _label(scheme: str, name: str, split: int, what: str = "") -> str:
+    return f"{TITLES[scheme]} {name}{f', {what}' if what else ''}, split {split + 1}"
+
+
+def _job(scheme: str, name: str, split: int, what: str = "", **arguments: Any) -> Job:
+    whole = {"scheme": scheme, "file": f"{name}.csv.gz", "split": split, "classes": name in CLASSIFICATION, **arguments}
+    return Job("fedga", _label(scheme, name, split, what), whole, (f"{name}.csv.gz",))
+
+
+def _jobs_of(names: tuple[str, ...], *noises: str) -> Any:
+    def jobs(data: Path, full: bool) -> list[Job]:
+        found = []
+        for noise in ("", *noises):
+            scheme, more = ("dp_tree", {"parameters": {"noise": noise}}) if noise else ("fedga", {})
+            if scheme not in catalogue.names():
+                continue
+            for name in _present(data, names):
+                found += [_job(scheme, name, split, noise, **more) for split in range(_splits(full))]
+        return found
+
+    return jobs
+
+
+def _of(results: Results, scheme: str, name: str, what: str = "") -> list[Any]:
+    return [results[label] for split in range(10) if (label := _label(scheme, name, split, what)) in results]
+
+
+def _deltas(found: list[Any]) -> list[float]:
+    return [delta for split in found for delta in split["deltas"]]
+
+
+def _better(deltas: list[float], *, larger: bool) -> str:
+    return f"{fmean((delta > 0) == larger and delta != 0 for delta in deltas):.0%}"
+
+
+def _classification(results: Results, data: Path) -> Section:
+    rows, groups = [], {}
+    for noise, title in NOISES.items():
+        scheme = "dp_tree" if noise else "fedga"
+        series = {
+            name: found for name in _present(data, CLASSIFICATION) if (found := _of(results, scheme, name, noise))
+        }
+        if not series:
+            continue
+        groups[title] = {name: _deltas(found) for name, found in series.items()}
+        for name, found in series.items():
+            deltas = groups[title][name]
+            rows.append(
+                [
+                    f"{title}, {name}",
+                    f"{fmean(deltas):+.2f}",
+                    f"{median(deltas):+.2f}",
+                    _better(deltas, larger=True),
+                    f"{fmean(fmean(split['federated']) for split in found):.4f}",
+                    f"{fmean(fmean(split['local']) for split in found):.4f}",
+                    f"{fmean(split['constant'] for split in found):.4f}",
+                    f"{fmean(fmean(split['macro']['federated']) for split in found):.4f}",
+                    f"{fmean(fmean(split['macro']['local']) for split in found):.4f}",
+                ]
+            )
+    header = ["set", "mean delta %", "median", "agents better", "F1", "F1 local", "F1 constant", "macro", "macro local"]
+    sums = [
+        f"{title}: {fmean(fmean(line) for line in series.values()):+.2f} %, "
+        f"{fmean(delta > 0 for line in series.values() for delta in line):.0%} of the agents better"
+        for title, series in groups.items()
+    ]
+    words = "Delta of F1 in percent, an agent and split a dot: right of the line the federated tree is better"
+    return Section(
+        "fedga-classification",
+        "Figure 3: federated against local trees, classification",
+        [
+            Text(
+                "20 agents, a common test set of 10 %, delta = (federated / local - 1) · 100 of the F1 of class 1 "
+                "(more than two classes: the mean over classes). The paper: FedGA +5.58 over 14 sets, 75 % of "
+                "the agents better, nursery negative; IBM tree -2.58, 31 %. The constant answer's F1 stands beside: on "
+                "balanced data `always 1` scores 0.667."
+            ),
+            Picture("fedga-classification", words, plots.spreads(groups, "delta of F1 in %")),
+            Table("Means over splits and agents", header, rows),
+            Text(f"Mean over the sets here. {'; '.join(sums)}."),
+            Text(
+                "The IBM tree can beat local trees on one set and still lose on average: it grows from the counts of "
+                "all agents, twenty times as many rows as a local tree has, and with the paper's noise little of that "
+                "is hidden. It loses where five bins and depth 6 are too coarse. Its deltas depend on the draw of the "
+                "noise: on compas by several percent. The magic of this folder is the whole, unbalanced set."
+            ),
+        ],
+    )
+
+
+def _regression(results: Results, data: Path) -> Section:
+    rows, series = [], {}
+    for name in _present(data, REGRESSION):
+        found = _of(results, "fedga", name)
+        deltas = series[name] = _deltas(found)
+        rows.append(
+            [
+                name,
+                f"{fmean(deltas):+.2f}",
+                f"{median(deltas):+.2f}",
+                _better(deltas, larger=False),
+                f"{fmean(fmean(split['federated']) for split in found):.4f}",
+                f"{fmean(fmean(split['local']) for split in found):.4f}",
+                f"{fmean(split['constant'] for split in found):.4f}",
+            ]
+        )
+    header = ["set", "mean delta %", "median", "agents better", "RMSE", "RMSE local", "RMSE constant"]
+    words = "Delta of the RMSE in percent, an agent and split a dot: left of the line the federated tree is better"
+    return Section(
+        "fedga-regression",
+        "Figure 6: federated against local trees, regression",
+        [
+            Text("The paper: better in 10 of 14 sets. Below zero is better here: the score is an error."),
+            Picture("fedga-regression", words, plots.spreads({"FedGA": series}, "delta of the RMSE in %")),
+            Table("Means over splits and agents", header, rows),
+        ],
+    )
+
+
+def _sizes(results: Results, data: Path) -> Section:
+    rows = []
+    for name in _present(data, (*CLASSIFICATION, *REGRESSION)):
+        found = _of(results, "fedga", name)
+        own, alone = (fmean(split["nodes"][kind] for split in found) for kind in ("federated", "local"))
+        rows.append([name, f"{own:.1f}", f"{alone:.1f}", f"{own / alone - 1:+.0%}"])
+    return Section(
+        "fedga-size",
+        "Figure 7: size of the trees",
+        [
+            Text("The paper: the federated trees are smaller than the local ones."),
+            Table("Mean number of nodes", ["set", "federated", "local", "difference"], rows),
+        ],
+    )
+
+
+def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
+    def jobs(data: Path, full: bool) -> list[Job]:
+        found = []
+        for name in _present(data, CURVES):
+            for value in values:
+                for split in range(_splits(full)):
+                    what = f"{key} {value:g}"
+                    if key == "generations":
+                        found.append(_job("fedga", name, split, what, parameters={"generations": int(value)}))
+                    else:
+                        found.append(_job("fedga", name, split, what, participation=value))
+        return found
+
+    return jobs
+
+
+def _curve(key: str, values: tuple[float, ...], section: str, title: str, words: str) -> Any:
+    def make(results: Results, data: Path) -> Section:
+        series: dict[str, tuple[list[float], list[float]]] = {}
+        rows = []
+        for name in _present(data, CURVES):
+            means = [fmean(_deltas(_of(results, "fedga", name, f"{key} {value:g}"))) for value in values]
+            # An error that falls is better: turned, so that up is better for both.
+            sign, score = (1.0, "F1") if name in CLASSIFICATION else (-1.0, "RMSE, sign turned")
+            series[f"{name} ({score})"] = list(values), [sign * mean for mean in means]
+            rows.append([f"{name} ({score})", *(f"{sign * mean:+.2f}" for mean in means)])
+        picture = plots.curves(series, key, "delta in %, up is better")
+        header = ["set", *(f"{value:g}" for value in values)]
+        return Section(
+            section, title, [Picture(section, words, picture), Table(f"Mean delta in % by {key}", header, rows)]
+        )
+
+    return make
+
+
+_NEEDS = tuple(f"{name}.csv.gz" for name in CLASSIFICATION)
+_ALL = tuple(f"{name}.csv.gz" for name in (*CLASSIFICATION, *REGRESSION))
+_NEEDS_CURVES = tuple(f"{name}.csv.gz" for name in CURVES)
+
+CHAPTERS = (
+    Chapter("fedga-classification", PAPER, "Figure 3", _jobs_of(CLASSIFICATION, "paper", "local"), _classification,
+            _NEEDS, ("fedga-3",)),
+    Chapter("fedga-regression", PAPER, "Figure 6", _jobs_of(REGRESSION), _regression,
+            tuple(f"{name}.csv.gz" for name in REGRESSION), ("fedga-6",)),
+    Chapter("fedga-size", PAPER, "Figure 7", _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, _ALL,
+            ("fedga-7",)),
+    Chapter("fedga-generations", PAPER, "Figure 8", _curve_jobs("generations", GENERATIONS),
+            _curve("generations", GENERATIONS, "fedga-generations", "Figure 8: generations",
+                   "Mean delta against the number of generations"), _NEEDS_CURVES, ("fedga-8",)),
+    Chapter("fedga-participation", PAPER, "Figure 10", _curve_jobs("participation", SHARES),
+            _curve("participation", SHARES, "fedga-participation", "Figure 10: part of the agents per generation",
+                   "Mean delta against the share of agents that answer a generation"), _NEEDS_CURVES, ("fedga-10",)),
+)  # fmt: skip

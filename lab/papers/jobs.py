@@ -1,0 +1,105 @@
+"""Jobs: the small computations that a report is made of, each repeatable from its arguments and the data alone."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import glassfleet
+from schemas.documents import canonical_json
+
+Result = Any
+"""A JSON value."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One computation.
+
+    Attributes
+    ----------
+    kind : str
+        Which of :data:`lab.papers.work.KINDS`.
+    label : str
+        For progress.
+    arguments : Mapping
+        JSON values.
+    files : tuple of str
+        Files of the data folder that it reads.
+    """
+
+    kind: str
+    label: str
+    arguments: Mapping[str, Any]
+    files: tuple[str, ...] = field(default_factory=tuple)
+
+    def key(self, folder: Path) -> str:
+        """Return the digest of all that the result depends on: arguments, data, code, versions of the libraries."""
+        whole = {
+            "kind": self.kind,
+            "arguments": dict(self.arguments),
+            "files": {name: _file_digest(folder / name) for name in self.files},
+            "code": _code_digest(str(self.arguments.get("scheme", ""))),
+            "libraries": _versions(),
+        }
+        return hashlib.sha256(canonical_json(whole)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of a paper.
+
+    Attributes
+    ----------
+    key : str
+        What the command line calls it.
+    paper : str
+        The heading that it stands under.
+    title : str
+    jobs : callable
+        (folder, full or not) -> its jobs; none when the data are not there.
+    section : callable
+        (results by label, folder) -> its Section. Given the results of those jobs that were done.
+    needs : tuple of str
+        Files of the data folder; any one of them suffices.
+    aliases : tuple of str
+        Further names for the command line, e.g. ``frt-fig5``.
+    """
+
+    key: str
+    paper: str
+    title: str
+    jobs: Callable[[Path, bool], list[Job]]
+    section: Callable[[Mapping[str, Result], Path], Any]
+    needs: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+@cache
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _code_digest(scheme: str) -> str:
+    """Digest of the learning core and of one scheme (all of them when none is named)."""
+    root = Path(glassfleet.__file__).parent
+    files = [path for path in root.rglob("*.py") if "schemes" not in path.relative_to(root).parts]
+    schemes = root / "schemes"
+    files += (schemes / scheme).rglob("*.py") if scheme else schemes.rglob("*.py")
+    here = Path(__file__).parent
+    files += [here / "work.py", here.parent / "folds.py"]
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(str(path.relative_to(root.parent)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}

@@ -1,0 +1,283 @@
+"""Does one job. As a program (``python -m lab.papers.work``) it is a worker process of a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.sources import read_source
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.local import central, drawn, federated
+from lab.experiments.folds import Plan, learn, measure, run_fold
+from lab.experiments.rows import Rows, read_rows
+from lab.experiments.workers import serve
+from lab.protocols.fedga import run_split
+from lab.protocols.frbc import PAPER, f1_scores, minmax_domain, node_fold, node_parts, paper_fold, reduction_curve
+from lab.protocols.paper import protocol_of
+from lab.protocols.protocols import FOLDS, client_parts, kfold, rmse
+from lab.protocols.references import fit_reference
+from lab.qoe.simulator import simulate_vehicle
+from lab.qoe.windows import labels_of
+
+VEHICLES = 15
+"""Of the simulated fleet, as many as the papers have."""
+
+QUANTILES = 101
+"""Points of a distribution of errors: its quantiles at 0, 1, ... 100 %."""
+
+Arguments = Mapping[str, Any]
+
+
+def run_job(data: Path, kind: str, arguments: Arguments) -> Any:
+    """Return a job's result, a JSON value; raises KeyError for an unknown kind."""
+    return KINDS[kind](data, arguments)
+
+
+# --- folds of a dataset -----------------------------------------------------------------------------------------------
+
+
+@cache
+def _rows(path: Path, scheme: str, *, labels: bool = False) -> Rows:
+    return read_rows(path, None, catalogue.load(scheme), labels=labels)
+
+
+def _fold(data: Path, arguments: Arguments) -> Any:
+    """One fold of ``glassfleet experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
+    scheme = catalogue.load(arguments["scheme"])
+    rows = _rows(data / arguments["file"], scheme.name)
+    paper = protocol_of(scheme, labels=rows.y.dtype.kind in "UO")
+    known = scheme.Parameters.model_fields
+    defaults = {name: value for name, value in paper.parameters.items() if name in known}
+    parameters = scheme.Parameters.model_validate({**defaults, **arguments.get("parameters", {})})
+    plan = Plan(
+        scheme.name,
+        parameters.model_dump(mode="json"),
+        rows.names,
+        rows.target,
+        "paper",
+        arguments.get("clients", paper.clients),
+        arguments.get("folds", paper.folds),
+        arguments.get("seed", paper.seed),
+        list(arguments["settings"]),
+        skew=arguments.get("skew", "iid"),
+        categories=rows.categories,
+    )
+    return run_fold(plan, rows.X, rows.y, arguments["fold"])
+
+
+def _fedga(data: Path, arguments: Arguments) -> Any:
+    """One split of the genetic-algorithm paper: arguments scheme, file, parameters, split, participation."""
+    scheme = catalogue.load(arguments["scheme"])
+    rows = _rows(data / arguments["file"], scheme.name, labels=arguments["classes"])
+    categories = {name: tuple(texts) for name, texts in rows.categories.items()}
+    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y, categories=categories)
+    parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
+    result = run_split(
+        scheme, parameters, dataset, arguments["split"], participation=arguments.get("participation", 1.0)
+    )
+    return {**asdict(result), "deltas": result.deltas}
+
+
+# --- the classifier paper ---------------------------------------------------------------------------------------------
+
+
+def _magic(data: Path, file: str) -> Dataset:
+    rows = _rows(data / file, "frbc")
+    return Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
+
+
+def _nodes(data: Path, arguments: Arguments) -> Any:
+    """One fold of the classifier paper, with each node's rules: arguments file, fold, skew, parameters, settings."""
+    scheme = catalogue.load("frbc")
+    parameters = scheme.Parameters.model_validate({**PAPER, **arguments.get("parameters", {})})
+    dataset = _magic(data, arguments["file"])
+    settings = arguments.get("settings", ["LL", "FL", "CL"])
+    skew = arguments.get("skew", "iid")
+    return asdict(paper_fold(scheme, parameters, dataset, arguments["fold"], settings=settings, skew=skew))
+
+
+def _curve(data: Path, arguments: Arguments) -> Any:
+    """F1 against the number of rules of one node's fold of the central model: arguments file, fold, sizes."""
+    dataset = _magic(data, arguments["file"])
+    scheme = catalogue.load("frbc")
+    train, test = _pooled_fold(dataset, arguments["fold"])
+    domain = minmax_domain(dataset)
+    parameters = scheme.Parameters.model_validate({"n_sets": 5, "min_rows": 1})
+    model = central(scheme, parameters, domain, train).model
+    return [[size, scores] for size, scores in reduction_curve(model, test.X, test.y, arguments["sizes"])]
+
+
+def _opaque(data: Path, arguments: Arguments) -> Any:
+    """Score a reference on a fold of the classifier paper, per class and node: arguments file, reference, fold."""
+    dataset = _magic(data, arguments["file"])
+    parts = [node_fold(dataset.y, part, arguments["fold"]) for part in node_parts(dataset.y)]
+    rows = np.concatenate([train for train, _ in parts])
+    domain = minmax_domain(dataset)
+    pooled = Dataset(dataset.features, dataset.target, dataset.X[rows], dataset.y[rows])
+    model = fit_reference(arguments["reference"], domain, pooled)
+    lines = [f1_scores(model.predict(dataset.X[test]), dataset.y[test], domain.classes) for _, test in parts]
+    return {label: [line[label] for line in lines] for label in domain.classes}
+
+
+def _pooled_fold(dataset: Dataset, fold: int) -> tuple[Dataset, Dataset]:
+    parts = [node_fold(dataset.y, part, fold) for part in node_parts(dataset.y)]
+    train, test = (
+        Dataset(dataset.features, dataset.target, dataset.X[rows], dataset.y[rows])
+        for rows in (np.concatenate([pair[half] for pair in parts]) for half in (0, 1))
+    )
+    return train, test
+
+
+# --- quality of experience --------------------------------------------------------------------------------------------
+
+Fleet = tuple[dict[str, Dataset], dict[str, Dataset], Domain]
+
+
+@cache
+def fleet(data: Path, source: str) -> Fleet:
+    """Return training and test rows by vehicle, and the domain: ``"real"`` files, or ``"simulated"`` vehicles."""
+    if source == "real":
+        found = {path.name.partition(".")[0]: read_source(path) for path in sorted((data / "qoe").glob("*.csv.gz"))}
+        train = {name: part.train for name, part in found.items()}
+        test = {name: part.test for name, part in found.items()}
+        first = next(iter(train.values()))
+        # The published rows are scaled already.
+        features = tuple(Variable(name=name, low=0.0, high=1.0) for name in first.features)
+        return train, test, Domain(features=features, target=Variable(name=first.target, low=0.0, high=1.0))
+    vehicles = {f"vehicle-{number:02d}": simulate_vehicle(number) for number in range(VEHICLES)}
+    train = {name: vehicle.dataset("train") for name, vehicle in vehicles.items()}
+    test = {name: vehicle.dataset("test") for name, vehicle in vehicles.items()}
+    pooled = pool(list(train.values()))
+    return train, test, pooled_domain(pooled.features, pooled.target, pooled.X, pooled.y)
+
+
+def _qoe(data: Path, arguments: Arguments) -> Any:
+    """Score a scheme on the vehicles: arguments source, scheme, parameters, setting, labels (Good and Poor) or not."""
+    train, test, domain = fleet(data, arguments["source"])
+    if arguments.get("labels"):
+        train, test, domain = _labelled(train, test, domain)
+    scheme = catalogue.load(arguments["scheme"])
+    parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
+    learned = learn(scheme, parameters, domain, train, setting=arguments["setting"], participation=1.0, seed=0)
+    result = measure(learned, train, test)
+    if not domain.classes:
+        errors = [np.abs(learned.models[name].predict(part.X) - part.y) for name, part in test.items()]
+        result["errors"] = _quantiles(np.concatenate(errors))
+    return result
+
+
+def _labelled(train: dict[str, Dataset], test: dict[str, Dataset], domain: Domain) -> Fleet:
+    parts = [
+        {
+            name: Dataset(part.features, part.target, part.X, np.asarray(labels_of(part.y), dtype=np.str_))
+            for name, part in half.items()
+        }
+        for half in (train, test)
+    ]
+    classes = tuple(sorted({str(label) for part in parts[0].values() for label in part.y}))
+    return parts[0], parts[1], Domain(features=domain.features, label=domain.target_name, classes=classes)
+
+
+def _qoe_reference(data: Path, arguments: Arguments) -> Any:
+    """Score a central reference on the vehicles: arguments source, reference."""
+    train, test, domain = fleet(data, arguments["source"])
+    model = fit_reference(arguments["reference"], domain, pool(list(train.values())))
+    return {"test": [rmse(model.predict(part.X), part.y) for part in test.values()]}
+
+
+def _dropping(data: Path, arguments: Arguments) -> Any:
+    """FL when some vehicles, drawn anew in each round, answer: arguments source, scheme, parameters, count, repeats."""
+    train, test, domain = fleet(data, arguments["source"])
+    scheme = catalogue.load(arguments["scheme"])
+    parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
+    assert domain.target is not None
+    low, high = domain.target.low, domain.target.high
+    means: dict[str, list[float]] = {"as_is": [], "limited": []}
+    for repeat in range(arguments["repeats"]):
+        model = federated(scheme, parameters, domain, train, 0, present=drawn(arguments["count"], repeat)).model
+        said = [(model.predict(part.X), part.y) for part in test.values()]
+        means["as_is"].append(fmean(rmse(predicted, y) for predicted, y in said))
+        means["limited"].append(fmean(rmse(np.clip(predicted, low, high), y) for predicted, y in said))
+    return means
+
+
+# --- accuracy against size --------------------------------------------------------------------------------------------
+
+
+def _parts(data: Path, arguments: Arguments) -> Fleet:
+    """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
+    if not arguments.get("file"):
+        return fleet(data, arguments["source"])
+    rows = _rows(data / arguments["file"], "frt")
+    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
+    halves = list(kfold(dataset.rows, FOLDS))[arguments["fold"]]
+    train, test = (
+        {
+            f"client-{number}": Dataset(dataset.features, dataset.target, dataset.X[part], dataset.y[part])
+            for number, part in enumerate(client_parts(half))
+        }
+        for half in halves
+    )
+    return train, test, pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y)
+
+
+def _sized(data: Path, arguments: Arguments) -> Any:
+    """Score a fleet's model, and say how large it is: arguments scheme, parameters, file and fold, or source."""
+    train, test, domain = _parts(data, arguments)
+    scheme = catalogue.load(arguments["scheme"])
+    outcome = federated(scheme, scheme.Parameters.model_validate(arguments["parameters"]), domain, train)
+    return {
+        "test": fmean(rmse(outcome.model.predict(part.X), part.y) for part in test.values()),
+        "complexity": dict(outcome.model.complexity()),
+        "bytes": outcome.bytes_up / len(train),
+        "rounds": outcome.rounds,
+    }
+
+
+def _sized_reference(data: Path, arguments: Arguments) -> Any:
+    """Score a central reference on the same rows: arguments reference, file and fold, or source."""
+    train, test, domain = _parts(data, arguments)
+    pooled = pool(list(train.values()))
+    model = fit_reference(arguments["reference"], domain, pooled)
+    return {
+        "test": fmean(rmse(model.predict(part.X), part.y) for part in test.values()),
+        "bytes": pooled.rows * (len(pooled.features) + 1) * 8 / len(train),
+        "inputs": len(pooled.features),
+    }
+
+
+def _quantiles(values: NDArray[np.float64]) -> list[float]:
+    found: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
+    return found
+
+
+KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
+    "fold": _fold,
+    "fedga": _fedga,
+    "nodes": _nodes,
+    "curve": _curve,
+    "opaque": _opaque,
+    "qoe": _qoe,
+    "qoe-reference": _qoe_reference,
+    "dropping": _dropping,
+    "sized": _sized,
+    "sized-reference": _sized_reference,
+}
+"""What a job can be."""
+
+
+if __name__ == "__main__":
+    _folder = Path(json.loads(next(sys.stdin)))
+    for _reply in serve(sys.stdin, lambda asked: run_job(_folder, asked["kind"], asked["arguments"])):
+        print(_reply, flush=True)  # noqa: T201 - the parent reads it

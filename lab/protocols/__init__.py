@@ -1,0 +1,1 @@
+"""The papers' protocols, and central references beside them."""

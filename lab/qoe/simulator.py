@@ -1,0 +1,208 @@
+"""The project's own QoE simulator: vehicles drive through seven cells while a video plays.
+
+A vehicle is a function of (seed, number): it can be simulated alone, on its own machine, and is the same whichever
+fleet it is part of. Vehicles differ in where they drive, how fast, what their antenna gains, and at which hours (how
+loaded the cells are); each run differs again. Conditions that one vehicle meets seldom, another meets daily: that is
+what federation is for.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data.dataset import Dataset
+from lab.qoe import cells, video
+from lab.qoe.windows import DRIVE, FEATURES, HORIZON, LABEL, METRICS, SECOND, TARGET, WINDOW, labels_of, rows_of_run
+
+FloatArray = NDArray[np.float64]
+
+RUNS, TEST_RUNS = 24, 4
+"""Drives of a vehicle, and how many of them are kept for testing."""
+
+ROWS_PER_RUN = (114, 124)
+"""Shortest and longest drive, in rows of one second."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What makes a vehicle itself.
+
+    Attributes
+    ----------
+    home : tuple of float
+        Centre of where it starts, metres.
+    roaming : float
+        Standard deviation of its starting points, metres.
+    speed : float
+        Cruising speed, metres per second.
+    antenna_gain : float
+        dB.
+    load : float
+        Usual share of occupied resource blocks at the hours when it drives, (0, 1).
+    """
+
+    home: tuple[float, float]
+    roaming: float
+    speed: float
+    antenna_gain: float
+    load: float
+
+
+@dataclass(frozen=True)
+class Vehicle:
+    """A simulated vehicle.
+
+    Attributes
+    ----------
+    habits : Habits
+    series : tuple of ndarray, each of shape (seconds, 9)
+        The per-second metrics of each run, in the order of ``lab.qoe.windows.METRICS``.
+    test_runs : frozenset of int
+        Which runs are kept for testing.
+    """
+
+    habits: Habits
+    series: tuple[FloatArray, ...]
+    test_runs: frozenset[int]
+
+    def dataset(self, split: str) -> Dataset:
+        """Return the rows of ``"train"`` or ``"test"`` runs."""
+        chosen = [
+            rows_of_run(run)
+            for number, run in enumerate(self.series)
+            if (number in self.test_runs) == (split == "test")
+        ]
+        return Dataset(FEATURES, TARGET, np.concatenate([X for X, _ in chosen]), np.concatenate([y for _, y in chosen]))
+
+
+def simulate_vehicle(number: int, seed: int = 0) -> Vehicle:
+    """Simulate vehicle `number` (from 0) of the world `seed`; takes a fraction of a second."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
+    habits = _habits(rng)
+    rows = rng.integers(ROWS_PER_RUN[0], ROWS_PER_RUN[1] + 1, size=RUNS)
+    seconds = int(rows.max()) + WINDOW - 1 + HORIZON
+    test_runs = frozenset(int(run) for run in rng.permutation(RUNS)[:TEST_RUNS])
+
+    x, y, speed = _drive(rng, habits, seconds)
+    distance = cells.distances(x, y)
+    slow, power = cells.received_power(rng, distance, speed, habits.antenna_gain)
+    load = _load(rng, habits, seconds)
+    serving = cells.serving_cell(slow)
+    sinr = cells.sinr(power, serving, load)
+    cqi = cells.channel_quality(sinr)
+
+    def at_serving(values: FloatArray) -> FloatArray:
+        return np.asarray(np.take_along_axis(values, serving[..., None], axis=2)[..., 0])
+
+    occupied = np.rint(at_serving(load) * cells.RESOURCE_BLOCKS)
+    # The scheduler leaves everyone a minimum, however loaded the cell is.
+    free = np.maximum(cells.RESOURCE_BLOCKS - occupied, 2.0)
+    throughput = cells.EFFICIENCY[cqi] * free * cells.BLOCK_BANDWIDTH
+    # A handover costs half of the second in which it happens.
+    moved = np.diff(serving, axis=1, prepend=serving[:, :1]) != 0
+    throughput = np.where(moved, 0.5 * throughput, throughput)
+    playback = video.play(rng, throughput, video.Stream())
+
+    metrics = {
+        "sinr_db": sinr,
+        "rsrp_dbm": at_serving(power) - 10.0 * np.log10(12 * cells.RESOURCE_BLOCKS),
+        "distance_m": at_serving(distance),
+        "speed_mps": speed,
+        "occupied_blocks": occupied,
+        "cqi": cqi.astype(np.float64),
+        "throughput_mbps": throughput / 1e6,
+        "buffer_s": playback.buffer,
+        "displayed_share": playback.displayed,
+    }
+    table = np.stack([metrics[name] for name in METRICS], axis=-1)
+    lengths = rows + WINDOW - 1 + HORIZON
+    series = tuple(table[run, : lengths[run]] for run in range(RUNS))
+    return Vehicle(habits, series, test_runs)
+
+
+def write_vehicle(path: Path, vehicle: Vehicle, *, good_above: float | None = None, drives: bool = False) -> None:
+    """Write a vehicle's rows as a real one would have them: csv (or csv.gz), a ``split`` column, the target last.
+
+    Rows keep the order of time within a run. With `good_above` the target is a class, Good for a share above it, else
+    Poor, and the share itself is left out: a classifier must not find it among its inputs. With `drives` two more
+    columns say which drive a row is of, and its second in it, as memory inputs need it. Raises OSError when the file
+    cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["split", *((DRIVE, SECOND) if drives else ()), *FEATURES, TARGET if good_above is None else LABEL])
+    for number, run in enumerate(vehicle.series):
+        X, y = rows_of_run(run)
+        split = "test" if number in vehicle.test_runs else "train"
+        numbers = [f"{value:.6g}" for value in y.tolist()]
+        targets = numbers if good_above is None else labels_of(y, good_above).tolist()
+        rows = zip(X.tolist(), targets, strict=True)
+        for second, (row, target) in enumerate(rows, start=WINDOW - 1):
+            when = (str(number), str(second)) if drives else ()
+            writer.writerow([split, *when, *(f"{value:.6g}" for value in row), target])
+    data = text.getvalue().encode()
+    # mtime=0: the same vehicle is the same file, byte for byte.
+    path.write_bytes(gzip.compress(data, compresslevel=3, mtime=0) if path.suffix == ".gz" else data)
+
+
+def write_samples(path: Path, vehicle: Vehicle, drive: int) -> None:
+    """Write one drive as it was measured: drive, second and the nine metrics, a line each second.
+
+    That is what a live forecaster replays. Raises OSError when the file cannot be written.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([DRIVE, SECOND, *METRICS])
+        for second, row in enumerate(vehicle.series[drive].tolist()):
+            writer.writerow([drive, second, *(repr(value) for value in row)])
+
+
+def _habits(rng: np.random.Generator) -> Habits:
+    angle, radius = rng.uniform(0.0, 2.0 * np.pi), rng.uniform(100.0, 600.0)
+    return Habits(
+        home=(float(radius * np.cos(angle)), float(radius * np.sin(angle))),
+        roaming=float(rng.uniform(80.0, 260.0)),
+        speed=float(rng.uniform(5.0, 17.0)),
+        antenna_gain=float(rng.normal(0.0, 2.5)),
+        load=float(rng.uniform(0.35, 0.75)),
+    )
+
+
+def _drive(rng: np.random.Generator, habits: Habits, seconds: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return x, y (metres) and speed (metres per second), each of shape (runs, seconds)."""
+    shape = (RUNS, seconds)
+    cruising = habits.speed * rng.lognormal(0.0, 0.2, size=(RUNS, 1))
+    traffic = 1.0 / (1.0 + np.exp(-(1.2 + 1.6 * cells.autoregressive(rng, shape, 0.93))))
+    stopped = cells.autoregressive(rng, shape, 0.9) < -1.5
+    speed = np.where(stopped, 0.0, 1.25 * cruising * traffic)
+    # Streets cross at right angles: now and then a vehicle that moves turns left or right.
+    turns = (rng.random(shape) < 0.03) & ~stopped
+    quarter = np.where(rng.random(shape) < 0.5, -1.0, 1.0) * (np.pi / 2.0)
+    heading = rng.uniform(0.0, 2.0 * np.pi, size=(RUNS, 1)) + np.cumsum(turns * quarter, axis=1)
+    start = np.array(habits.home) + habits.roaming * rng.standard_normal((RUNS, 2))
+    x = _fold(start[:, :1] + np.cumsum(speed * np.cos(heading), axis=1))
+    y = _fold(start[:, 1:] + np.cumsum(speed * np.sin(heading), axis=1))
+    return x, y, speed
+
+
+def _fold(position: FloatArray) -> FloatArray:
+    """Mirror positions at the edges of the area: whoever reaches the edge comes back."""
+    width = cells.AREA_HALF_WIDTH
+    return np.asarray(width - np.abs(np.mod(position + width, 4.0 * width) - 2.0 * width))
+
+
+def _load(rng: np.random.Generator, habits: Habits, seconds: int) -> FloatArray:
+    """Return the share of occupied resource blocks of each cell, shape (runs, seconds, 7), within (0, 1)."""
+    shape = (RUNS, seconds, cells.sites().shape[0])
+    usual = np.log(habits.load / (1.0 - habits.load))
+    hour = 0.9 * rng.standard_normal((RUNS, 1, 1))
+    cell = 0.7 * rng.standard_normal((RUNS, 1, shape[2]))
+    moment = 0.6 * cells.autoregressive(rng, shape, 0.95)
+    return np.asarray(1.0 / (1.0 + np.exp(-(usual + hour + cell + moment))))

@@ -1,0 +1,1 @@
+"""Who may speak: certificates, signatures, identities, revocation."""

@@ -1,0 +1,244 @@
+"""The embedded broker as a process: a hundred agents, its faults mended, its words when it cannot start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from broker.paho_transport import PahoTransport, connect_once
+from broker.port import Link, Message
+from broker.servers.embedded import prepare_embedded
+from broker.servers.launch import EmbeddedProcess, choose, launch
+from broker.servers.mosquitto import find_mosquitto
+from schemas.errors import BrokerError, StorageError, UsageError
+from tests.support.transports import Client, make_ready
+
+CONNECT_V5 = bytes.fromhex("101100044d51545405021e0005110000000a0001 78".replace(" ", ""))
+
+
+def eventually(condition, what: str = "", seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never came true: {what}"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
+    running = EmbeddedProcess(tmp_path_factory.mktemp("broker"))
+    running.start()
+    yield running
+    running.stop()
+    log = tmp_path_factory.getbasetemp() / "broker0" / "broker.log"
+    assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
+
+
+def test_hundred_agents_answer_a_request_and_get_their_receipts(broker):
+    coordinator = Client(PahoTransport(Link(broker.url, "h-coordinator")))
+    coordinator.on_message = lambda m: coordinator.transport.publish(m.topic.replace("answer", "receipt"), m.payload)
+    coordinator.transport.subscribe("gf/1/h/agent/+/answer")
+    coordinator.start()
+    agents = []
+    for n in range(100):
+        agent = Client(
+            PahoTransport(Link(broker.url, f"h-{n}", will=Message(f"gf/1/h/agent/{n}/state", b"down", True)))
+        )
+        agent.transport.subscribe("gf/1/h/request")
+        agent.transport.subscribe(f"gf/1/h/agent/{n}/receipt")
+
+        def answer(message: Message, agent: Client = agent, n: int = n) -> None:
+            if message.topic.endswith("request"):
+                agent.transport.publish(f"gf/1/h/agent/{n}/answer", message.payload + b"x" * 4000)
+
+        agent.on_message = answer
+        agents.append(agent.start())
+    make_ready(eventually, coordinator, *agents)
+    for number in range(3):
+        coordinator.transport.publish("gf/1/h/request", b"round %d" % number, retain=True)
+        eventually(
+            lambda number=number: all(
+                any(m.topic.endswith("receipt") and m.payload.startswith(b"round %d" % number) for m in a.messages)
+                for a in agents
+            ),
+            "all receipts arrived",
+        )
+    for each in [coordinator, *agents]:
+        each.transport.stop()
+
+
+def test_retained_messages_reach_subscribers_only_when_a_client_comes_back(broker):
+    a = Client(PahoTransport(Link(broker.url, "r-a"))).start()
+    a.transport.subscribe("gf/1/r/secret")
+    a.transport.publish("gf/1/r/secret", b"for a", retain=True)
+    b = Client(PahoTransport(Link(broker.url, "r-b")))
+    b.transport.subscribe("gf/1/r/b")
+    b.start()
+    make_ready(eventually, a, b)
+    b.transport.stop()
+    back = Client(PahoTransport(Link(broker.url, "r-b")))
+    back.transport.subscribe("gf/1/r/b")
+    back.start()
+    a.transport.publish("gf/1/r/b", b"for b")
+    eventually(lambda: b"for b" in back.payloads(), "message arrived")
+    assert {m.topic for m in back.messages} == {"gf/1/r/b"}
+    a.transport.stop()
+    back.transport.stop()
+
+
+def test_client_that_was_taken_over_and_came_back_is_served_at_once(broker):
+    sender = Client(PahoTransport(Link(broker.url, "t-sender"))).start()
+    for attempt in range(5):
+        one = Client(PahoTransport(Link(broker.url, "t-same")))
+        one.transport.subscribe("gf/1/t/x")
+        one.start()
+        eventually(lambda one=one: one.connects, "connected")
+        two = Client(PahoTransport(Link(broker.url, "t-same")))
+        two.transport.subscribe("gf/1/t/x")
+        two.start()
+        eventually(lambda one=one: one.losses, "taken over")
+        one.transport.stop()
+        make_ready(eventually, two)
+        sender.transport.publish("gf/1/t/x", b"%d" % attempt)
+        eventually(lambda two=two, attempt=attempt: b"%d" % attempt in two.payloads(), "served")
+        two.transport.stop()
+    sender.transport.stop()
+
+
+def text(data: bytes) -> bytes:
+    return len(data).to_bytes(2, "big") + data
+
+
+def connected(broker: EmbeddedProcess, flags: int, keepalive: int, *payload: bytes) -> socket.socket:
+    """Return a connection that said CONNECT (version 3.1.1, with user and password) and was let in."""
+    user, password = b"fleet", (broker.address.password or "").encode()
+    rest = text(b"MQTT") + bytes([4, flags | 0b11000000]) + keepalive.to_bytes(2, "big")
+    rest += b"".join(text(part) for part in (*payload, user, password))
+    peer = socket.create_connection((broker.address.host, broker.address.port))
+    peer.sendall(bytes([0x10, len(rest)]) + rest)
+    assert peer.recv(4)[:1] == b"\x20"
+    return peer
+
+
+def test_client_that_acknowledges_nothing_gets_its_message_again_and_is_no_fault_of_the_broker(broker):
+    """The fixture looks for tracebacks in the log; amqtt waits five seconds for an acknowledgment."""
+    topic = b"gf/1/slow/request"
+    sender = Client(PahoTransport(Link(broker.url, "slow-sender"))).start()
+    make_ready(eventually, sender)
+    with connected(broker, 0, 60, b"slow") as slow:
+        rest = b"\x00\x01" + text(topic) + b"\x01"
+        slow.sendall(bytes([0x82, len(rest)]) + rest)
+        assert slow.recv(5)[:1] == b"\x90"
+        sender.transport.publish(topic.decode(), b"work")
+        assert slow.recv(100).endswith(topic + b"\x00\x01work")
+        time.sleep(6)
+    with connected(broker, 0, 60, b"slow") as again:
+        again.settimeout(20)
+        assert again.recv(100).endswith(b"work")
+    sender.transport.stop()
+
+
+def test_silent_client_is_declared_dead(broker):
+    """Keepalive 1 s and 15 s of patience; the socket stays open and says nothing."""
+    watcher = Client(PahoTransport(Link(broker.url, "s-watcher"))).start()
+    watcher.transport.subscribe("gf/1/s/will")
+    make_ready(eventually, watcher)
+    with connected(broker, 0b00001110, 1, b"s-silent", b"gf/1/s/will", b"down"):
+        eventually(lambda: watcher.payloads() == [b"down"], "will arrived")
+    watcher.transport.stop()
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x10\xff\xff\xff\xff\xff", b"\x10\x05\xff\xffMQ", b""]
+)
+def test_broker_survives_what_is_not_mqtt(broker, junk):
+    with socket.create_connection((broker.address.host, broker.address.port)) as peer:
+        peer.sendall(junk)
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(10) == b""
+    assert connect_once(Link(broker.url, "after-junk")) == "3.1.1"
+
+
+def test_version_5_is_refused_at_once_in_its_own_words(broker):
+    with socket.create_connection((broker.address.host, broker.address.port)) as peer:
+        peer.sendall(CONNECT_V5)
+        assert peer.recv(10) == bytes([0x20, 0x03, 0x00, 0x84, 0x00])
+
+
+def test_url_stays_the_same_when_it_starts_again_on_its_state(tmp_path):
+    first = prepare_embedded(tmp_path, port=18999)
+    assert prepare_embedded(tmp_path, port=18999).url == first.url
+    assert (tmp_path / "passwords").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+    assert (first.address.password or "-") not in (tmp_path / "passwords").read_text()
+
+
+def test_embedded_broker_refuses_to_listen_to_the_network(tmp_path):
+    with pytest.raises(UsageError, match="this machine only"):
+        prepare_embedded(tmp_path, host="0.0.0.0")
+
+
+def test_broker_says_when_its_port_is_taken(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        second = EmbeddedProcess(tmp_path, port=taken.getsockname()[1])
+        with pytest.raises(BrokerError, match=r"did not start.*Choose another port"):
+            second.start()
+        assert not second.is_running
+
+
+def test_broker_says_when_its_state_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="Choose another state directory"):
+        EmbeddedProcess(tmp_path / "file" / "state")
+
+
+def test_launcher_refuses_a_broker_that_it_does_not_know():
+    with pytest.raises(UsageError, match="choose 'auto'"):
+        choose("rabbit")
+    assert choose("embedded") == "embedded"
+    assert choose("auto") == ("mosquitto" if find_mosquitto() else "embedded")
+
+
+def test_broker_ends_when_the_process_that_started_it_is_killed(tmp_path):
+    code = (
+        "import sys, pathlib, time\n"
+        "from broker.servers.launch import launch\n"
+        "b = launch('embedded', state_dir=pathlib.Path(sys.argv[1]))\n"
+        "print(b.pid, b.url, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    _pid, url = parent.stdout.readline().split()
+    assert connect_once(Link(url, "x")) == "3.1.1"
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    def is_gone() -> bool:
+        try:
+            connect_once(Link(url, "x"), 0.5)
+        except BrokerError:
+            return True
+        return False
+
+    eventually(is_gone, "the broker ended")
+
+
+def test_launched_broker_stops_and_restarts(tmp_path):
+    running = launch("embedded", state_dir=tmp_path)
+    url = running.url
+    os.kill(running.pid, signal.SIGKILL)
+    eventually(lambda: not running.is_running, "killed")
+    running.start()
+    assert running.url == url
+    assert connect_once(Link(url, "x")) == "3.1.1"
+    running.stop()
+    running.stop()
+    assert (running.is_running, running.pid) == (False, 0)

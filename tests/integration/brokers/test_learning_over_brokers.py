@@ -1,0 +1,148 @@
+"""A whole federated learning over each kind of broker: real coordinator, agents and sockets; the digest is central."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.servers.child import ChildBroker
+from coordinator.config import CoordinatorConfig
+from coordinator.service import Service, build
+from coordinator.spec.run import RoundPolicy, RunSpec
+from edge_agent.fleet import Fleet
+from schemas.record import ModelRecord
+from tests.support.fake_coordinator import source
+from tests.support.simulation import central_digest
+from tests.support.transports import mark_of, start_broker
+
+AGENTS = ("v1", "v2", "v3", "v4")
+SMALL = 4 * 1024
+"""Bytes of a message: requests, answers and the model travel in parts."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=mark_of(name))
+        for name in ("embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "nats")
+    ],
+)
+def broker(request, tmp_path_factory) -> Iterator[tuple[str, ChildBroker]]:
+    running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
+    assert running is not None
+    yield {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}.get(request.param, "auto"), running
+    running.stop()
+
+
+@pytest.fixture
+def fleet_name() -> str:
+    """A fleet of its own for every test: the broker is shared and remembers."""
+    return f"f{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def service(broker, fleet_name, tmp_path) -> Iterator[Service]:
+    protocol, running = broker
+    made = build(
+        CoordinatorConfig(
+            broker=running.url,
+            fleet=fleet_name,
+            state_dir=tmp_path / "cloud",
+            api=False,
+            max_message_bytes=SMALL,
+            protocol=protocol,
+        )
+    )
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    # RabbitMQ gives no retained births to a coordinator that comes after its agents.
+    _until(lambda: made.is_connected)
+    yield made
+    made.stop()
+    thread.join()
+
+
+def _until(condition) -> None:
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("participation", ["cohort", "elastic"])
+def test_fleet_learns_the_central_model_over_every_broker(broker, service, fleet_name, tmp_path: Path, participation):
+    protocol, running = broker
+    sources = {name: source(seed, count=400) for seed, name in enumerate(AGENTS)}
+    settings = {"fleet": fleet_name, "max_message_bytes": SMALL, "protocol": protocol}
+    with Fleet(sources, broker=running.url, state_dir=tmp_path / "vehicles", **settings):
+        spec = RunSpec(
+            scheme="frt",
+            parameters={"nullify": False, "min_rows": 1},
+            participation=participation,
+            policy=RoundPolicy(min_agents=4, gather_agents=4, deadline=60.0),
+            model="m",
+        )
+        run = service.call(lambda coordinator: coordinator.start_run(spec))
+        _until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+    document = service.call(lambda coordinator: coordinator.runs.document(run))
+    assert (document["outcome"], document["cohort"]) == ("finished", list(AGENTS)), document["reason"]
+    stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]
+    record = ModelRecord.from_bytes(stored.record)
+    assert len(stored.record) > SMALL
+    assert record.digest == central_digest(record, sources)
+
+
+def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(broker, fleet_name, tmp_path: Path):
+    """RabbitMQ keeps births from a new coordinator, and requests and models from new agents: they use wildcards."""
+    protocol, running = broker
+    sources = {name: source(seed, count=200) for seed, name in enumerate(AGENTS)}
+    settings = {"fleet": fleet_name, "max_message_bytes": SMALL, "protocol": protocol}
+
+    def fleet(*names: str) -> Fleet:
+        chosen = {name: sources[name] for name in names}
+        return Fleet(chosen, broker=running.url, state_dir=tmp_path / "vehicles", **settings)
+
+    config = CoordinatorConfig(
+        broker=running.url,
+        fleet=fleet_name,
+        state_dir=tmp_path / "cloud",
+        api=False,
+        max_message_bytes=SMALL,
+        protocol=protocol,
+    )
+    with fleet("v1", "v2") as early:
+        _until(lambda: all(agent.transport.is_connected for agent in early.agents.values()))
+        service = build(config)
+        thread = threading.Thread(target=service.serve_forever)
+        thread.start()
+        try:
+            _until(lambda: set(service.call(lambda coordinator: coordinator.fleet.offers())) >= {"v1", "v2"})
+            spec = RunSpec(
+                scheme="frt",
+                parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
+                policy=RoundPolicy(min_agents=3, gather_agents=2, deadline=60.0),
+                model="m",
+            )
+            run = service.call(lambda coordinator: coordinator.start_run(spec))
+            _until(lambda: len(_accepted(service, run)) == 2)
+            with fleet("v3"):  # never seen before: it answers the round that is open already
+                _until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+            document = service.call(lambda coordinator: coordinator.runs.document(run))
+            assert (document["outcome"], document["cohort"]) == ("finished", ["v1", "v2", "v3"]), document["reason"]
+            with fleet("v4") as late:  # never seen before: it gets the model that is there already
+                kept = late.agents["v4"].config.directory / "models" / "m.json"
+                _until(kept.exists)
+                assert ModelRecord.from_bytes(kept.read_bytes()).cohort == ["v1", "v2", "v3"]
+        finally:
+            service.stop()
+            thread.join()
+
+
+def _accepted(service: Service, run: str) -> tuple[str, ...]:
+    state = service.call(lambda coordinator: coordinator.runs.live.get(run))
+    return () if state is None else state.accepted

@@ -1,0 +1,314 @@
+"""The paho adapter against sockets that are silent, foreign, closed or refuse; and against handlers that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.paho_transport import PahoTransport, connect_once, versions_to_try, wait_until_ready
+from broker.port import Handlers, Link, Message
+from broker.servers.launch import EmbeddedProcess
+from broker.servers.mosquitto import MosquittoProcess
+from schemas.errors import BrokerError, UsageError
+from tests.support.transports import Client
+
+CONNACK_V311_REFUSED = b"\x20\x02\x00\x01"
+CONNACK_V311 = b"\x20\x02\x00\x00"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
+    running = EmbeddedProcess(tmp_path_factory.mktemp("broker"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@contextlib.contextmanager
+def listener(meet) -> Iterator[str]:
+    """A TCP server at the yielded address; `meet` gets each connection and the first bytes that came over it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listening.accept()
+                kept.append(peer)
+                meet(peer, peer.recv(4096))
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.close()
+        for peer in kept:
+            peer.close()
+
+
+@contextlib.contextmanager
+def server(answer) -> Iterator[str]:
+    """A TCP server; `answer` maps the protocol level of a CONNECT to the bytes to send, None: say nothing."""
+
+    def meet(peer: socket.socket, asked: bytes) -> None:
+        said = answer(asked[8])
+        if said == b"":
+            peer.close()
+        elif said is not None:
+            peer.sendall(said)
+
+    with listener(meet) as place:
+        yield f"mqtt://{place}"
+
+
+def eventually(condition, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.002)
+
+
+def test_probe_says_when_nothing_listens(free_port):
+    with pytest.raises(BrokerError, match=r"nothing listens at 127.0.0.1:.*is the broker running"):
+        connect_once(Link(f"mqtt://127.0.0.1:{free_port()}", "x"))
+
+
+def test_transport_says_in_words_that_too_many_files_are_open(monkeypatch):
+    def full():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", full)
+    with pytest.raises(BrokerError, match="cannot begin to connect to the broker: Too many open files"):
+        PahoTransport(Link("mqtt://127.0.0.1:1", "x"))
+
+
+def test_probe_says_when_the_host_is_unknown():
+    with pytest.raises(BrokerError, match=r"host name 'nowhere\.invalid' cannot be found"):
+        connect_once(Link("mqtt://nowhere.invalid", "x", insecure_plaintext=True))
+
+
+def test_probe_says_when_something_else_listens():
+    with (
+        server(lambda level: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url,
+        pytest.raises(BrokerError, match="does not answer as an MQTT broker: is this the right port"),
+    ):
+        connect_once(Link(url, "x"), 0.5)
+
+
+@pytest.mark.parametrize("said", [None, b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["silence", "closing", "TLS alert"])
+def test_probe_says_when_no_broker_answers(said):
+    words = r"does not answer as an MQTT broker: .* If it is a TLS port, write mqtts://"
+    with server(lambda level: said) as url, pytest.raises(BrokerError, match=words) as caught:
+        connect_once(Link(url, "x"), 0.3)
+    assert caught.value.exit_code == 4
+
+
+def test_probe_says_when_tls_meets_a_plain_port(broker):
+    url = broker.url.replace("mqtt://", "mqtts://")
+    with pytest.raises(BrokerError, match=r"probably does not speak TLS.*write mqtt:// for it, or name .*TLS port"):
+        connect_once(Link(url, "x"), 2.0)
+
+
+def reset(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+@pytest.mark.parametrize(
+    ("greeted", "told"),
+    [
+        (reset, r"broken off \(Connection reset by peer\): what listens there probably does not speak TLS"),
+        (lambda peer: peer.close(), "broken off: what listens there probably does not speak TLS"),
+        (lambda _peer: None, r"nobody answered the handshake within 0\.5 s: what listens there probably does not"),
+        (lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "what listens there does not speak TLS"),
+    ],
+    ids=["reset", "closing", "silence", "http"],
+)
+def test_probe_says_what_it_probably_is_when_a_plain_port_is_greeted_with_tls(greeted, told):
+    with (
+        listener(lambda peer, _hello: greeted(peer)) as place,
+        pytest.raises(BrokerError, match=rf"^TLS with {place}: .*{told}.*write mqtt:// for it") as caught,
+    ):
+        connect_once(Link(f"mqtts://{place}", "x"), 0.5)
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("user", ["", "fleet:wrong@", "stranger:x@"])
+def test_probe_says_when_the_password_is_wrong(broker, user):
+    with pytest.raises(BrokerError, match="check user and password") as caught:
+        connect_once(Link(f"mqtt://{user}{broker.address.place}", "x"))
+    assert "wrong" not in str(caught.value)
+
+
+def test_probe_falls_back_when_the_broker_stays_silent_on_version_5():
+    with server(lambda level: None if level == 5 else CONNACK_V311) as url:
+        assert connect_once(Link(url, "x"), 0.3) == "3.1.1"
+
+
+def test_probe_falls_back_when_the_broker_refuses_version_5_in_the_old_form():
+    with server(lambda level: CONNACK_V311_REFUSED if level == 5 else CONNACK_V311) as url:
+        assert connect_once(Link(url, "x"), 2.0) == "3.1.1"
+
+
+def test_probe_does_not_fall_back_when_one_version_is_wanted():
+    with server(lambda level: None if level == 5 else CONNACK_V311) as url, pytest.raises(BrokerError):
+        connect_once(Link(url, "x", protocol="5"), 0.3)
+
+
+def test_versions_are_tried_in_the_order_that_worked_last():
+    assert versions_to_try("auto", "") == ("5", "3.1.1")
+    assert versions_to_try("auto", "3.1.1") == ("3.1.1", "5")
+    assert versions_to_try("5", "3.1.1") == ("5",)
+
+
+def test_probe_leaves_the_session_of_its_client_alone(broker):
+    client = Client(PahoTransport(Link(broker.url, "keeper"))).start()
+    eventually(lambda: client.connects)
+    assert connect_once(Link(broker.url, "keeper")) == "3.1.1"
+    assert client.losses == []
+    client.transport.stop()
+
+
+def test_waiting_ends_when_the_broker_process_has_died(free_port):
+    with pytest.raises(BrokerError):
+        wait_until_ready(Link(f"mqtt://127.0.0.1:{free_port()}", "x"), 3600, is_alive=lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"), [({"protocol": "4"}, "choose 'auto'"), ({"client_id": ""}, "client id is needed")]
+)
+def test_link_that_cannot_be_meant_is_misuse(options, says):
+    with pytest.raises(UsageError, match=says):
+        PahoTransport(Link(**{"url": "mqtt://host", "client_id": "x", **options}))
+    with pytest.raises(UsageError):
+        PahoTransport(Link("host", "x"))
+
+
+def test_client_connects_when_the_broker_comes_up_later(free_port, tmp_path):
+    port = free_port()
+    later = EmbeddedProcess(tmp_path, port=port)
+    client = Client(PahoTransport(Link(later.url, "early"))).start()
+    client.transport.publish("gf/1/f/x", b"queued")
+    assert not client.transport.flush(0.3)
+    later.start()
+    try:
+        eventually(lambda: client.connects)
+        assert client.transport.flush(30)
+    finally:
+        client.transport.stop()
+        later.stop()
+
+
+def test_connection_survives_handlers_that_fail(broker):
+    seen: list[bytes] = []
+
+    def message(arrived: Message) -> None:
+        seen.append(arrived.payload)
+        raise ValueError("a handler's fault")
+
+    def connected() -> None:
+        raise ValueError("another one")
+
+    transport = PahoTransport(Link(broker.url, "failing"))
+    transport.subscribe("gf/1/f/handlers")
+    transport.start(Handlers(message, connected, lambda why: None))
+    for n in range(3):
+        transport.publish("gf/1/f/handlers", b"%d" % n)
+    eventually(lambda: len(seen) == 3)
+    assert transport.is_connected
+    transport.stop()
+
+
+def test_waiting_for_itself_is_misuse(broker):
+    faults: list[BaseException] = []
+    transport = PahoTransport(Link(broker.url, "impatient"))
+
+    def connected() -> None:
+        try:
+            transport.flush(1)
+        except RuntimeError as fault:
+            faults.append(fault)
+
+    transport.start(Handlers(lambda m: None, connected, lambda why: None))
+    eventually(lambda: faults)
+    transport.stop()
+
+
+def test_client_stops_from_within_a_handler(broker):
+    transport = PahoTransport(Link(broker.url, "quitter"))
+    transport.subscribe("gf/1/f/quit")
+    transport.start(Handlers(lambda m: transport.stop(), lambda: None, lambda why: None))
+    transport.publish("gf/1/f/quit", b"now")
+    eventually(lambda: not transport.is_connected and not any(t.name == "mqtt-quitter" for t in threading.enumerate()))
+
+
+def test_client_that_never_started_stops(broker):
+    transport = PahoTransport(Link(broker.url, "never"))
+    transport.stop()
+    with pytest.raises(RuntimeError):
+        transport.start(Handlers(lambda m: None, lambda: None, lambda why: None))
+
+
+def test_many_clients_leave_neither_threads_nor_sockets_behind(broker):
+    def sockets() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before, threads = sockets(), threading.active_count()
+    clients = [Client(PahoTransport(Link(broker.url, f"many-{n}"))).start() for n in range(30)]
+    eventually(lambda: all(client.connects for client in clients))
+    for client in clients:
+        client.transport.stop()
+    assert threading.active_count() == threads
+    eventually(lambda: sockets() <= before)
+
+
+@pytest.mark.mosquitto
+def test_transport_gives_up_a_message_that_ends_every_connection_and_carries_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mosquitto = MosquittoProcess(tmp_path, max_message_bytes=64 * 1024)
+    mosquitto.start()
+    try:
+        reader = Client(PahoTransport(Link(mosquitto.url, "reader", protocol="3.1.1")))
+        reader.transport.subscribe("gf/1/f/run/+/request")
+        reader.start().ask_ready()
+        eventually(lambda: reader.is_ready)
+        link = Link(
+            mosquitto.url,
+            "writer",
+            protocol="3.1.1",
+            reconnect_first=0.05,
+            reconnect_longest=0.2,
+            max_message_bytes=2**20,
+        )
+        transport = PahoTransport(link)
+        for index in range(5):
+            transport.publish(f"gf/1/f/run/a{index}/request", b"x" * 100)
+        transport.publish("gf/1/f/run/big/request", b"x" * 200_000)
+        for index in range(5):
+            transport.publish(f"gf/1/f/run/b{index}/request", b"x" * 100)
+        writer = Client(transport).start()
+        try:
+            assert transport.flush(30.0), "nothing waits for ever"
+            assert transport.dropped == 1
+            assert transport.max_message_bytes == 100_000, "the next one is cut into parts of a size that may pass"
+            with pytest.raises(ValueError, match="split"):
+                transport.publish("gf/1/f/run/big/request", b"x" * 200_000)
+            wanted = {f"gf/1/f/run/{name}{index}/request" for name in "ab" for index in range(5)}
+            eventually(lambda: {message.topic for message in reader.messages} >= wanted)
+            assert {message.topic for message in reader.messages} == wanted
+            assert 3 <= len(writer.losses) <= 6, writer.losses
+        finally:
+            transport.stop()
+            reader.transport.stop()
+    finally:
+        mosquitto.stop()
+    assert "message-too-large" in capsys.readouterr().out

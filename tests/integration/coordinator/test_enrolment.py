@@ -1,0 +1,295 @@
+"""A vehicle enrols and renews over real HTTPS, by hand with files, and through the command line."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from broker.credentials import FolderCredentials
+from broker.servers.revocation import take_list
+from broker.tls import check_owner, load_identity, save_identity
+from broker.trust import trust
+from console.main import run
+from coordinator.authority.store import Authority
+from coordinator.authority.web import AuthorityServer
+from coordinator.http.server import HttpLimits
+from edge_agent.enrol import EnrolmentError, enrol, renew, take_bundle, write_request
+from schemas.errors import UsageError
+from schemas.trust.identity import Token, new_key
+from schemas.trust.signing import Owner, issuer_of
+from tests.support.fleet import HOSTS, FleetCa, serial_of
+
+
+@dataclass
+class Office:
+    ca: FleetCa
+    url: str
+
+
+def serve(folder: Path) -> tuple[FleetCa, AuthorityServer, str]:
+    ca = FleetCa(folder)
+    server = AuthorityServer(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS))
+    server.start()
+    return ca, server, f"https://localhost:{server.port}"
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    ca, server, url = serve(tmp_path_factory.mktemp("office"))
+    yield Office(ca, url)
+    server.stop()
+
+
+def test_vehicle_enrols_with_its_token_and_keeps_its_key_to_itself(office, tmp_path):
+    token = office.ca.authority.token("v1")
+    ends = enrol(tmp_path / "id", token, office.url)
+    identity = check_owner(tmp_path / "id", "agent", "v1")
+    assert identity is not None
+    assert identity.ends == ends
+    assert identity.crl == office.ca.authority.crl_pem
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "id").iterdir()} == {0o600}
+    assert stat.S_IMODE((tmp_path / "id").stat().st_mode) == 0o700
+    secret = (tmp_path / "id" / "key.pem").read_bytes().splitlines()[1]
+    kept = [path.read_bytes() for path in office.ca.authority.folder.rglob("*") if path.is_file()]
+    assert not any(secret in content for content in kept)
+
+
+def test_lost_answer_is_asked_for_again_with_the_same_key(office, tmp_path):
+    token = office.ca.authority.token("v2")
+    folder = tmp_path / "id"
+    enrol(folder, token, office.url)
+    serial = serial_of(folder)
+    (folder / "cert.pem").unlink()  # as if the answer had never come
+    enrol(folder, token, office.url)
+    assert serial_of(folder) == serial
+    with pytest.raises(EnrolmentError, match=r"refuses \(403\): the token was used"):
+        enrol(tmp_path / "thief", token, office.url)
+    assert not (tmp_path / "thief" / "cert.pem").exists()
+
+
+def test_vehicle_says_nothing_to_an_authority_that_its_token_does_not_name(office, tmp_path):
+    _, server, url = serve(tmp_path / "impostor")
+    try:
+        with pytest.raises(EnrolmentError, match=r"not the authority that made the token.*nothing was sent"):
+            enrol(tmp_path / "id", office.ca.authority.token("v3"), url)
+    finally:
+        server.stop()
+    assert not (tmp_path / "id").exists()
+
+
+def test_server_that_shows_the_right_ca_without_its_key_learns_no_token(office, tmp_path):
+    # An impostor that repeats the CA's certificate, which is public, but has its own certificate for the host.
+    impostor = FleetCa(tmp_path / "impostor")
+    real = office.ca.authority.ca_pem
+    server = AuthorityServer(impostor.authority, impostor.identity("coordinator", "cloud", hosts=HOSTS))
+    impostor.authority.ca_pem = real
+    server.start()
+    try:
+        with pytest.raises(EnrolmentError, match="from a CA that is not ours"):
+            enrol(tmp_path / "id", office.ca.authority.token("v4"), f"https://localhost:{server.port}")
+    finally:
+        server.stop()
+
+
+def test_another_name_of_the_server_is_told_with_the_way_out(tmp_path):
+    ca = FleetCa(tmp_path / "office")
+    server = AuthorityServer(ca.authority, ca.identity("coordinator", "cloud", hosts=("ca.example.org",)))
+    server.start()
+    try:
+        with pytest.raises(EnrolmentError, match="the authority's certificate is for another host name"):
+            enrol(tmp_path / "id", ca.authority.token("v1"), f"https://localhost:{server.port}")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost", "localhost", "https://", "https://x/y", "https://u@h", "https://h:x"]
+)
+def test_wrong_url_is_misuse(office, tmp_path, url):
+    with pytest.raises(UsageError, match="https://host"):
+        enrol(tmp_path / "id", office.ca.authority.token("v5"), url)
+
+
+def test_absent_authority_is_told(office, tmp_path, free_port):
+    with pytest.raises(EnrolmentError, match="no authority answers") as caught:
+        enrol(tmp_path / "id", office.ca.authority.token("v5"), f"https://localhost:{free_port()}")
+    assert caught.value.exit_code == 4
+
+
+def test_vehicle_renews_with_its_key_and_hears_of_revocations(office, tmp_path):
+    folder = tmp_path / "id"
+    enrol(folder, office.ca.authority.token("v6"), office.url)
+    before, key = serial_of(folder), (folder / "key.pem").read_bytes()
+    office.ca.identity("agent", "v7")
+    office.ca.authority.revoke("v7")
+    renew(folder, office.url)
+    assert serial_of(folder) != before
+    assert (folder / "key.pem").read_bytes() == key
+    assert load_identity(folder).crl == office.ca.authority.crl_pem
+    office.ca.authority.revoke("v6", "stolen")
+    with pytest.raises(EnrolmentError, match=r"revoked \(stolen\): enrol again with a new token"):
+        renew(folder, office.url)
+
+
+def test_vehicle_without_a_network_enrols_with_files(office, tmp_path):
+    folder = tmp_path / "id"
+    write_request(folder, "v8", tmp_path / "v8.csr")
+    sign = ["ca", "sign-csr", str(tmp_path / "v8.csr"), "--ca-dir", str(office.ca.authority.folder)]
+    assert run([*sign, "--agent", "v9", "--out", str(tmp_path / "no.pem")]) == 2
+    assert run([*sign, "--agent", "v8", "--out", str(tmp_path / "v8.pem")]) == 0
+    take_bundle(folder, "v8", tmp_path / "v8.pem")
+    assert load_identity(folder).owner == Owner("agent", "v8")
+    with pytest.raises(UsageError, match="for another key"):
+        take_bundle(tmp_path / "other", "v8", tmp_path / "v8.pem")
+    with pytest.raises(UsageError, match="sign-csr"):
+        take_bundle(tmp_path / "other", "v8", tmp_path / "v8.csr")
+
+
+def test_command_line_enrols_renews_revokes_and_lists(office, tmp_path, capsys):
+    ca, state = ["--ca-dir", str(office.ca.authority.folder)], ["--state-dir", str(tmp_path / "state")]
+    assert run(["ca", "token", "--agent", "v10", *ca]) == 0
+    made = capsys.readouterr()
+    token = made.out.strip()
+    assert Token.parse(token).agent == "v10"
+    assert "--authority https://HOST:PORT (the address that `glassfleet ca serve` prints)" in made.err
+    who = ["--id", "v10", *state, "--authority", office.url]
+    assert run(["agent", "enrol", *who, "--token", token]) == 0
+    assert run(["agent", "enrol", *who, "--token", token]) == 2, "it has a certificate"
+    assert run(["agent", "enrol", "--id", "v11", *state, "--authority", office.url, "--token", token]) == 2
+    capsys.readouterr()
+    assert run(["agent", "renew", *who, "--within", "30"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert run(["agent", "renew", *who]) == 0
+    assert run(["ca", "revoke", "v10", "--reason", "stolen", *ca]) == 0
+    assert run(["agent", "renew", *who]) == 4
+    capsys.readouterr()
+    assert run(["ca", "list", "--json", *ca]) == 0
+    states = [one["state"] for one in json.loads(capsys.readouterr().out) if one["id"] == "v10"]
+    assert states == ["revoked (stolen)", "revoked (stolen)"]
+
+
+def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(office, tmp_path, capsys):
+    vehicle, former = tmp_path / "id", office.ca.authority
+    enrol(vehicle, former.token("v12"), office.url)
+    cloud = office.ca.identity("coordinator", "cloud", hosts=HOSTS, where="cloud-12")
+    key = (vehicle / "key.pem").read_bytes()
+    after = ["--ca-dir", str(tmp_path / "next")]
+    assert run(["ca", "init", str(tmp_path / "next"), "--after", str(former.folder)]) == 0
+    file = tmp_path / "next.pem"
+    file.write_bytes((tmp_path / "next" / "ca.pem").read_bytes())
+    trusts = ["ca", "trust", str(file), "--into", str(vehicle), "--into", str(cloud)]
+    assert run(trusts) == 2, "the list is missing"
+    assert "put its crl.pem behind its ca.pem" in capsys.readouterr().err
+    file.write_bytes(file.read_bytes() + (tmp_path / "next" / "crl.pem").read_bytes())
+    assert run(trusts) == run(trusts) == 0
+    both = (vehicle / "ca.pem").read_bytes()
+    assert both.count(b"BEGIN CERTIFICATE") == 2
+    assert run(["ca", "renew", str(cloud), *after]) == 0
+    assert (cloud / "ca.pem").read_bytes() == both, "others still have certificates of the former"
+
+    server = AuthorityServer(Authority(tmp_path / "next"), cloud)
+    server.start()
+    try:
+        renew(vehicle, f"https://localhost:{server.port}")
+    finally:
+        server.stop()
+    identity = load_identity(vehicle)
+    assert (identity.owner, identity.key, identity.ca) == (Owner("agent", "v12"), key, both)
+    assert identity.crl.count(b"BEGIN X509 CRL") == 2
+    issuer = issuer_of(x509.load_pem_x509_certificate(identity.certificate).public_bytes(Encoding.DER))
+    assert (
+        issuer == FolderCredentials(cloud).signer.issuer != FolderCredentials(office.ca.folder / "cloud").signer.issuer
+    )
+    capsys.readouterr()
+    assert run([*trusts, "--only", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["into"]
+    assert [(len(each["trusts"]), each["renew"]) for each in told.values()] == [(1, False), (1, False)]
+    assert load_identity(vehicle).crl == (tmp_path / "next" / "crl.pem").read_bytes()
+
+
+def test_vehicle_that_trusts_two_authorities_still_does_after_it_was_renewed_by_hand(office, tmp_path):
+    folder, other = tmp_path / "id", FleetCa(tmp_path / "other")
+    enrol(folder, office.ca.authority.token("v13"), office.url)
+    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    both = (folder / "ca.pem").read_bytes()
+    write_request(folder, "v13", tmp_path / "v13.csr")
+    for authority in (office.ca.authority, other.authority):
+        sign = ["ca", "sign-csr", str(tmp_path / "v13.csr"), "--agent", "v13", "--ca-dir", str(authority.folder)]
+        assert run([*sign, "--out", str(tmp_path / "v13.pem")]) == 0
+        take_bundle(folder, "v13", tmp_path / "v13.pem")
+        assert (folder / "ca.pem").read_bytes() == both
+    assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
+
+
+def test_only_a_good_authority_is_trusted(office, tmp_path):
+    folder = office.ca.identity("agent", "v14")
+    other = FleetCa(tmp_path / "other")
+    agent = (other.identity("agent", "v14") / "cert.pem").read_bytes()
+    crl = other.authority.crl_pem
+    with pytest.raises(UsageError, match="no CA certificate"):
+        trust(folder, crl)
+    with pytest.raises(UsageError, match="not an authority's"):
+        trust(folder, agent + crl)
+    with pytest.raises(UsageError, match=r"crl\.pem behind"):
+        trust(folder, other.authority.ca_pem + office.ca.authority.crl_pem)
+    assert load_identity(folder).ca == office.ca.authority.ca_pem
+    now = trust(folder, other.authority.ca_pem + crl, only=True)
+    assert (len(now.names), now.is_ours_among) == (1, False)
+    assert (load_identity(folder).ca, load_identity(folder).crl) == (other.authority.ca_pem, crl)
+
+
+def test_lists_of_two_authorities_are_handed_over_one_by_one_and_none_goes_back(office, tmp_path):
+    folder, other = office.ca.identity("coordinator", "c15"), FleetCa(tmp_path / "other")
+    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    older = other.authority.crl_pem
+    for ca in (other, office.ca):
+        take_list(folder, ca.authority.refresh_crl())
+    both = office.ca.authority.crl_pem + other.authority.crl_pem
+    assert load_identity(folder).crl == both
+    with pytest.raises(UsageError, match="older than the one"):
+        take_list(folder, older)
+    take_list(folder, older + office.ca.authority.refresh_crl())
+    assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
+
+
+def test_server_refuses_what_is_too_long_or_malformed(office):
+    context = ssl.create_default_context(cadata=office.ca.authority.ca_pem.decode())
+    place = office.url.removeprefix("https://").split(":")
+
+    def post(path: str, body: bytes) -> int:
+        connection = http.client.HTTPSConnection(place[0], int(place[1]), context=context, timeout=10)
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    assert post("/v1/enrol", b"x" * (HttpLimits.body_bytes + 1)) == 413
+    assert post("/v1/enrol", b"{}") == 422
+    assert post("/v1/enrol", json.dumps({"token": "x", "request": "y"}).encode()) == 403
+    assert post("/v1/renew", json.dumps({"request": "x", "certificate": "y", "signature": "%"}).encode()) == 403
+    assert post("/api/runs", b"{}") == 404
+
+
+def test_identity_of_another_process_is_misuse(office, tmp_path):
+    folder = office.ca.identity("agent", "v12")
+    with pytest.raises(UsageError, match="is agent v12's, and this process is agent v13"):
+        check_owner(folder, "agent", "v13")
+    with pytest.raises(UsageError, match="this process is coordinator"):
+        check_owner(folder, "coordinator")
+    (folder / "ca.pem").unlink()
+    with pytest.raises(UsageError, match=r"ca\.pem is missing"):
+        check_owner(folder, "agent", "v12")
+    assert check_owner(None, "agent", "v12") is None
+    other = office.ca.identity("agent", "v14")
+    save_identity(other, key=new_key())
+    with pytest.raises(UsageError, match="another key"):
+        load_identity(other)

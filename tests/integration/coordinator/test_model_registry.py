@@ -1,0 +1,277 @@
+"""The registry as an operator uses it: a real broker, a coordinator and vehicles as processes, the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link, Message
+from broker.servers.mosquitto import MosquittoProcess
+from edge_agent.fleet import Fleet
+from edge_agent.sources import Source
+from schemas.topics import Topics
+from tests.support.cloud import SOURCES, CoordinatorProcess, rows, wait_for
+
+pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class World:
+    """A coordinator and what its operator types."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.broker = MosquittoProcess(folder / "broker")
+        self.broker.start()
+        self.cloud = CoordinatorProcess(self.broker.url, folder / "cloud", "--api-port", "0")
+        self.vehicles: dict[str, subprocess.Popen[bytes]] = {}
+        self.cloud.api().close()
+
+    def say(self, *words: str, code: int = 0) -> str:
+        result = subprocess.run(
+            [sys.executable, "-m", "console.main", *words],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "GLASSFLEET_BROKER": self.broker.url,
+                "GLASSFLEET_STATE_DIR": str(self.folder / "cloud"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert result.returncode == code, (words, result.stdout, result.stderr)
+        return result.stdout if code == 0 else result.stderr
+
+    def told(self, *words: str) -> Any:
+        return json.loads(self.say(*words, "--json"))
+
+    def learn(self, depth: int, code: int = 0) -> str:
+        return self.say(
+            "run", "start", "--model", "m", "--exact", "--param", f"max_depth={depth}", "--param", "min_rows=1",
+            "--gather-agents", "3", "--min-agents", "3", "--wait", code=code,
+        )  # fmt: skip
+
+    def vehicle(self, name: str) -> None:
+        """A vehicle as a process, its rows in a file; killed first when it runs."""
+        data = self.folder / f"{name}.csv"
+        if not data.exists():
+            source = rows(sum(name.encode()))
+            columns = ",".join([*source.train.features, source.train.target, "split"])
+            table = np.column_stack([source.train.X, source.train.y])
+            lines = [",".join(map(str, row)) + f",{'train' if n % 4 else 'test'}" for n, row in enumerate(table)]
+            data.write_text("\n".join([columns, *lines]) + "\n")
+        self.end_vehicle(name)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.vehicles[name] = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "console.main", "agent", "--id", name, "--data", str(data)),
+                    *("--broker", self.broker.url, "--state-dir", str(self.folder / "vehicles")),
+                ],
+                cwd=ROOT,
+                stderr=log,
+            )
+
+    def end_vehicle(self, name: str) -> None:
+        if (process := self.vehicles.pop(name, None)) is not None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def held(self, name: str) -> tuple[int, int]:
+        """Version on a vehicle's disk, and the highest sequence that it followed; zeros when there is none."""
+        folder = self.folder / "vehicles" / "agents" / "fleet" / name / "models"
+        try:
+            version = json.loads((folder / "m.json").read_bytes())["version"]
+            return version, json.loads((folder / ".sequences.json").read_bytes())["m"]
+        except FileNotFoundError:
+            return 0, 0
+
+    def close(self) -> None:
+        for name in list(self.vehicles):
+            self.end_vehicle(name)
+        self.cloud.end()
+        self.broker.stop()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+def pointer_on(url: str, then: Callable[[PahoTransport, bytes], None]) -> None:
+    """Hand the retained pointer of the model to `then`, with a connection that may publish."""
+    found: list[Message] = []
+    transport = PahoTransport(Link(url, "somebody"))
+    transport.subscribe(Topics("fleet").model_current("m"))
+    transport.start(Handlers(found.append, lambda: None, lambda _why: None))
+    try:
+        wait_for(lambda: found, 10)
+        then(transport, found[0].payload)
+        time.sleep(0.3)
+    finally:
+        transport.stop()
+
+
+def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back(world: World) -> None:
+    for name in ("va", "vb", "vc"):
+        world.vehicle(name)
+    world.learn(1)
+    world.learn(2)
+    wait_for(lambda: {world.held(name)[0] for name in world.vehicles} == {2}, 20)
+    changed = world.told("model", "diff", "m@1", "m@2")
+    assert changed["parameters"] == {"max_depth": [1, 2]}
+    assert changed["rules"]["added"]
+    before = world.held("va")[1]
+    pointers: list[bytes] = []
+    pointer_on(world.broker.url, lambda _transport, payload: pointers.append(payload))
+
+    world.end_vehicle("vc")
+    pointer = world.told("model", "rollback", "m", "--reason", "false alarms")
+    assert (pointer["version"], pointer["reason"]) == (1, "false alarms")
+    assert pointer["sequence"] > before
+    wait_for(lambda: all(world.held(name) == (1, pointer["sequence"]) for name in ("va", "vb")), 20)
+    world.vehicle("vc")  # was away
+    world.vehicle("vd")  # is new
+    wait_for(lambda: all(world.held(name) == (1, pointer["sequence"]) for name in ("vc", "vd")), 20)
+
+    def replay(transport: PahoTransport, _payload: bytes) -> None:
+        transport.publish(Topics("fleet").model_current("m"), pointers[0], retain=True)
+
+    pointer_on(world.broker.url, replay)
+    wait_for(lambda: b"too-old" in (world.folder / "va.log").read_bytes(), 10, "the replay was not refused")
+    assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
+
+    told = world.told("model", "history", "m")
+    causes = [each["cause"] for each in told["decisions"] if each["kind"] == "current"]
+    assert causes == ["published", "published", "rolled-back"]
+    assert "rolled-back: false alarms" in world.say("model", "history", "m")
+    assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
+    assert world.told("model", "promote", "m", "2")["version"] == 2
+    assert "is current already" in world.say("model", "promote", "m", "2", code=2)
+    assert "known: m" in world.say("model", "history", "n", code=9)
+
+
+def test_run_start_asks_on_a_terminal_when_known_vehicles_are_down_and_only_there(world: World) -> None:
+    for name in ("va", "vb"):
+        world.vehicle(name)
+    wait_for(lambda: len(agents(world, "up")) == 2, 20)
+    world.end_vehicle("vb")
+    wait_for(lambda: len(agents(world, "up")) == 1, 20)
+    start = ("run", "start", "--model", "m", "--run")
+    told = at_terminal(world, b"n\n", *start, "first")
+    assert "1 of 2 known vehicles is up (down: vb): the model will rest on those that answer" in told
+    assert "Start the run without the others?" in told
+    assert world.told("run", "list") == []
+    assert "Start the run" not in at_terminal(world, b"n\n", *start, "second", "--yes")
+    world.say(*start, "third")  # in a pipe
+    assert [each["run"] for each in world.told("run", "list")] == ["second", "third"]
+
+
+def agents(world: World, status: str) -> list[dict[str, Any]]:
+    with world.cloud.api() as api:
+        return [each for each in api.get("/api/agents").json() if each["status"] == status]
+
+
+def at_terminal(world: World, typed: bytes, *words: str) -> str:
+    """Run a command on a terminal of its own; returns what it shows."""
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console.main", *words],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "GLASSFLEET_BROKER": world.broker.url,
+            "GLASSFLEET_STATE_DIR": str(world.folder / "cloud"),
+            "COLUMNS": "200",
+        },
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+    )
+    os.close(inner)
+    os.write(outer, typed)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while more := os.read(outer, 4096):
+            shown += more
+    os.close(outer)
+    process.wait(30)
+    return shown.decode()
+
+
+def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:
+    able = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}
+    fleet = {**able, "vb": SOURCES["vb"]}  # vb has no test rows
+    with Fleet(fleet, broker=world.broker.url, state_dir=world.folder / "agents"):
+        world.learn(1)
+        world.learn(2)
+        world.say("model", "rollback", "m", "--reason", "to try it again")
+        everyone = ("--share", "1", "--deadline", "600")
+
+        world.say("rollout", "start", "m", "2", *everyone, "--min-reports", "3")
+        wait_for(lambda: world.told("rollout", "status", "m")[0]["reports"] == 2, 20)
+        assert world.told("rollout", "pause", "m", "--reason", "roadworks") == {"phase": "paused"}
+        assert "paused  (roadworks)" in world.say("rollout", "status", "m")
+        assert world.told("rollout", "resume", "m") == {"phase": "trying"}
+        assert "is being tried already" in world.say("rollout", "start", "m", "2", code=2)
+        assert "cannot score it: vb (no test rows)" in world.say("rollout", "status", "m")
+        assert world.told("rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
+        assert "under way" in world.say("rollout", "stop", "m", code=9)
+
+        told = world.say("rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
+        assert "too-bad" in told
+        told = world.told(
+            "rollout", "start", "m", "2", *everyone, "--max-worse", "1", "--max-worse-share", "1", "--wait"
+        )
+        assert (told["phase"], told["reports"], told["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
+        assert world.told("model", "history", "m")["current"]["version"] == 2
+
+
+def test_rollout_ends_at_once_when_no_vehicle_has_test_rows(world: World) -> None:
+    with Fleet(SOURCES, broker=world.broker.url, state_dir=world.folder / "agents"):
+        assert "nobody-can: none of 3 vehicles can score it (no test rows)" in world.learn(1, code=6)
+        listed = world.told("model", "list")[0]
+        assert (listed["current"], listed["standing"].partition(":")[0]) == (False, "candidate, not current")
+        assert "m@1 reads it, glassfleet model promote m 1 makes it current" in world.say("model", "rules", "m", code=9)
+        assert "no version of model 'm' is current" in world.say("model", "rollback", "m", "--reason", "x", code=9)
+        world.say("model", "promote", "m", "1")
+        world.learn(2, code=6)
+        told = world.say("rollout", "start", "m", "2", "--share", "0.34", "--share", "1", "--wait", code=6)
+        assert "nobody-can: none of 3 vehicles can score it (no test rows)" in told
+        with world.cloud.api() as api:
+            rollout = api.get("/api/rollouts").json()[-1]
+            assert sorted(rollout["cannot"]) == sorted(SOURCES)
+            assert api.post("/api/models/m/promote", json={"version": 9}).status_code == 404
+            assert api.post("/api/models/m/rollback", json={"reason": " "}).status_code == 422
+            assert api.post("/api/rollouts", json={"name": "m", "version": 1}).status_code == 422
+            assert api.post("/api/rollouts", json={"name": "m", "version": 2, "plan": {"x": 1}}).status_code == 422
+            assert api.post("/api/rollouts/m/stop", json={}).status_code == 404
+            del api.headers["Authorization"]
+            for address in (
+                "models/m/promote",
+                "models/m/rollback",
+                "rollouts",
+                "rollouts/m/stop",
+                "rollouts/m/resume",
+            ):
+                body = {"version": 2, "name": "m", "reason": "x"}
+                assert api.post(f"/api/{address}", json=body).status_code == 401, address
+            assert api.get("/api/models/m/history").json()["current"]["version"] == 1

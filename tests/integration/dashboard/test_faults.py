@@ -1,0 +1,135 @@
+"""What goes wrong in the coordinator itself, and files that change below it: pages stay calm and whole."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jinja2
+import pytest
+import structlog
+from starlette.responses import PlainTextResponse
+
+from coordinator.http.dashboard import loaded, pages
+from coordinator.http.dashboard.calm import Calm
+from coordinator.http.dashboard.pages import Dashboard
+from tests.integration.dashboard.test_live import served
+from tests.integration.dashboard.test_size import publish
+from tests.support import sample_models
+
+SECRET = "the password of the database"
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(SECRET)
+
+
+def test_running_coordinator_shows_its_own_pages_after_an_upgrade_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "installed"
+    for part in ("templates", "static"):
+        shutil.copytree(loaded.HERE / part, folder / part)
+    monkeypatch.setattr(pages, "compiled", functools.partial(loaded.compiled, folder=folder / "templates"))
+    monkeypatch.setattr(pages, "read_assets", functools.partial(loaded.read_assets, folder=folder / "static"))
+    with served(tmp_path / "state") as (service, client):
+        publish(service, sample_models.model("frt"), "m", ["a"])
+        # Nothing has been asked for yet: what is read at the first look would be of the other version.
+        for path in [each for each in folder.rglob("*") if each.is_file()]:
+            path.write_text("{{ 1|no_such_filter }}")
+        shutil.rmtree(folder / "static")
+        for address in ("/", "/runs", "/models", "/models/m", "/models/m/1/forecast", "/sign-in"):
+            answer = client.get(address)
+            assert (answer.status_code, "Glassfleet" in answer.text) == (200, True), address
+        for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text):
+            name = address.removeprefix("/static/").partition("?")[0]
+            answer = client.get(address)
+            assert (answer.status_code, answer.content) == (200, (loaded.HERE / "static" / name).read_bytes())
+
+
+def test_coordinator_does_not_start_with_a_template_that_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("{{ 1|no_such_filter }}")
+    with pytest.raises(jinja2.TemplateSyntaxError, match="no_such_filter"):
+        loaded.compiled({}, {}, tmp_path)
+
+
+def test_browser_need_not_load_a_file_again(tmp_path: Path) -> None:
+    with served(tmp_path) as (_, client):
+        first = client.get("/static/swap.js")
+        assert (first.headers["content-type"].partition(";")[0], first.status_code) == ("text/javascript", 200)
+        again = client.get("/static/swap.js", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert client.head("/static/dashboard.css").headers["content-type"].startswith("text/css")
+        for name in ("none.js", "..%2Fpages.py", "%2e%2e/pages.py", ""):
+            assert client.get(f"/static/{name}").status_code == 404
+
+
+def logged(lines: Any, event: str) -> dict[str, Any]:
+    (found,) = [line for line in lines if line["event"] == event]
+    return dict(found)
+
+
+def test_unexpected_fault_is_a_calm_page_and_a_line_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path) as (service, client):
+        monkeypatch.setattr(service.coordinator.fleet, "document", fail)
+        with structlog.testing.capture_logs() as lines:
+            answer = client.get("/")
+        assert answer.status_code == 500
+        assert "<h1>" in answer.text
+        assert 'href="/"' in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert SECRET not in answer.text
+        line = logged(lines, "page-failed")
+        assert (line["log_level"], line["path"]) == ("error", "/")
+        assert SECRET in line["exception"]
+        assert "exc_info" not in line, "a renderer would add the values of variables, the token among them"
+        assert line["fault"] in answer.text
+        with structlog.testing.capture_logs() as lines:
+            told = client.get("/api/agents")
+        assert (told.status_code, told.headers["content-type"]) == (500, "application/json")
+        assert logged(lines, "page-failed")["fault"] in told.json()["detail"]
+        assert "repeat" not in told.json()["detail"]
+        assert client.get("/runs").status_code == 200
+
+
+def test_fault_of_the_page_of_faults_is_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path) as (_, client):
+        monkeypatch.setattr(Dashboard, "page", fail)
+        with structlog.testing.capture_logs() as lines:
+            answer = client.get("/")
+        assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (500, "text/plain")
+        assert logged(lines, "fault-page-failed")["fault"] in answer.text
+        assert SECRET not in answer.text
+
+
+def test_who_wanted_a_change_is_told_to_look_before_repeating_it() -> None:
+    app = Calm(fail, tell=lambda _request, status, text: PlainTextResponse(text, status))
+
+    async def scene() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return await client.post("/api/runs")
+
+    answer = asyncio.run(scene())
+    assert answer.status_code == 500
+    assert answer.text.endswith("Look whether it was done before you repeat it")
+
+
+def test_half_an_answer_is_cut_off_and_logged() -> None:
+    async def half(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        fail()
+
+    async def scene() -> None:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(Calm(half, tell=fail)), base_url="http://here"
+        ) as client:
+            await client.get("/")
+
+    with structlog.testing.capture_logs() as lines, pytest.raises(RuntimeError):
+        asyncio.run(scene())
+    assert logged(lines, "page-failed")["path"] == "/"

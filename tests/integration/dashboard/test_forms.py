@@ -1,0 +1,211 @@
+"""What a person types into the dashboard's forms, and the numbers that the pages tell, in a real browser."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from edge_agent.fleet import Fleet
+from edge_agent.sources import read_source
+from lab.demo.vehicles import simulated_files
+from tests.support.cloud import has_ended, wait_for
+from tests.support.dashboard_world import World, chromium, world
+
+FORECAST = "/models/video-quality/2/forecast"
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("world"), hostile=False) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_context()
+    opened.set_default_timeout(10_000)
+    yield opened.new_page()
+    opened.close()
+
+
+def told(there: World, row: dict[str, float]) -> dict[str, Any]:
+    """Return what the API explains about a row."""
+    answer = there.api.post("/api/models/video-quality/explain", json={"row": row, "version": 2})
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def up(there: World) -> set[str]:
+    """Return who is up."""
+    return {each["agent"] for each in there.api.get("/api/agents").json() if each["status"] == "up"}
+
+
+def columns(there: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = there.api.get("/api/models/video-quality/2").json()["document"]["domain"]["features"]
+    return found
+
+
+def typed_rows(there: World) -> tuple[dict[str, float], dict[str, float]]:
+    """Return two rows that differ in forecast: all inputs low, and all inputs high."""
+    low, high = (
+        {each["name"]: round(each["low"] + share * (each["high"] - each["low"]), 3) for each in columns(there)}
+        for share in (0.1, 0.9)
+    )
+    return low, high
+
+
+def test_forecast_changes_when_values_are_typed_and_submitted(there: World, page: Page) -> None:
+    page.goto(there.base + FORECAST)
+    expect(page.locator(".answer")).to_contain_text("as an example")
+    headings = []
+    for row in typed_rows(there):
+        for name, value in row.items():
+            page.locator(f'#row-form input[data-column="{name}"]').fill(str(value))
+        page.locator("#row-form button").click()
+        expect(page.locator("#answer-h")).to_contain_text(f"= {told(there, row)['prediction']:.5g}")
+        headings.append(page.locator("#answer-h").inner_text())
+        # What was typed is still there, to change one value and ask again.
+        for name, value in row.items():
+            assert float(page.locator(f'#row-form input[data-column="{name}"]').input_value()) == pytest.approx(value)
+        assert page.locator("text=as an example").count() == 0
+    assert headings[0] != headings[1]
+
+
+def test_forecast_changes_when_one_value_is_changed_and_enter_is_pressed(there: World, page: Page) -> None:
+    low, high = typed_rows(there)
+    before = told(there, low)["prediction"]
+    name = next(each for each in low if f"{told(there, low | {each: high[each]})['prediction']:.5g}" != f"{before:.5g}")
+    page.goto(there.base + FORECAST)
+    for each, value in low.items():
+        page.locator(f'#row-form input[data-column="{each}"]').fill(str(value))
+    page.locator("#row-form button").click()
+    expect(page.locator("#answer-h")).to_contain_text(f"= {before:.5g}")
+    # The answer's anchor takes the focus when the page has come whole.
+    page.wait_for_load_state()
+    changed = page.locator(f'#row-form input[data-column="{name}"]')
+    changed.fill(str(high[name]))
+    changed.press("Enter")
+    after = told(there, low | {name: high[name]})["prediction"]
+    expect(page.locator("#answer-h")).to_contain_text(f"= {after:.5g}")
+
+
+def test_forecast_page_names_the_input_when_what_was_typed_is_no_number(there: World, page: Page) -> None:
+    name = columns(there)[0]["name"]
+    page.goto(there.base + FORECAST)
+    page.fill("#x0", "fast")
+    page.locator("#row-form button").click()
+    expect(page.get_by_role("alert")).to_contain_text(name)
+    expect(page.get_by_role("alert")).to_contain_text("must be a number")
+    expect(page.locator("#x0")).to_have_value("fast")
+    assert page.locator("#answer-h").count() == 0
+
+
+def test_forecast_takes_a_row_of_a_vehicles_own_packed_file(there: World, page: Page) -> None:
+    packed = there.state_dir.parent / "data" / "vehicle-03.csv.gz"
+    header, *rows = (line.split(",") for line in gzip.decompress(packed.read_bytes()).decode().splitlines())
+    wanted = dict(zip(header, rows[16], strict=True))
+    names = [each["name"] for each in columns(there)]
+    page.goto(there.base + FORECAST)
+    page.click("summary:has-text('Load a row')")
+    page.fill("#line", "17")
+    page.set_input_files("#file", packed)
+    expect(page.locator("#file-said")).to_have_text(f"Row 17 of {len(rows)} is in the form.")
+    for name in names:
+        expect(page.locator(f'#row-form input[data-column="{name}"]')).to_have_value(wanted[name])
+    page.locator("#row-form button").click()
+    row = {name: float(wanted[name]) for name in names}
+    expect(page.locator("#answer-h")).to_contain_text(f"= {told(there, row)['prediction']:.5g}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"time,place\n1,2\n", "no CSV file with the model's columns"),
+        (gzip.compress(b"time,place\n1,2\n"), "no CSV file with the model's columns"),
+        (b"\x89PNG\r\n\x1a\n\x00", "no CSV file with the model's columns"),
+        (gzip.compress(b"time,place\n" * 1000)[:-9], "damaged"),
+        (gzip.compress(b"0,0\n" * 5_000_001), "up to 20 MB"),
+        (None, "a header and no rows"),
+    ],
+    ids=["other-columns", "other-columns-packed", "picture", "cut", "large-when-unpacked", "no-rows"],
+)
+def test_forecast_says_what_is_wrong_and_keeps_the_form_when_a_file_is_not_the_models(
+    there: World, page: Page, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "rows.csv.gz"
+    file.write_bytes(",".join(each["name"] for each in columns(there)).encode() if content is None else content)
+    page.goto(there.base + FORECAST)
+    before = page.locator("#x0").input_value()
+    page.click("summary:has-text('Load a row')")
+    page.set_input_files("#file", file)
+    expect(page.locator("#file-said")).to_contain_text(words)
+    expect(page.locator("#file-said")).not_to_contain_text("is in the form")
+    page.locator("#line").fill("2")
+    page.locator("#line").blur()
+    expect(page.locator("#file-said")).to_contain_text(words)
+    assert page.locator("#x0").input_value() == before
+
+
+def test_fleet_page_tells_when_a_vehicle_was_last_seen_and_advances_when_it_answers(
+    there: World, page: Page, tmp_path: Path
+) -> None:
+    source = read_source(simulated_files(tmp_path / "data", 1, 5)["vehicle-00"])
+    line = page.locator("#fleet-table tbody tr", has_text="seen-one")
+
+    def shown() -> float:
+        text = line.locator("time").get_attribute("datetime") or ""
+        assert re.fullmatch(r"\d+ (s|min) ago", line.locator("time").inner_text())
+        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC).timestamp()
+
+    began = time.time()
+    with Fleet({"seen-one": source}, broker=there.broker, state_dir=tmp_path / "one", evaluate=False):
+        wait_for(lambda: "seen-one" in up(there))
+        page.goto(there.base)
+        first = shown()
+        time.sleep(1.1)  # the page tells whole seconds
+        there.learn("seen-run", model="seen", parameters={"nullify": False, "max_depth": 1})
+        page.reload()
+        assert shown() > first >= int(began) - 1
+
+
+def test_run_page_tells_how_many_were_late_and_dropped(there: World, page: Page, tmp_path: Path) -> None:
+    files = simulated_files(tmp_path / "data", 2, 6)
+    slow, steady = (read_source(files[name]) for name in ("vehicle-00", "vehicle-01"))
+    # One vehicle's link takes longer than the deadline: it is dropped, and its answer is late. Another's takes so long
+    # that the run still lives by then.
+    with (
+        Fleet({"slow-one": slow}, broker=there.broker, state_dir=tmp_path / "slow", evaluate=False, slow=2.5),
+        Fleet({"steady-one": steady}, broker=there.broker, state_dir=tmp_path / "steady", evaluate=False, slow=1.2),
+    ):
+        wait_for(lambda: {"slow-one", "steady-one"} <= up(there))
+        policy = {"deadline": 2.0, "grace": 0.0, "extensions": 0, "gather_agents": len(up(there)), "gather_timeout": 60}
+        there.start("slow-run", model="slow", parameters={"nullify": False, "max_depth": 2}, policy=policy)
+        wait_for(lambda: has_ended(there.api, "slow-run"), seconds=60)
+    rounds = there.api.get("/api/runs/slow-run").json()["rounds"]
+    assert sum(each["late"] for each in rounds) >= 1
+    assert sum(each["dropped"] for each in rounds) >= 1
+    page.goto(f"{there.base}/runs/slow-run")
+    head = page.locator("#run-rounds thead th").all_inner_texts()
+    late, dropped = head.index("Late"), head.index("Dropped")
+    shown = page.locator("#run-rounds tbody tr").all()
+    told_of: dict[str, tuple[int, ...]] = {}
+    for line in shown:
+        cells = [line.locator("th").inner_text(), *line.locator("td").all_inner_texts()]
+        told_of[cells[0].split(" attempt")[0]] = tuple(int(cells[at].replace("–", "0")) for at in (late, dropped))
+    assert told_of == {f"{each['phase']} {each['number']}": (each["late"], each["dropped"]) for each in rounds}
+    expect(page.locator("#run-rounds")).to_contain_text("slow-one")

@@ -1,0 +1,282 @@
+"""Live streams: heartbeats, bounds, going on after a lost connection; over real HTTP where it matters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from coordinator.config import load_config
+from coordinator.engine import SendReceipt
+from coordinator.http.api import ApiServer
+from coordinator.http.dashboard.live import Hub, Picture, TooManyWatchersError
+from coordinator.journal import MemoryJournal
+from coordinator.limits import DashboardLimits, RefusalLimits
+from coordinator.service import Service, build
+from coordinator.spec.run import RunSpec
+from coordinator.telemetry.refusals import Refusals
+from schemas.messages import AgentState
+
+PERIOD = 0.01
+
+
+@contextmanager
+def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
+    """A coordinator's HTTP side, whose own thread does nothing."""
+    service = build(load_config(state_dir=folder, **settings), journal=MemoryJournal())
+    server = ApiServer(service)
+    with httpx.Client(base_url=server.start(), trust_env=False, timeout=20) as client:
+        try:
+            yield service, client
+        finally:
+            server.stop()
+
+
+def parsed(text: str) -> dict[str, Any]:
+    fields = dict(line.split(": ", 1) for line in text.strip().splitlines())
+    return {"id": fields.get("id"), "event": fields.get("event"), **json.loads(fields.get("data", "{}"))}
+
+
+async def pages(stream: AsyncIterator[str], count: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    async for text in stream:
+        if text.startswith(("id:", "event:")):
+            found.append(parsed(text))
+            if len(found) == count:
+                break
+    return found
+
+
+class Board:
+    """Something to watch."""
+
+    def __init__(self) -> None:
+        self.fragments = {"a": "one", "b": "one"}
+        self.version = 0
+        self.is_last = False
+        self.threads: set[str] = set()
+
+    def change(self, **fragments: str) -> None:
+        self.fragments = {**self.fragments, **fragments}
+        self.version += 1
+
+    def draw(self) -> Picture:
+        self.threads.add(threading.current_thread().name)
+        return Picture(self.fragments, f"version {self.version}", is_last=self.is_last)
+
+    def stream(self, hub: Hub, last_id: str = "") -> AsyncIterator[str]:
+        hub.enter()
+        return hub.stream("board", lambda: self.version, self.draw, period=PERIOD, last_id=last_id)
+
+
+def test_stream_sends_everything_first_and_then_what_changes() -> None:
+    async def scene() -> None:
+        board, hub = Board(), Hub()
+        stream = board.stream(hub)
+        assert (await anext(stream)).startswith("retry:")
+        first = parsed(await anext(stream))
+        assert (first["event"], first["fragments"]) == ("page", {"a": "one", "b": "one"})
+        board.change(b="two")
+        second = parsed(await anext(stream))
+        assert (second["fragments"], second["said"]) == ({"b": "two"}, "version 1")
+        board.is_last = True
+        board.change()
+        assert parsed(await anext(stream))["event"] == "end"
+        assert [text async for text in stream] == []
+        assert hub.watchers == 0
+        assert threading.main_thread().name not in board.threads
+
+    asyncio.run(scene())
+
+
+def test_stream_goes_on_after_the_last_event_that_was_seen() -> None:
+    async def scene() -> None:
+        board, hub = Board(), Hub()
+        stays, leaves = board.stream(hub), board.stream(hub)
+        await pages(stays, 1)
+        seen = (await pages(leaves, 1))[0]["id"]
+        await leaves.aclose()  # type: ignore[attr-defined]
+        for text in ("two", "three"):
+            board.change(b=text)
+            assert (await pages(stays, 1))[0]["fragments"] == {"b": text}
+        # Only what changed meanwhile is sent, as it is now.
+        again = (await pages(board.stream(hub, last_id=seen), 1))[0]
+        assert again["fragments"] == {"b": "three"}
+        foreign = (await pages(board.stream(hub, last_id="cafecafe-999999"), 1))[0]
+        assert foreign["fragments"] == {"a": "one", "b": "three"}
+
+    asyncio.run(scene())
+
+
+def test_stream_says_that_it_is_alive_when_nothing_happens() -> None:
+    async def scene() -> None:
+        stream = Board().stream(Hub(DashboardLimits(heartbeat=0.02)))
+        texts = [await anext(stream) for _ in range(4)]
+        assert texts[2:] == [": alive\n\n"] * 2
+
+    asyncio.run(scene())
+
+
+def test_slow_watcher_gets_the_newest_and_no_backlog() -> None:
+    async def scene() -> None:
+        board, hub = Board(), Hub()
+        stream = board.stream(hub)
+        await pages(stream, 1)
+        slow = board.stream(hub)
+        assert (await anext(slow)).startswith("retry:")
+        for number in range(50):
+            board.change(a=f"text {number}")
+            await asyncio.sleep(2 * PERIOD)
+        await asyncio.sleep(10 * PERIOD)
+        assert parsed(await anext(slow))["fragments"] == {"a": "text 49", "b": "one"}
+
+    asyncio.run(scene())
+
+
+def test_stream_ends_when_drawing_fails_and_the_next_one_works() -> None:
+    async def scene() -> None:
+        board, hub = Board(), Hub()
+        fault = [True]
+
+        def draw() -> Picture:
+            if fault:
+                fault.clear()
+                raise RuntimeError("the run is gone")
+            return board.draw()
+
+        async def look() -> list[str]:
+            hub.enter()
+            return [text async for text in hub.stream("x", lambda: 0, draw, period=PERIOD, last_id="")]
+
+        assert [text[:6] for text in await look()] == ["retry:"]
+        board.is_last = True
+        assert len(await look()) == 3
+        assert hub.watchers == 0
+
+    asyncio.run(scene())
+
+
+def test_hub_has_places_for_so_many_and_gives_them_back() -> None:
+    hub = Hub(DashboardLimits(watchers=2))
+    hub.enter()
+    hub.enter()
+    with pytest.raises(TooManyWatchersError):
+        hub.enter()
+    hub.watchers -= 1
+    hub.enter()
+
+
+def test_coordinator_refuses_the_watcher_that_is_one_too_many_and_stops_in_spite_of_them(tmp_path: Path) -> None:
+    with served(tmp_path) as (service, client):
+        url = client.base_url
+        limits = httpx.Limits(max_connections=DashboardLimits.watchers + 5)
+        with httpx.Client(base_url=url, trust_env=False, timeout=20, limits=limits) as crowd:
+            open_ones = [crowd.stream("GET", "/events/fleet") for _ in range(DashboardLimits.watchers)]
+            answers = [each.__enter__() for each in open_ones]
+            assert {each.status_code for each in answers} == {200}
+            assert answers[0].headers["content-type"].startswith("text/event-stream")
+            refused = client.get("/events/fleet")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
+            assert client.get("/api/health").status_code == 200
+            for each in open_ones[:5]:
+                each.__exit__(None, None, None)
+            for _ in range(200):
+                with client.stream("GET", "/events/fleet") as again:
+                    if again.status_code == 200:
+                        break
+            else:
+                pytest.fail("the places of those who left were not given back")
+            thread = threading.Thread(target=service.stop)
+            thread.start()
+            thread.join()
+    # `served` has ended: the server's thread did, though streams were open.
+    assert not [each for each in threading.enumerate() if each.name == "glassfleet-api"]
+
+
+def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -> None:
+    with served(tmp_path) as (service, client):
+        service.coordinator.start_run(RunSpec(run="still", scheme="frt"))
+        # Nobody serves the coordinator's inbox here: whoever waited for it would wait in vain.
+        with client.stream("GET", "/events/runs/still") as answer:
+            lines = answer.iter_lines()
+            data = next(line for line in lines if line.startswith("data:"))
+        fragments = json.loads(data.removeprefix("data:"))["fragments"]
+        assert set(fragments) == {
+            "run-facts",
+            "run-open",
+            "run-rounds",
+            "run-growth",
+            "run-agents",
+            "run-refusals",
+        }
+        assert "gathering" in fragments["run-facts"]
+        assert client.get("/events/runs/none").status_code == 404
+        assert client.get("/events/runs/still", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_live_run_page_says_that_there_is_no_broker_when_the_reason_does(tmp_path: Path) -> None:
+    with served(tmp_path) as (service, client):
+        service.coordinator.start_run(RunSpec(run="still", scheme="frt"))
+        with client.stream("GET", "/events/runs/still") as answer:
+            lines = answer.iter_lines()
+            assert "has had no broker" not in next(line for line in lines if line.startswith("data:"))
+            service.coordinator.outages.lost()
+            # A sign of life that comes first would mean that nothing was noticed.
+            assert "has had no broker since" in next(line for line in lines if line.startswith(("data:", ":")))
+            service.coordinator.outages.found()
+            line = next(line for line in lines if line.startswith(("data:", ":")))
+            assert line.startswith("data:")
+            assert "has had no broker" not in line
+
+
+def test_refusals_are_bounded_and_say_why() -> None:
+    limits = RefusalLimits(runs=7, reasons=5, agents=2)
+    seen = Refusals(limits)
+    for number in range(3 * limits.reasons):
+        seen.performed(
+            SendReceipt("r", f"a{number}", "0" * 64, "rejected", f"reason {number % (2 * limits.reasons)}"), None, 0
+        )
+    seen.performed(SendReceipt("r", "b", "0" * 64, "accepted"), None, 0)
+    told = seen.of("r")
+    assert sum(count for _, _, count, _ in told) == 3 * limits.reasons
+    assert len(told) == limits.reasons + 1
+    assert told[0][1] == "other reasons"
+    assert all(len(agents) <= limits.agents for *_, agents in told)
+    for number in range(2 * limits.runs):
+        seen.performed(SendReceipt(f"r{number}", "a", "0" * 64, "late"), None, 0)
+    assert seen.of("r") == []
+    assert seen.of(f"r{2 * limits.runs - 1}") == [("late", "", 1, ["a"])]
+
+
+def test_watcher_that_was_alone_is_sent_everything_again() -> None:
+    async def scene() -> None:
+        board, hub = Board(), Hub()
+        alone = board.stream(hub)
+        seen = (await pages(alone, 1))[0]["id"]
+        await alone.aclose()  # type: ignore[attr-defined]
+        assert hub.watchers == 0
+        board.change(b="two")
+        again = (await pages(board.stream(hub, last_id=seen), 1))[0]
+        assert again["fragments"] == {"a": "one", "b": "two"}
+
+    asyncio.run(scene())
+
+
+def births(service: Service, count: int) -> None:
+    for number in range(count):
+        body = AgentState(
+            status="up",
+            incarnation=f"{number:016x}",
+            software="glassfleet 0.1.0",
+            schemes=["frt", "fmt", "frbc", "tsk"],
+            features=[f"column_{index}" for index in range(20)],
+            target="quality",
+        )
+        service.coordinator.fleet.up(f"vehicle-{number:04d}", body)

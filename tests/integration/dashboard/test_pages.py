@@ -1,0 +1,408 @@
+"""The dashboard in a real browser, over a real coordinator, broker and vehicles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from edge_agent.fleet import Fleet
+from edge_agent.sources import read_source
+from lab.demo.vehicles import simulated_files
+from tests.support.cloud import has_ended
+from tests.support.dashboard_world import COLUMNS, EVIL, OPEN, SIDEWAYS, VEHICLES, World, chromium, world
+
+PAGES = {
+    "fleet": "/",
+    "runs": "/runs",
+    "run": "/runs/evening",
+    "models": "/models",
+    "model": "/models/video-quality",
+    "forecast": "/models/video-quality/2/forecast",
+    "versions": "/models/video-quality/2/against/1",
+    "sign-in": "/sign-in",
+    "not-found": "/runs/none",
+}
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("world")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "dark"] = "light") -> BrowserContext:
+    width, height = SIZES[size]
+    made = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    made.set_default_timeout(10_000)
+    return made
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that fails the test on any script error, refused inline code or missing file."""
+    faults: list[str] = []
+    opened = context(browser)
+    made = opened.new_page()
+    made.on("pageerror", lambda fault: faults.append(str(fault)))
+    made.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    yield made
+    opened.close()
+    # A browser notes answers such as 404 on its console; they are what those tests ask for.
+    assert [fault for fault in faults if not fault.startswith("Failed to load resource: the server responded")] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: Page, name: str) -> None:
+    page.goto(there.base + PAGES[name])
+    page.evaluate(OPEN)
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.locator("h1").count() == 1
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 22, 21)"
+    # Only colours differ between the two.
+    found = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(there: World, page: Page, name: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(there.base + PAGES[name])
+    page.evaluate(OPEN)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(SIDEWAYS) == []
+
+
+def test_tables_have_their_heads_over_their_columns_on_a_desk(there: World, page: Page) -> None:
+    found = {}
+    for name, address in PAGES.items():
+        page.goto(there.base + address)
+        page.evaluate(OPEN)
+        found[name] = page.evaluate(COLUMNS)
+    assert {name for name, tables in found.items() if tables} >= {"fleet", "runs", "run", "model", "versions"}
+    assert len(found["model"]) >= 4
+    for name, tables in found.items():
+        for heads, cells in tables:
+            assert heads == cells, name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_texts_stay_texts(there: World, page: Page, name: str) -> None:
+    answer = there.api.get(PAGES[name])
+    assert EVIL not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    page.goto(there.base + PAGES[name])
+    assert "pwned" not in page.title()
+    assert page.locator("main script, main img").count() == 0
+    assert " style=" not in answer.text
+    assert "onclick" not in answer.text
+    if name in ("run", "fleet", "model"):
+        expect(page.locator("main")).to_contain_text("<script>document.title=")
+
+
+def test_fleet_page_shows_who_is_up_with_rows_and_software(there: World, page: Page) -> None:
+    page.goto(there.base)
+    known = {each["agent"]: each for each in there.api.get("/api/agents").json()}
+    rows = there.api.get("/api/runs/evening").json()["rows"]
+    assert page.locator("#fleet-table tbody tr").count() == len(known) == VEHICLES + 1
+    line = page.locator("#fleet-table tbody tr", has_text="vehicle-03")
+    expect(line).to_contain_text(f"{rows['vehicle-03']:,}".replace(",", "\u202f"))
+    expect(line).to_contain_text(known["vehicle-03"]["software"])
+    expect(line).to_contain_text("up")
+    page.fill("#q", "vehicle-03")
+    page.click("button:has-text('Show')")
+    assert page.locator("#fleet-table tbody tr").count() == 1
+
+
+def test_fleet_page_shows_a_vehicle_that_comes_and_goes_without_a_reload(
+    there: World, page: Page, tmp_path: Path
+) -> None:
+    page.goto(there.base)
+    expect(page.locator("html")).to_have_attribute("data-live", "on")
+    page.evaluate("window.same = true")
+    source = read_source(simulated_files(tmp_path / "data", 1, 3)["vehicle-00"])
+    line = page.locator("#fleet-table tbody tr", has_text="late-comer")
+    with Fleet({"late-comer": source}, broker=there.broker, state_dir=tmp_path / "late", evaluate=False):
+        expect(line.locator(".badge")).to_have_text("up", timeout=15_000)
+    expect(line.locator(".badge")).to_have_text("down", timeout=15_000)
+    assert page.evaluate("window.same")
+
+
+def test_run_page_shows_rounds_as_they_close_and_the_growing_tree(there: World, page: Page, tmp_path: Path) -> None:
+    present = len([each for each in there.api.get("/api/agents").json() if each["status"] == "up"])
+    policy = {"gather_agents": present + 1, "gather_timeout": 60, "min_agents": 3}
+    there.start("noon", model="other", parameters={"nullify": False, "max_depth": 2}, policy=policy)
+    page.goto(f"{there.base}/runs/noon")
+    expect(page.locator("html")).to_have_attribute("data-live", "on")
+    page.evaluate("window.same = true")
+    expect(page.locator("#run-facts")).to_contain_text("gathering")
+    expect(page.locator("#run-rounds")).to_contain_text("No round has closed yet")
+    source = read_source(simulated_files(tmp_path / "data", 1, 11)["vehicle-00"])
+    with Fleet({"one-more": source}, broker=there.broker, state_dir=tmp_path / "more", evaluate=False):
+        expect(page.locator("#run-facts h1 .badge")).to_have_text("finished", timeout=30_000)
+    rounds = there.api.get("/api/runs/noon").json()["rounds"]
+    assert page.locator("#run-rounds tbody tr").count() == len(rounds) > 3
+    assert page.locator("#run-rounds figure .wide svg g").count() == len(rounds)
+    expect(page.locator("#run-rounds")).to_contain_text("refused")
+    expect(page.locator("#run-refusals")).to_contain_text("not-asked")
+    expect(page.locator("#run-growth")).to_contain_text(" is VeryLow")
+    assert page.locator("#run-growth .wide svg.tree g").count() > 5
+    expect(page.locator("#said")).to_have_text("The run has finished.")
+    assert page.locator("html").get_attribute("data-live") == "ended"
+    assert page.evaluate("window.same")
+
+
+def test_tree_opens_branch_by_branch_with_the_keyboard(there: World, page: Page) -> None:
+    page.goto(f"{there.base}/models/video-quality/2?branch=")
+    page.evaluate("window.same = true")
+    boxes = page.locator("#tree svg a")
+    before = boxes.count()
+    assert before == 6  # the root and the five sets of its input
+    shut = page.locator("#tree svg a:has(.box.shut)").first
+    key = shut.get_attribute("data-branch")
+    shut.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#tree svg a:has(.box.open)")).to_have_count(2)
+    assert boxes.count() > before
+    assert page.url.endswith(f"?branch={key}#tree")
+    assert page.evaluate("document.activeElement.dataset.branch") == key
+    assert page.evaluate("window.same")
+    page.keyboard.press("Enter")
+    expect(boxes).to_have_count(before)
+    page.goto(f"{there.base}/models/video-quality/2?branch={key}")
+    assert page.locator("#tree svg a:has(.box.open)").count() == 2  # the same without a script
+
+
+def test_phone_shows_tree_as_a_list_that_opens_and_charts_that_fit(there: World, browser: Browser) -> None:
+    opened = context(browser, "phone")
+    page = opened.new_page()
+    page.goto(f"{there.base}/models/video-quality/2?branch=")
+    expect(page.locator("#tree svg")).to_be_hidden()
+    lines = page.locator("#tree .branches a")
+    expect(lines).to_have_count(6)
+    shut = page.locator("#tree .branches ul a[data-branch]").first
+    key = shut.get_attribute("data-branch")
+    shut.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#tree .branches ul ul a").first).to_be_visible()
+    assert page.url.endswith(f"?branch={key}#tree")
+    assert page.evaluate("document.activeElement.dataset.branch") == key
+    assert page.evaluate("document.activeElement.closest('ul') !== null")
+    cut = """each => [...document.querySelectorAll("svg.scores, svg.timeline, svg.shares, .branches")].filter(
+        each => each.getClientRects().length && each.closest(".scroll, .picture").scrollWidth
+            > each.closest(".scroll, .picture").clientWidth).length"""
+    assert page.evaluate(cut) == 0
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    for address in ("/runs/evening", "/models/video-quality/2/forecast"):
+        page.goto(there.base + address)
+        assert page.locator("svg.timeline:visible, svg.shares:visible").count() == 1
+        assert page.evaluate(cut) == 0
+    opened.close()
+
+
+def test_model_page_shows_scores_cohort_and_equality(there: World, page: Page) -> None:
+    page.goto(f"{there.base}/models/video-quality")
+    told = there.api.get("/api/models/video-quality/2/evaluations").json()
+    expect(page.locator("section", has=page.locator("#scores-h"))).to_contain_text(
+        f"{told['vehicle-04']['federated']:.4g}"
+    )
+    expect(page.locator("section", has=page.locator("#cohort-h"))).to_contain_text("vehicle-08")
+    expect(page.locator("section", has=page.locator("#cohort-h"))).to_contain_text("Exact sums and one cohort")
+    record = there.api.get("/api/models/video-quality/2").json()
+    expect(page.locator("main")).to_contain_text(record["digest"])
+    summary = there.api.get("/api/models/video-quality/summary", params={"top": 3}).json()
+    assert [len(summary["rules"]), summary["digest"]] == [3, record["digest"]]
+    expect(page.locator("ol.rules li").first).to_contain_text(f"Rule {summary['rules'][0]['index']}")
+
+
+def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path: Path) -> None:
+    columns = there.api.get("/api/models/video-quality/2").json()["document"]["domain"]["features"]
+    row = {each["name"]: round(each["low"] + 0.3 * (each["high"] - each["low"]), 3) for each in columns}
+    table = tmp_path / "rows.csv"
+    table.write_text(f"{','.join(row)},rest\n{','.join('0' for _ in row)},x\n{','.join(map(str, row.values()))},y\n")
+    page.goto(f"{there.base}/models/video-quality/2/forecast")
+    page.click("summary:has-text('Load a row')")
+    page.set_input_files("#file", table)
+    expect(page.locator("#file-said")).to_contain_text("Row 1 of 2")
+    page.fill("#line", "2")
+    page.locator("#line").blur()
+    expect(page.locator("#x0")).to_have_value(str(next(iter(row.values()))))
+    page.fill("#goal", "+0.1")
+    page.click("#row-form button")
+    told = there.api.post("/api/models/video-quality/explain", json={"row": row, "version": 2}).json()
+    expect(page.locator("#answer-h")).to_contain_text(f"{told['prediction']:.5g}")
+    expect(page.locator(".answer .card")).to_contain_text(f"rule {told['fired']['rule']['index']},")
+    asked = {"row": row, "goal": "+0.1"}
+    otherwise = there.api.post("/api/models/video-quality/counterfactual", json=asked).json()
+    assert otherwise["found"]
+    change = otherwise["best"]["changes"][0]
+    expect(page.locator(".way.best")).to_contain_text(change["feature"])
+    expect(page.locator(".way.best")).to_contain_text(change["after_text"])
+    again = there.api.post("/api/models/video-quality/explain", json={"row": otherwise["best"]["row"]}).json()
+    assert again["prediction"] >= told["prediction"] + 0.1
+    assert page.locator("svg.shares:visible").get_attribute("aria-label")
+    assert page.locator("svg.sets").count() >= len(columns)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"row": '{"a": 1}'}, "the row has no"),
+        ({"row": "1,2"}, "there are 2 values for 15 columns"),
+        ({"row": "{"}, "not a JSON object"),
+        ({"x0": EVIL}, "must be a number"),
+        ({"x0": "inf"}, "must be finite"),
+        ({"goal": EVIL}, "goal"),
+    ],
+)
+def test_forecast_page_says_what_is_wrong(there: World, query: dict[str, str], words: str) -> None:
+    answer = there.api.get("/models/video-quality/2/forecast", params=query)
+    assert answer.status_code == 200
+    assert words in answer.text
+    assert EVIL not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"row": {}}, 422),
+        ({"row": {"a": 1.0}, "more": 1}, 422),
+        ({"row": [0.0] * 3}, 422),
+        ({"row": [0.0] * 15, "version": 99}, 404),
+        ({"row": "text"}, 422),
+    ],
+)
+def test_api_refuses_rows_that_do_not_fit(there: World, body: dict[str, Any], status: int) -> None:
+    for question in ("explain", "counterfactual"):
+        answer = there.api.post(f"/api/models/video-quality/{question}", json=body)
+        assert answer.status_code == status
+        assert answer.json()["detail"]
+
+
+def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
+    name = there.api.get("/api/models/video-quality/summary").json()["features"][0]["feature"]  # the most used
+    asked = {"row": [0.0] * 15, "goal": "+0.1", "only": [name]}
+    told = there.api.post("/api/models/video-quality/counterfactual", json=asked)
+    assert told.status_code == 200
+    ways = [way for way in (told.json()["best"], *told.json()["alternatives"]) if way]
+    assert all([part["feature"] for part in way["changes"]] == [name] for way in ways)
+    assert ways or not told.json()["found"]
+    answer = there.api.post("/api/models/video-quality/counterfactual", json={**asked, "only": ["height"]})
+    assert answer.status_code == 422
+    assert "height" in answer.json()["detail"]
+
+
+def test_api_refuses_a_goal_that_cannot_be_meant(there: World) -> None:
+    answer = there.api.post("/api/models/video-quality/counterfactual", json={"row": [0.0] * 15, "goal": "purple"})
+    assert answer.status_code == 422
+    assert "purple" in answer.json()["detail"]
+
+
+def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: Page) -> None:
+    page.goto(f"{there.base}/runs")
+    page.click("a:has-text('New run')")
+    page.fill("#token", "not the token")
+    page.click("main button:has-text('Sign in')")
+    expect(page.locator("[role=alert]")).to_have_text("This is not the token.")
+    page.fill("#token", there.token)
+    page.click("main button:has-text('Sign in')")
+    expect(page.locator("h1")).to_have_text("New run")
+    page.fill("#rest", '{"policy": {"deadline": -1}}')
+    page.click("main button:has-text('Start the run')")
+    expect(page.locator("[role=alert]")).to_contain_text("policy.deadline")
+    page.fill("#rest", json.dumps({"run": "by-hand"}))
+    page.fill("#gather_agents", "500")
+    page.click("main button:has-text('Start the run')")
+    expect(page.locator("h1")).to_contain_text("by-hand")
+    page.check("text=I am sure")
+    page.click("button:has-text('Cancel this run')")
+    expect(page.locator("h1 .badge")).to_have_text("cancelled", timeout=10_000)
+    assert has_ended(there.api, "by-hand")
+    page.click("button:has-text('Sign out')")
+    expect(page.locator(".who a")).to_have_text("Sign in")
+    cookies = page.context.cookies()
+    assert [each for each in cookies if each["name"] == "glassfleet_session"] == []
+
+
+def test_session_cookie_is_kept_from_scripts_and_other_sites(there: World) -> None:
+    with httpx.Client(base_url=there.base, trust_env=False) as client:
+        answer = client.post("/sign-in", data={"token": there.token, "then": "//evil.example/"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+
+
+@pytest.mark.parametrize(
+    ("headers", "csrf", "status"),
+    [
+        ({}, "", 403),
+        ({}, "x" * 43, 403),
+        ({"Origin": "http://evil.example"}, "right", 403),
+        ({"Sec-Fetch-Site": "cross-site"}, "right", 403),
+        ({}, "right", 303),
+    ],
+)
+def test_action_needs_a_form_of_its_own_session(there: World, headers: dict[str, str], csrf: str, status: int) -> None:
+    with httpx.Client(base_url=there.base, trust_env=False) as client:
+        assert client.post("/sign-in", data={"token": there.token}).status_code == 303
+        text = client.get("/new-run").text
+        right = text.split('name="csrf" value="')[1].split('"')[0]
+        fields = {"csrf": right if csrf == "right" else csrf}
+        answer = client.post("/sign-out", data=fields, headers=headers)
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize("address", ["/new-run", "/runs/evening/cancel", "/sign-out"])
+def test_action_is_refused_without_a_session(there: World, address: str) -> None:
+    with httpx.Client(base_url=there.base, trust_env=False) as client:
+        assert client.post(address, data={"csrf": "", "sure": "yes"}).status_code == 401
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "2", "99999999999999999999"])
+def test_run_page_shows_rounds_whatever_the_number_of_its_page(there: World, number: str) -> None:
+    answer = there.api.get(f"/runs/evening?page={number}")
+    assert answer.status_code == 200
+    assert "statistics" in answer.text.split('id="run-rounds"')[1]
+
+
+def test_coordinator_on_loopback_refuses_a_foreign_host_name(there: World) -> None:
+    answer = there.api.get("/", headers={"Host": "rebound.example"})
+    assert answer.status_code == 421
+    assert there.api.get("/", headers={"Host": "localhost:1234"}).status_code == 200
+
+
+def test_page_reads_without_scripts(there: World, browser: Browser) -> None:
+    opened = browser.new_context(java_script_enabled=False)
+    page = opened.new_page()
+    for name in ("fleet", "run", "model", "forecast"):
+        page.goto(there.base + PAGES[name])
+        assert page.locator("main table tbody tr, main svg").count() > 3
+    opened.close()
+
+
+def test_page_asks_nobody_else(there: World, page: Page) -> None:
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
+    for address in PAGES.values():
+        if address != "/runs/none":
+            page.goto(there.base + address)
+    assert asked == {there.base}

@@ -1,0 +1,392 @@
+"""What a model's name stands for, on the pages: champion, candidate, rollouts, and what an operator may do about them.
+
+A real coordinator, broker, vehicles and browser. Each test leaves the name as it found it: version 2 in use.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.cloud import wait_for
+from tests.support.dashboard_world import EVIL, VEHICLES, World, chromium, world
+
+NAME = "video-quality"
+MODEL = f"/models/{NAME}"
+PLAN = {"stages": [0.3, 1.0], "deadline": 600.0, "min_reports": 1.0, "max_worse": 1.0, "max_worse_share": 1.0}
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("world"), hostile=False, nasty=False) as made:
+        # Version 3, tried by nobody yet: the same rows, another depth.
+        made.learn("night", model=NAME, parameters={"nullify": False, "min_rows": 1, "max_depth": 1})
+        back = made.api.post(f"/api{MODEL}/rollback", json={"to": 2, "reason": "version 3 is to be tried first"})
+        assert back.status_code == 200, back.text
+        wait_for(lambda: len(made.api.get(f"/api{MODEL}/2/evaluations").json()) >= VEHICLES)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_context()
+    opened.set_default_timeout(10_000)
+    yield opened.new_page()
+    opened.close()
+
+
+def sign_in(there: World, page: Page, then: str) -> None:
+    page.goto(f"{there.base}/sign-in?then={then}")
+    page.fill("#token", there.token)
+    page.keyboard.press("Enter")
+    expect(page.locator(".who button")).to_have_text("Sign out")
+
+
+def stands(there: World) -> tuple[int, int]:
+    """Return the versions in use and tried; 0: none."""
+    told = there.api.get(f"/api{MODEL}/history").json()
+    return told["current"]["version"], (told["candidate"] or {"version": 0})["version"]
+
+
+def newest(there: World) -> dict[str, Any]:
+    told: list[dict[str, Any]] = there.api.get(f"/api/rollouts/{NAME}").json()
+    return told[-1]
+
+
+def test_models_page_names_champion_and_previous(there: World, page: Page) -> None:
+    page.goto(f"{there.base}/models")
+    card = page.locator(".card", has=page.locator("h2", has_text=NAME))
+    expect(card.locator("p", has_text="champion")).to_contain_text("version 2")
+    expect(card.locator("p", has_text="previous")).to_contain_text("version 1")
+    page.goto(f"{there.base}{MODEL}/3")
+    line = page.locator("section", has=page.locator("#versions-h")).locator("tbody tr")
+    expect(line.nth(0)).to_contain_text("–")
+    expect(line.nth(1)).to_contain_text("champion")
+    expect(line.nth(2)).to_contain_text("previous")
+    expect(page.locator("#standing")).to_contain_text("Vehicles use version 2")
+    expect(page.locator("#standing q")).to_have_text("version 3 is to be tried first")
+    assert page.locator("#standing .button").count() == 0  # nobody has signed in
+
+
+def test_name_without_a_version_opens_the_champion(there: World, page: Page) -> None:
+    page.goto(f"{there.base}{MODEL}")
+    expect(page.locator("h1 .badge")).to_have_text("champion")
+    expect(page.locator("h1")).to_contain_text("v2")
+
+
+def test_operator_promotes_and_rolls_back_with_the_keyboard(there: World, page: Page) -> None:
+    sign_in(there, page, f"{MODEL}/3")
+    page.locator("#standing a", has_text="Promote version 3").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Promote version 3")
+    expect(page.locator(".consequences")).to_contain_text("Now they use version 2")
+    assert stands(there) == (2, 0)  # asking is not doing
+    page.locator("#reason").focus()
+    page.keyboard.type("looked at by hand")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Promote version 3"
+    page.keyboard.press("Enter")
+    expect(page.locator("#standing")).to_contain_text("Vehicles use version 3")
+    assert stands(there) == (3, 0)
+    page.locator("#standing a", has_text="Roll back to version 2").click()
+    page.locator("#confirm button").click()
+    assert stands(there) == (3, 0)  # the browser asks for the reason
+    page.fill("#reason", EVIL)
+    page.locator("#confirm button").click()
+    expect(page.locator("#standing")).to_contain_text("Vehicles use version 2")
+    expect(page.locator("#standing q")).to_have_text(EVIL)
+    assert "pwned" not in page.title()
+    assert stands(there) == (2, 0)
+    page.locator("summary", has_text="What was decided").click()
+    expect(page.locator("#standing")).to_contain_text("in use again: rolled back")
+
+
+def test_page_that_was_overtaken_does_nothing_and_shows_what_is_true_now(there: World, page: Page) -> None:
+    sign_in(there, page, f"{MODEL}/3/promote")
+    assert there.api.post(f"/api{MODEL}/rollback", json={"reason": "quicker"}).status_code == 200
+    assert stands(there)[0] == 1
+    page.locator("#confirm button").click()
+    expect(page.get_by_role("alert")).to_contain_text("meanwhile something else was decided")
+    expect(page.locator(".consequences")).to_contain_text("Now they use version 1")
+    assert stands(there)[0] == 1
+    there.api.post(f"/api{MODEL}/promote", json={"version": 2})
+
+
+@pytest.mark.parametrize("what", ["promote", "try"])
+def test_page_does_nothing_when_what_it_showed_was_changed_and_changed_back(
+    there: World, page: Page, what: str
+) -> None:
+    if what == "promote":
+        sign_in(there, page, f"{MODEL}/3/promote")
+        there.api.post(f"/api{MODEL}/promote", json={"version": 3})
+        there.api.post(f"/api{MODEL}/rollback", json={"to": 2, "reason": "there and back"})
+    else:
+        wanted = {"name": NAME, "version": 3, "plan": {**PLAN, "min_reports": 500}}
+        assert there.api.post("/api/rollouts", json=wanted).status_code == 201
+        sign_in(there, page, f"{MODEL}/rollout/stop")
+        for step in ("pause", "resume"):
+            assert there.api.post(f"/api/rollouts/{NAME}/{step}", json={"reason": "look"}).status_code == 200
+    page.locator("#confirm button").click()
+    expect(page.get_by_role("alert")).to_contain_text("meanwhile something else was decided")
+    assert stands(there)[0] == 2
+    if what == "try":
+        assert newest(there)["ended"] is None
+        # The page has seen it now: the second time it is meant.
+        page.locator("#confirm button").click()
+        expect(page.locator("#standing")).to_be_visible()
+        assert newest(there)["phase"] == "stopped"
+    assert stands(there) == (2, 0)
+
+
+def test_explanations_over_http_are_of_the_version_in_use_when_none_is_named(there: World) -> None:
+    assert stands(there) == (2, 0)  # version 3 is newer
+    used, newest_one = (there.api.get(f"/api{MODEL}/{number}").json() for number in (2, 3))
+    assert used["digest"] != newest_one["digest"]
+    assert there.api.get(f"/api{MODEL}/summary").json()["digest"] == used["digest"]
+    assert there.api.get(f"/api{MODEL}/summary?version=3").json()["digest"] == newest_one["digest"]
+    row = {each["name"]: (each["low"] + each["high"]) / 2 for each in used["document"]["domain"]["features"]}
+    asked = [
+        there.api.post(f"/api{MODEL}/explain", json={"row": row, **named}).json()
+        for named in ({}, {"version": 2}, {"version": 3})
+    ]
+    assert asked[0] == asked[1] != asked[2]
+    other = [
+        there.api.post(f"/api{MODEL}/counterfactual", json={"row": row, "max_inputs": 1, **named}, timeout=60).json()
+        for named in ({}, {"version": 2})
+    ]
+    assert other[0] == other[1]
+
+
+def test_operator_starts_pauses_resumes_and_stops_a_rollout(there: World, page: Page) -> None:
+    sign_in(there, page, f"{MODEL}/3/try")
+    page.fill("#stages", "0.9, 0.1")
+    page.locator("#confirm button").click()
+    expect(page.get_by_role("alert")).to_contain_text("stages must rise")
+    expect(page.locator("#stages")).to_have_value("0.9, 0.1")
+    page.fill("#stages", "0.3, 1")
+    page.fill("#min_reports", "500")  # so many never come: the stage stays open
+    page.locator("#confirm button").click()
+    expect(page.locator("html")).to_have_attribute("data-live", "on")
+    page.evaluate("window.same = true")
+    # Live: the vehicles that were asked report while the page stays.
+    expect(page.locator("#standing .rollout")).to_contain_text("trying", timeout=20_000)
+    wait_for(lambda: newest(there)["reports"] == 3, seconds=30, what="the vehicles did not report")
+    asked = newest(there)["stages"][0]["asked"]
+    assert len(asked) == 3
+    lines = page.locator("[aria-label='Vehicles that have the candidate'] tbody tr")
+    expect(lines.filter(has_text="scored")).to_have_count(3, timeout=10_000)
+    assert sorted(lines.locator("th").all_inner_texts()) == asked
+    scores = newest(there)["agents"][asked[0]]
+    expect(lines.filter(has_text=asked[0])).to_contain_text(f"{scores['candidate']:.4g}")
+    expect(page.locator("h1 .badge")).to_have_text("candidate", timeout=1)
+    assert page.evaluate("window.same")
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    for link, button, phase in (
+        ("Pause the rollout…", "Pause the rollout", "paused"),
+        ("Resume the rollout…", "Resume the rollout", "trying"),
+        ("Stop the rollout…", "Stop the rollout", "stopped"),
+    ):
+        page.locator("#standing a", has_text=link).click()
+        expect(page.locator("h1")).to_contain_text(f"{button} of version 3")
+        page.locator("#confirm button", has_text=button).click()
+        expect(page.locator("#standing")).to_be_visible()
+        assert newest(there)["phase"] == phase
+    assert stands(there) == (2, 0)
+    expect(page.locator("#standing .rollout")).to_have_count(0)
+    page.locator("summary", has_text="Rollouts that have ended").click()
+    expect(page.locator("#standing")).to_contain_text("by an operator")
+    page.goto(f"{there.base}{MODEL}/rollout/stop")
+    expect(page.locator("main")).to_contain_text("no rollout of model video-quality is under way")
+
+
+def test_page_shows_without_a_reload_that_a_rollout_was_promoted(there: World, page: Page) -> None:
+    wanted = {"name": NAME, "version": 3, "plan": {**PLAN, "min_reports": 1}}
+    assert there.api.post("/api/rollouts", json=wanted).status_code == 201
+    assert there.api.post(f"/api/rollouts/{NAME}/pause", json={"reason": "look first"}).status_code == 200
+    page.goto(f"{there.base}{MODEL}/3")
+    expect(page.locator("#standing .rollout")).to_contain_text("look first")
+    expect(page.locator("h1 .badge")).to_have_text(["candidate"])
+    lines = page.locator("section", has=page.locator("#versions-h")).locator("tbody tr")
+    expect(lines.nth(0)).to_contain_text("candidate")
+    page.evaluate("window.same = true")
+    there.api.post(f"/api/rollouts/{NAME}/resume")
+    expect(page.locator("#standing")).to_contain_text("Vehicles use version 3", timeout=30_000)
+    expect(page.locator("h1 .badge")).to_have_text(["champion"])
+    expect(lines.nth(0)).to_contain_text("champion")
+    expect(lines.nth(1)).to_contain_text("previous")
+    expect(page.locator("html")).to_have_attribute("data-live", "ended")
+    assert page.evaluate("window.same")
+    assert (newest(there)["phase"], stands(there)) == ("promoted", (3, 0))
+    there.api.post(f"/api{MODEL}/rollback", json={"to": 2, "reason": "as it was"})
+
+
+def test_page_writes_the_sign_of_numbers_in_a_verdict_as_everywhere_when_the_candidate_is_better(
+    there: World, page: Page
+) -> None:
+    there.api.post(f"/api{MODEL}/promote", json={"version": 3})
+    wait_for(lambda: len(there.api.get(f"/api{MODEL}/3/evaluations").json()) >= VEHICLES)
+    wanted = {"name": NAME, "version": 2, "plan": {**PLAN, "stages": [1.0]}}
+    assert there.api.post("/api/rollouts", json=wanted).status_code == 201
+    wait_for(lambda: newest(there)["phase"] == "promoted", seconds=30, what="version 2 was not promoted")
+    assert newest(there)["reason"].startswith("error -")
+    shown = newest(there)["reason"].replace("-", "−", 1)
+    page.goto(f"{there.base}{MODEL}/2")
+    expect(page.locator("#standing q")).to_have_text(shown)
+    for summary in ("Rollouts that have ended", "What was decided"):
+        page.locator("summary", has_text=summary).click()
+        expect(page.locator("#standing td", has_text=shown).first).to_be_visible()
+    assert "-" not in "".join(re.findall(r"error .\d", page.locator("#standing").inner_text()))
+    assert stands(there) == (2, 0)
+
+
+@pytest.mark.parametrize("what", ["3/promote", "1/rollback", "3/try"])
+def test_action_is_refused_without_a_session_or_its_form(there: World, what: str) -> None:
+    before = stands(there)
+    with httpx.Client(base_url=there.base, trust_env=False) as client:
+        answer = client.get(f"{MODEL}/{what}")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/sign-in?then={MODEL}/{what}")
+        assert client.post(f"{MODEL}/{what}", data={"csrf": "", "reason": "x"}).status_code == 401
+        assert client.post("/sign-in", data={"token": there.token}).status_code == 303
+        assert client.post(f"{MODEL}/{what}", data={"csrf": "x" * 43, "reason": "x"}).status_code == 403
+        assert client.get(f"{MODEL}/3/delete").status_code == 404
+    assert stands(there) == before
+
+
+# -- central references ------------------------------------------------------------------------------------------------
+
+
+def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality_says_nothing(
+    there: World, page: Page
+) -> None:
+    exact = {"nullify": False, "min_rows": 1}
+    there.learn("elastic", model="loose", participation="elastic", parameters={**exact, "max_depth": 1})
+    page.goto(f"{there.base}/models/loose")
+    wait_for(lambda: len(there.api.get("/api/models/loose/1/evaluations").json()) == VEHICLES)
+    page.reload()
+    expect(page.locator("#cl-why")).to_contain_text("the run was elastic")
+    expect(page.locator("thead th", has_text="Central")).to_contain_text("not known")
+    # Equality has made version 2 of the other name a central model of these vehicles' rows.
+    document = there.api.get(f"/api{MODEL}/2").json()["document"]
+    answer = there.api.post("/api/models/loose/central", json={"document": document, "about": EVIL})
+    assert (answer.status_code, answer.json()["name"]) == (201, "loose.central"), answer.text
+    again = there.api.post("/api/models/loose/central", json={"document": document})
+    assert (again.status_code, again.json()["version"]) == (201, 1)
+    wait_for(lambda: len(there.api.get("/api/models/loose.central/1/evaluations").json()) == VEHICLES)
+    told = there.api.get("/api/models/loose.central/1/evaluations").json()
+    same = there.api.get(f"/api{MODEL}/2/evaluations").json()
+    assert {agent: each["federated"] for agent, each in told.items()} == {
+        agent: each["federated"] for agent, each in same.items()
+    }
+    page.reload()
+    expect(page.locator("thead th", has_text="Central")).to_contain_text("a reference")
+    expect(page.locator("#cl-why")).to_contain_text("registered as loose.central version 1: <script>")
+    line = page.locator("section", has=page.locator("#scores-h")).locator("tbody tr", has_text="vehicle-04")
+    expect(line.locator("td").nth(2)).to_have_text(f"{told['vehicle-04']['federated']:.4g}")
+    assert page.locator("svg.scores path.central").count() == 2 * VEHICLES  # wide and narrow
+    assert central_of_report(there, "elastic") == pytest.approx(dashboards(page), abs=1e-4)
+    # The equality of the other name's runs, in the report as in the dashboard.
+    page.goto(f"{there.base}{MODEL}/2")
+    known = dashboards(page)
+    assert len(known) == VEHICLES
+    assert central_of_report(there, "evening") == pytest.approx(known, abs=1e-4)
+
+
+def test_pages_of_a_reference_say_and_offer_only_what_is_true_of_it(there: World, page: Page) -> None:
+    before = references(there)
+    for number in (1, 2):
+        answer = there.api.post(
+            f"/api{MODEL}/central", json={"document": there.api.get(f"/api{MODEL}/{number}").json()["document"]}
+        )
+        assert answer.json()["version"] == number, answer.text
+    assert references(there) == before + 2
+    name = f"{NAME}.central"
+    wait_for(lambda: len(there.api.get(f"/api/models/{name}/2/evaluations").json()) == VEHICLES)
+    sign_in(there, page, "/models")
+    card = page.locator(".card", has=page.locator("h2", has_text=name))
+    expect(card.locator(".badge")).to_have_text(["reference"])
+    links = set(page.eval_on_selector_all("main a[href]", "all => all.map((each) => each.getAttribute('href'))"))
+    for number in (1, 2):
+        page.goto(f"{there.base}/models/{name}/{number}")
+        said = page.locator("main").inner_text()
+        for untrue in ("Vehicles use", "champion", "the run", "elastic", "not known", "Not promised", "Together", "FL"):
+            assert untrue not in said, untrue
+        expect(page.locator("h1 .badge")).to_have_text(["reference"] if number == 2 else [])
+        expect(page.locator("main")).to_contain_text("Learned in one place; vehicles only score it.")
+        assert page.locator("main .button").all_inner_texts() == ["Explain a forecast"]
+        links |= set(page.eval_on_selector_all("main a[href]", "all => all.map((each) => each.getAttribute('href'))"))
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert any(name in link for link in links)
+    for link in sorted({each.partition("#")[0] for each in links}):
+        assert page.request.get(there.base + link).ok, link
+    # What vehicles measured of this very model is its central score.
+    told = there.api.get(f"/api/models/{name}/2/scores").json()
+    assert (told["source"], len(told["vehicles"])) == ("itself", VEHICLES)
+    of_the_fleet = there.api.get(f"/api{MODEL}/2/evaluations").json()
+    for agent, line in told["vehicles"].items():
+        assert (line["federated"], line["central"]) == (None, of_the_fleet[agent]["federated"])
+    for what in ("promote", "rollback", "try"):
+        refused = page.request.get(f"{there.base}/models/{name}/1/{what}")
+        assert refused.status == 404
+        assert "is a reference: vehicles score it to compare" in refused.text()
+    assert there.api.get(f"/api/models/{name}/history").json()["current"]["version"] == 2
+
+
+def references(there: World) -> float:
+    """Return how many references were registered, as Prometheus is told."""
+    return float(
+        re.findall(r"^glassfleet_models_references_total (.+)$", there.api.get("/metrics").text, re.MULTILINE)[0]
+    )
+
+
+def dashboards(page: Page) -> dict[str, float]:
+    """Return the central scores that the page shows, by vehicle."""
+    lines = page.locator("section", has=page.locator("#scores-h")).locator("tbody tr")
+    return {line.locator("th").inner_text(): float(line.locator("td").nth(2).inner_text()) for line in lines.all()}
+
+
+def central_of_report(there: World, run: str) -> dict[str, float]:
+    """Return the central scores that the report of a run shows, by vehicle."""
+    command = ["-m", "console.main", "report", run, "--coordinator", there.base, "--format", "markdown", "-o", "-"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True, timeout=120)
+    lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| vehicle-")]
+    return {cells[0]: float(cells[4]) for cells in lines if len(cells) == 5}
+
+
+def test_equal_model_needs_no_reference_when_equality_says_it(there: World, page: Page) -> None:
+    page.goto(f"{there.base}{MODEL}/2")
+    expect(page.locator("thead th", has_text="Central")).to_contain_text("CL = FL")
+
+
+def test_central_reference_is_refused_when_it_cannot_be_compared(there: World) -> None:
+    document = there.api.get(f"/api{MODEL}/2").json()["document"]
+    other = {**document, "domain": {**document["domain"], "target": {**document["domain"]["target"], "name": "other"}}}
+
+    def refused(name: str, wanted: dict[str, Any]) -> tuple[int, str]:
+        answer = there.api.post(f"/api/models/{name}/central", json={"document": wanted})
+        return answer.status_code, answer.json()["detail"]
+
+    status, text = refused(NAME, other)
+    assert status == 422
+    assert "cannot be compared" in text
+    status, text = refused(NAME, {**document, "model": {"nodes": "none"}})
+    assert status == 422, text
+    assert refused("none", document)[0] == 404
+    assert refused(NAME, {"scheme": "none"})[0] == 404
+    with httpx.Client(base_url=there.base, trust_env=False) as client:
+        assert client.post(f"/api{MODEL}/central", json={"document": document}).status_code == 401

@@ -1,0 +1,109 @@
+"""A broker, a coordinator process, and agents in this process: what tests of crashes and of long runs start with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from coordinator.journal.sql import SqlJournal
+from edge_agent.sources import Source
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, pooled_domain
+from schemas.documents import document_digest
+from schemas.record import ModelRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+EXACT = {"nullify": False, "min_rows": 1, "max_depth": 3}
+
+
+def rows(index: int, count: int = 80) -> Source:
+    rng = np.random.default_rng(index)
+    X = rng.random((count + 7 * index, 3))
+    data = Dataset(("p", "q", "r"), "t", X, X[:, 0] + np.sin(4 * X[:, 1]) ** 2 + 0.1 * X[:, 2])
+    return Source(data, Dataset(data.features, data.target, data.X[:0], data.y[:0]))
+
+
+SOURCES = {name: rows(index) for index, name in enumerate(("va", "vb", "vc"))}
+POOLED = pool([source.train for source in SOURCES.values()])
+DOMAIN = pooled_domain(POOLED.features, POOLED.target, POOLED.X, POOLED.y)
+
+
+def spec(run: str, **changes: Any) -> dict[str, Any]:
+    policy = {"gather_agents": 3, "deadline": 60.0, "min_agents": 3, **changes.pop("policy", {})}
+    return {
+        "run": run,
+        "scheme": "frt",
+        "parameters": EXACT,
+        "domain": DOMAIN.to_document(),
+        "policy": policy,
+        **changes,
+    }
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "waited in vain") -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class CoordinatorProcess:
+    """``glassfleet coordinator`` with its errors in a pipe: a full disk must not take its last words."""
+
+    def __init__(
+        self, url: str, state_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.state_dir = state_dir
+        (state_dir / "api-url").unlink(missing_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "console.main", "coordinator", "--state-dir", str(state_dir), *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "GLASSFLEET_BROKER": url, "GLASSFLEET_LOG_LEVEL": "warning", **(environment or {})},
+        )
+
+    def api(self) -> httpx.Client:
+        note = self.state_dir / "api-url"
+        wait_for(lambda: (note.exists() and note.read_text().strip()) or self.process.poll() is not None)
+        assert self.process.poll() is None, self.process.communicate()[1]
+        token = (self.state_dir / "api-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=note.read_text().strip(), headers=headers, trust_env=False)
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        _, told = self.process.communicate(timeout=30)
+        return self.process.returncode, told
+
+
+def has_ended(api: httpx.Client, run: str) -> bool:
+    return bool(api.get(f"/api/runs/{run}").json()["state"] == "ended")
+
+
+def record_of(state_dir: Path, run: str) -> ModelRecord:
+    """Read a run's model from the journal of a coordinator that has ended."""
+    journal = SqlJournal(f"sqlite:///{state_dir / 'journal.sqlite'}")
+    try:
+        return next(ModelRecord.from_bytes(model.record) for model in journal.models() if model.run == run)
+    finally:
+        journal.close()
+
+
+def central_digest(record: ModelRecord) -> str:
+    scheme = catalogue.load(record.scheme)
+    parameters = scheme.Parameters.model_validate(record.document["parameters"])
+    domain = Domain.from_document(record.document["domain"])
+    data = pool([SOURCES[name].train for name in record.cohort])
+    return document_digest(local.central(scheme, parameters, domain, data).model.to_document())

@@ -1,0 +1,125 @@
+"""A coordinator without threads and scripted agents, around the in-memory broker."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.memory import MemoryHub
+from broker.port import Handlers, Link, Message
+from coordinator.core import Coordinator
+from coordinator.engine import Engine
+from coordinator.fleet.directory import FleetLimits
+from coordinator.journal import Entry, MemoryJournal
+from glassfleet.scheme import Task
+from schemas.envelope import Envelope
+from schemas.errors import StorageError
+from schemas.messages import (
+    AgentState,
+    ContributionBody,
+    Receipt,
+    Request,
+)
+from schemas.topics import Topics
+from tests.support.engine_bench import TOY_ENGINE, toy_answer
+
+TOPICS = Topics("f")
+
+
+class TornDisk(MemoryJournal):
+    """A journal whose disk can be full."""
+
+    is_full = False
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        if self.is_full:
+            raise StorageError("no room")
+        super().append(entries)
+
+
+@dataclass
+class Fleet:
+    """A coordinator and scripted agents around one in-memory broker."""
+
+    engine: Engine = TOY_ENGINE
+    max_bytes: int = 128 * 1024
+    fleet_limits: FleetLimits = field(default_factory=FleetLimits)
+    hub: MemoryHub = field(default_factory=MemoryHub)
+    journal: TornDisk = field(default_factory=TornDisk)
+    seen: list[Message] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.watcher = self.hub.transport(Link("mqtt://m", "watcher"))
+        self.watcher.subscribe("gf/#")
+        self.watcher.start(Handlers(self.seen.append, lambda: None, lambda _why: None))
+        self.open()
+
+    def open(self) -> None:
+        self.transport = self.hub.transport(Link("mqtt://m", "coordinator", max_message_bytes=self.max_bytes))
+        self.core = Coordinator(
+            "f",
+            self.transport,
+            self.journal,
+            self.engine,
+            clock=lambda: self.hub.now,
+            wall=lambda: 1.7e9 + self.hub.now,
+            max_message_bytes=self.max_bytes,
+            fleet_limits=self.fleet_limits,
+        )
+        handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
+        self.transport.start(handlers)
+        self.hub.pump()
+
+    def crash(self) -> None:
+        """Kill the coordinator and start it again on its journal."""
+        self.hub.kill("coordinator")
+        self.journal.close()
+        self.journal = TornDisk(self.journal)
+        self.open()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        self.watcher.publish(topic, payload, retain=retain)
+        self.hub.pump()
+
+    def birth(self, *agents: str, incarnation: str = "1", status: Any = "up") -> None:
+        for agent in agents:
+            body = AgentState(status=status, incarnation=incarnation, schemes=["toy"], features=["x"], target="y")
+            payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()
+            self.publish(TOPICS.agent_state(agent), payload, retain=True)
+
+    def request(self, run: str = "r1") -> Envelope:
+        return Envelope.from_bytes(self.hub.retained[TOPICS.request(run)], fleet="f")
+
+    def task(self, run: str = "r1") -> Task:
+        body = self.request(run).body
+        assert isinstance(body, Request)
+        return Task.from_value(body.task)
+
+    def answer(self, *agents: str, run: str = "r1", task: Task | None = None, **how: Any) -> None:
+        task = task or self.task(run)
+        for agent in agents:
+            payload = Envelope(fleet="f", body=contribution(agent, task, **how), run=run, agent=agent).to_bytes()
+            self.publish(TOPICS.contribution(agent, run), payload)
+
+    def receipts(self, agent: str) -> list[str]:
+        topic = TOPICS.receipt(agent)
+        bodies = [
+            Envelope.from_bytes(message.payload, fleet="f").body for message in self.seen if message.topic == topic
+        ]
+        return [f"{body.outcome} {body.reason}".strip() for body in bodies if isinstance(body, Receipt)]
+
+    def finish(self, *agents: str, run: str = "r1") -> None:
+        while self.core.runs.live.get(run) is not None:
+            self.answer(*agents, run=run, task=self.task(run))
+
+
+def contribution(agent: str, task: Task, **how: Any) -> ContributionBody:
+    answer = toy_answer(agent, task, **how)
+    return ContributionBody(
+        task_digest=task.digest,
+        rows=answer.rows,
+        data_digest=hashlib.sha256(agent.encode()).hexdigest(),
+        contribution=answer.to_value(),
+    )

@@ -1,0 +1,166 @@
+"""A fleet to look at: a real broker, a coordinator process, simulated vehicles with real agents, and a nasty one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, sync_playwright
+
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link, Message
+from broker.servers.launch import launch
+from edge_agent.fleet import Fleet
+from edge_agent.sources import read_source
+from lab.demo.vehicles import simulated_files
+from lab.qoe.windows import BOUNDS, UNITS
+from schemas.envelope import Envelope
+from schemas.messages import AgentState, Refusal, Request
+from schemas.topics import Topics
+from tests.support.cloud import CoordinatorProcess, has_ended, wait_for
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
+"""What a peer may write wherever it may write a text."""
+OPEN = "for (const each of document.querySelectorAll('details')) each.open = true"
+SIDEWAYS = """[...document.querySelectorAll(".scroll")]
+    .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth)
+    .map((each) => each.getAttribute("aria-label") ?? each.getAttribute("aria-labelledby"))"""
+"""Parts of a page that show all of themselves only when they are moved sideways."""
+COLUMNS = """[...document.querySelectorAll("table")].map((table) => [table.tHead.rows[0], table.tBodies[0].rows[0]]
+    .map((row) => [...row.cells]
+        .map((cell) => [cell.getBoundingClientRect().left, cell.offsetWidth].map(Math.round))))"""
+"""Of every table, where the cells of its head are, and those of its first line: left edge and width, in pixels."""
+TOPICS = Topics("fleet")
+VEHICLES = 9
+
+
+class Nasty:
+    """An agent that offers to learn, then refuses; every text of its choice is hostile (or, for pictures, tame)."""
+
+    def __init__(self, url: str, features: tuple[str, ...], target: str, *, hostile: bool) -> None:
+        self.features = (*features, EVIL) if hostile else features
+        self.target = target
+        self.name = "zz.nasty-one" if hostile else "vehicle-09"
+        self.software = EVIL if hostile else "glassfleet 0.0.9"
+        self.schemes = ["frt", EVIL] if hostile else ["frt"]
+        self.reason = EVIL if hostile else "the sensor of the buffer is broken"
+        self.transport = PahoTransport(Link(url, self.name))
+        self.transport.subscribe(f"{TOPICS.prefix}run/+/request")
+        self.transport.start(Handlers(self.arrived, self.connected, lambda _why: None))
+
+    def connected(self) -> None:
+        body = AgentState(
+            status="up",
+            incarnation=self.software,
+            software=self.software,
+            schemes=self.schemes,
+            features=list(self.features),
+            target=self.target,
+        )
+        payload = Envelope(fleet="fleet", body=body, agent=self.name).to_bytes()
+        self.transport.publish(TOPICS.agent_state(self.name), payload, retain=True)
+
+    def arrived(self, message: Message) -> None:
+        if not message.payload:
+            return
+        envelope = Envelope.from_bytes(message.payload, fleet="fleet")
+        if isinstance(envelope.body, Request):
+            body = Refusal(task_digest=envelope.body.task_digest, reason=self.reason)
+            whole = Envelope(fleet="fleet", body=body, run=envelope.run, agent=self.name).to_bytes()
+            self.transport.publish(TOPICS.contribution(self.name, envelope.run), whole)
+
+
+class World:
+    """What a test may use."""
+
+    def __init__(self, api: httpx.Client, state_dir: Path, url: str) -> None:
+        self.api = api
+        self.state_dir = state_dir
+        self.broker = url
+        self.base = str(api.base_url).rstrip("/")
+
+    @property
+    def token(self) -> str:
+        return (self.state_dir / "api-token").read_text().strip()
+
+    def start(self, run: str, **changes: Any) -> None:
+        policy = {"gather_agents": VEHICLES, "deadline": 20.0, "min_agents": 3, **changes.pop("policy", {})}
+        bounds = {name: {"low": low, "high": high, "unit": UNITS[name]} for name, (low, high) in BOUNDS.items()}
+        wanted = {"run": run, "scheme": "frt", "policy": policy, "bounds": bounds, **changes}
+        answer = self.api.post("/api/runs", json=wanted)
+        assert answer.status_code == 201, answer.text
+
+    def learn(self, run: str, **changes: Any) -> dict[str, Any]:
+        self.start(run, **changes)
+        wait_for(lambda: has_ended(self.api, run), seconds=90)
+        document: dict[str, Any] = self.api.get(f"/api/runs/{run}").json()
+        assert document["outcome"] == "finished", document["reason"]
+        made = document["model"]
+        evaluations = f"/api/models/{made['name']}/{made['version']}/evaluations"
+        wait_for(lambda: len(self.api.get(evaluations).json()) >= VEHICLES, what="the vehicles sent no scores")
+        # The gate would wait two minutes for an intruder that never scores; and a worse version is wanted here, too.
+        self.api.post(f"/api/models/{made['name']}/promote", json={"version": made["version"]})
+        return document
+
+
+@contextmanager
+def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator[World]:
+    """A fleet with two versions of a fuzzy regression tree, and, if wanted, a nasty vehicle in the second run."""
+    files = simulated_files(folder / "data", VEHICLES, 7)
+    sources = {name: read_source(path) for name, path in files.items()}
+    first = next(iter(sources.values())).train
+    broker = launch(state_dir=folder / "broker")
+    coordinator = CoordinatorProcess(broker.url, folder / "coordinator", environment={"OPENBLAS_NUM_THREADS": "1"})
+    intruder: Nasty | None = None
+    try:
+        with (
+            Fleet(sources, broker=broker.url, state_dir=folder / "agents") as _,
+            coordinator.api() as api,
+        ):
+            there = World(api, folder / "coordinator", broker.url)
+            exact = {"nullify": False, "min_rows": 1, "max_depth": 2}
+            there.learn("morning", model="video-quality", parameters=exact)
+            if nasty:
+                intruder = Nasty(broker.url, first.features, first.target, hostile=hostile)
+                wait_for(lambda: len(api.get("/api/agents").json()) == VEHICLES + 1)
+            there.learn("evening", model="video-quality", parameters={**exact, "max_depth": 3})
+            wait_for(
+                lambda: len(api.get("/api/models/video-quality/2/evaluations").json()) == VEHICLES,
+                what="the vehicles sent no scores",
+            )
+            yield there
+        code, told = coordinator.end()
+        assert code == 0, told
+        assert "Traceback" not in told
+    finally:
+        coordinator.process.kill()
+        coordinator.process.communicate()
+        if intruder is not None:
+            intruder.transport.stop()
+        broker.stop()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's browser, without a head."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("GLASSFLEET_CHROMIUM", CHROMIUM), args=ARGUMENTS
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,189 @@
+"""Machines with a network of their own: kernel namespaces, joined by cables and a switch that can be pulled apart.
+
+A namespace lives as long as a process in it: when the tests are killed, the system removes everything. Nothing of this
+machine's own network is touched. It takes root, ``unshare`` and ``nsenter`` (util-linux) and ``ip`` and ``tc``
+(iproute2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from broker.servers.process import die_with_parent
+
+T = TypeVar("T")
+SBIN = "/usr/sbin:/sbin"
+CLONE_NEWNET = 0x40000000
+TOOLS = {name: shutil.which(name) or shutil.which(name, path=SBIN) for name in ("ip", "tc", "unshare", "nsenter")}
+
+
+def why_not() -> str:
+    """Say why there are no namespaces here, and the way out; empty: there are."""
+    missing = sorted(name for name, path in TOOLS.items() if path is None)
+    if missing:
+        return f"{', '.join(missing)} not installed: apt install iproute2 util-linux"
+    if os.geteuid() != 0:
+        return "only root may pull cables: run this test as root (sudo -E .venv/bin/pytest ...)"
+    tried = subprocess.run([_tool("unshare"), "--net", "true"], capture_output=True, text=True, check=False)
+    return "" if tried.returncode == 0 else f"no network namespaces on this machine: {tried.stderr.strip()}"
+
+
+def _tool(name: str) -> str:
+    path = TOOLS[name]
+    assert path is not None, f"{name} is not installed"
+    return path
+
+
+class Machine:
+    """A network namespace, kept by a process that sleeps in it."""
+
+    def __init__(self) -> None:
+        self._keeper = subprocess.Popen(
+            [_tool("unshare"), "--net", "sleep", "infinity"],
+            stdin=subprocess.DEVNULL,
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
+        )
+        ours = Path("/proc/self/ns/net").readlink()
+        end = time.monotonic() + 30
+        while Path(f"/proc/{self.pid}/ns/net").readlink() == ours:
+            assert time.monotonic() < end, "the namespace did not come up"
+            time.sleep(0.005)
+        self.run("ip", "link", "set", "lo", "up")
+
+    @property
+    def pid(self) -> int:
+        return self._keeper.pid
+
+    def run(self, tool: str, *arguments: str) -> str:
+        """Run ``ip`` or ``tc`` in it."""
+        done = subprocess.run(
+            self.command([_tool(tool), *arguments]), capture_output=True, text=True, check=False, timeout=30
+        )
+        assert done.returncode == 0, f"{tool} {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        return [_tool("nsenter"), "--target", str(self.pid), "--net", "--", *command]
+
+    def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start a process in it, that ends with this one."""
+        with log.open("ab") as file:
+            return subprocess.Popen(
+                self.command(command),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **environment},
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 - see above
+            )
+
+    def visit(self, function: Callable[[], T]) -> T:
+        """Call a function in a thread of this process whose sockets are in it."""
+        found: list[T] = []
+        faults: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                libc = ctypes.CDLL(None, use_errno=True)
+                with Path(f"/proc/{self.pid}/ns/net").open("rb") as namespace:
+                    done = libc.setns(namespace.fileno(), CLONE_NEWNET)
+                assert done == 0, os.strerror(ctypes.get_errno())
+                found.append(function())
+            except BaseException as fault:  # noqa: BLE001 - raised again in the caller's thread
+                faults.append(fault)
+
+        # The thread ends with the call: no other code ever runs in the wrong network.
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        if faults:
+            raise faults[0]
+        return found[0]
+
+    def remove(self) -> None:
+        self._keeper.kill()
+        self._keeper.wait()
+
+
+class Network:
+    """Machines on one switch, which is a machine too: ``10.77.0.N``, in the order of their names."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._switch = Machine()
+        self.machines: dict[str, Machine] = {}
+        self._ports = {name: f"port{number}" for number, name in enumerate(names, 1)}
+        self._switch.run("ip", "link", "add", "switch", "type", "bridge")
+        self._switch.run("ip", "link", "set", "switch", "up")
+        try:
+            for name, port in self._ports.items():
+                self.machines[name] = machine = Machine()
+                self._switch.run(
+                    "ip", "link", "add", port, "type", "veth", "peer", "name", "cable", "netns", str(machine.pid)
+                )
+                machine.run("ip", "address", "add", f"{self.address(name)}/24", "dev", "cable")
+                machine.run("ip", "link", "set", "cable", "up")
+                self._switch.run("ip", "link", "set", port, "up")
+                self.plug_in(name)
+        except BaseException:
+            self.remove()
+            raise
+
+    def address(self, name: str) -> str:
+        return f"10.77.0.{list(self._ports).index(name) + 1}"
+
+    def pull(self, name: str) -> None:
+        """Pull a cable behind the switch: packets vanish, and neither end sees that anything has happened."""
+        self._switch.run("ip", "link", "set", self._ports[name], "nomaster")
+
+    def plug_in(self, name: str) -> None:
+        self._switch.run("ip", "link", "set", self._ports[name], "master", "switch")
+
+    def pull_here(self, name: str) -> None:
+        """Pull a cable at the machine's own socket: its card sees that there is no link."""
+        self._switch.run("ip", "link", "set", self._ports[name], "down")
+
+    def plug_in_here(self, name: str) -> None:
+        self._switch.run("ip", "link", "set", self._ports[name], "up")
+
+    def narrow(self, name: str, rate: str, room: int) -> None:
+        """Let at most `rate` through in each direction, and lose what finds more than `room` bytes waiting."""
+        for machine, device in ((self._switch, self._ports[name]), (self.machines[name], "cable")):
+            machine.run(
+                "tc",
+                "qdisc",
+                "replace",
+                "dev",
+                device,
+                "root",
+                "tbf",
+                "rate",
+                rate,
+                "burst",
+                "1600",
+                "limit",
+                str(room),
+            )
+
+    def lost(self, name: str) -> int:
+        """Packets that `narrow` lost, in both directions."""
+        found = 0
+        for machine, device in ((self._switch, self._ports[name]), (self.machines[name], "cable")):
+            told = machine.run("tc", "-s", "qdisc", "show", "dev", device)
+            found += int(told.split("(dropped ")[1].split(",")[0])
+        return found
+
+    def widen(self, name: str) -> None:
+        for machine, device in ((self._switch, self._ports[name]), (self.machines[name], "cable")):
+            machine.run("tc", "qdisc", "del", "dev", device, "root")
+
+    def remove(self) -> None:
+        for machine in (*self.machines.values(), self._switch):
+            machine.remove()

@@ -1,0 +1,125 @@
+"""One small model of every scheme and way to answer, for tests of what is done with finished models."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.scheme import Model
+
+NAMES = ("snr", "dist", "load", "speed")
+FEATURES = tuple(
+    Variable(name=name, low=0.0, high=high, unit=unit)
+    for name, high, unit in zip(NAMES, (10.0, 100.0, 1.0, 5.0), ("dB", "m", "", "m/s"), strict=True)
+)
+OTHERS = {
+    "frt": {"inference": "weighted_average"},
+    "tsk": {"inference": "weighted_average"},
+    "fmt": {"inference": "one_rule"},
+    "frbc": {"association": "strength*weight"},
+}
+"""Parameters that change how a finished model answers."""
+
+FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text")
+"""Models with columns of text, which only trees with crisp splits can have; :func:`trips` are their rows."""
+TRIP = (
+    Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
+    Variable(name="dist", low=0.0, high=250_000.0, unit="m"),
+    Variable(name="fare", low=0.0, high=7.0, categories=tuple(sorted(FARES))),
+    Variable(name="gate", low=0.0, high=1.0, categories=("0", "1")),
+)
+
+KINDS = (
+    *("frt", "frt-other", "fmt", "fmt-other", "tsk", "tsk-other", "frbc", "frbc-other"),
+    *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
+)
+
+
+def rows(count: int = 500, seed: int = 0) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).random((count, 4)) * [10.0, 100.0, 1.0, 5.0]
+
+
+def wide_rows(count: int, seed: int = 1) -> NDArray[np.float64]:
+    """Rows all over the domain, a tenth of its range beyond it, and on the edges of its sets."""
+    rng = np.random.default_rng(seed)
+    X = (rng.random((count, 4)) * 1.2 - 0.1) * [10.0, 100.0, 1.0, 5.0]
+    edges = rng.integers(0, 13, (count // 4, 4)) / 12 * [10.0, 100.0, 1.0, 5.0]
+    return np.concatenate([X, edges])
+
+
+def trips(count: int = 500, seed: int = 0) -> NDArray[np.float64]:
+    """Rows of the models with columns of text: positions among the categories, and metres."""
+    rng = np.random.default_rng(seed)
+    codes = [rng.integers(0, len(variable.categories), count) if variable.categories else None for variable in TRIP]
+    columns = [rng.random(count) * 250_000.0 if code is None else code.astype(float) for code in codes]
+    return np.column_stack(columns)
+
+
+def texts(row: NDArray[np.float64]) -> list[str]:
+    """Return a trip as people write it."""
+    return [
+        variable.categories[int(value)] if variable.categories else repr(value)
+        for variable, value in zip(TRIP, row.tolist(), strict=True)
+    ]
+
+
+def _textual(kind: str) -> Model:
+    """A tree that splits on each of its columns of text."""
+    scheme: Any = catalogue.load(kind.partition("-")[0])
+    X = trips()
+    names = tuple(variable.name for variable in TRIP)
+    y = X[:, 1] / 50_000.0 + 3.0 * (X[:, 2] > 4.5) + 2.0 * (X[:, 0] % 3.0 == 1.0) + (X[:, 2] == 1.0) * X[:, 3]
+    if "numbers" in kind:
+        target = Variable(name="price", low=0.0, high=11.0, unit="EUR")
+        domain = Domain(features=TRIP, target=target)
+    else:
+        domain = Domain(features=TRIP, label="price", classes=("high", "low", "middle"))
+        y = np.where(y > np.quantile(y, 0.6), "high", np.where(y > np.quantile(y, 0.3), "middle", "low"))
+    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
+    made: Model = scheme.alone(parameters, domain, Dataset(names, "price", X, y))
+    return made
+
+
+@cache
+def model(kind: str) -> Model:
+    if kind in TEXTUAL:
+        return _textual(kind)
+    name, _, other = kind.partition("-")
+    scheme = catalogue.load(name)
+    X = rows()
+    y = X[:, 0] * 2 + np.sin(X[:, 1] / 20) * 8 + X[:, 2] * X[:, 3]
+    if other == "classes" or "regression" not in scheme.purpose:
+        labels = np.where(y > np.quantile(y, 0.6), "good", np.where(y > np.quantile(y, 0.3), "fair", "bad"))
+        domain = Domain(features=FEATURES, label="quality", classes=("bad", "fair", "good"))
+        data = Dataset(NAMES, "quality", X, labels)
+    else:
+        target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
+        domain = Domain(features=FEATURES, target=target)
+        data = Dataset(NAMES, "mos", X, y)
+    parameters: Any = getattr(scheme, "trial", None) or scheme.Parameters()
+    if name in ("fedga", "dp_tree"):
+        alone: Any = scheme
+        made: Model = alone.alone(parameters, domain, data)
+        return made
+    made = local.central(scheme, parameters, domain, data).model
+    if other != "other":
+        return made
+    document = made.to_document()
+    return scheme.from_document({**document, "parameters": {**document["parameters"], **OTHERS[name]}})
+
+
+@cache
+def population() -> Model:
+    scheme: Any = catalogue.load("fedga")
+    X = rows(120)
+    domain = Domain(features=FEATURES, label="quality", classes=("bad", "good"))
+    data = Dataset(NAMES, "quality", X, np.where(X[:, 0] > 5.0, "good", "bad"))
+    made: Model = local.central(scheme, scheme.trial, domain, data).model
+    return made

@@ -1,0 +1,637 @@
+"""Credentials that follow their folder, lists that only grow, wills sealed anew, and floods that stay cheap."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import os
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from broker.credentials import FixedCredentials, FolderCredentials
+from broker.port import Handlers, Link, Message
+from broker.servers.revocation import take_list
+from broker.signed import Patience, RefusalLog, SignedTransport, signed
+from broker.tls import save_identity
+from broker.trust import trust
+from console.services.tap import _text, decode, seal
+from coordinator.authority.certificates import Revoked, make_crl
+from coordinator.authority.store import Authority
+from schemas.envelope import Envelope
+from schemas.errors import UsageError, WireError
+from schemas.messages import AgentState, CoordinatorState
+from schemas.topics import Topics
+from schemas.trust.signing import Owner, Verifier
+from tests.support.fleet import FleetCa, number_in
+from tests.support.keys import NOW, TestCa
+
+TOPICS = Topics("fleet")
+CLOUD = (Owner("coordinator", "*"),)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> FleetCa:
+    return FleetCa(tmp_path)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def look(credentials: FolderCredentials, clock: Clock) -> bool:
+    clock.now += 3
+    return credentials.refresh()
+
+
+def renew(ca: FleetCa, folder: Path, name: str) -> None:
+    fresh = ca.identity("agent", name, where=f"{name}-fresh")
+    save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
+
+
+def test_renewed_certificate_is_taken_over_and_nothing_is_read_in_between(ca, clock):
+    folder = ca.identity("agent", "v1")
+    credentials = FolderCredentials(folder, clock=clock)
+    before = credentials.signer
+    assert not look(credentials, clock)
+    renew(ca, folder, "v1")
+    assert not credentials.refresh()
+    assert credentials.signer is before
+    assert look(credentials, clock)
+    assert credentials.signer.certificate != before.certificate
+    assert not look(credentials, clock)
+
+
+@pytest.mark.parametrize("broken", ["half a certificate", "the key of another one", "no key", "unreadable"])
+def test_half_renewed_identity_is_not_taken_over_until_it_is_whole(ca, clock, broken):
+    folder = ca.identity("agent", "v1")
+    other = ca.identity("agent", "v2")
+    credentials = FolderCredentials(folder, clock=clock)
+    before, whole = credentials.signer, {name: (folder / name).read_bytes() for name in ("key.pem", "cert.pem")}
+    match broken:
+        case "half a certificate":
+            (folder / "cert.pem").write_bytes(whole["cert.pem"][:200])
+        case "the key of another one":
+            (folder / "key.pem").write_bytes((other / "key.pem").read_bytes())
+        case "no key":
+            (folder / "key.pem").unlink()
+        case "unreadable":
+            (folder / "key.pem").unlink()
+            (folder / "key.pem").mkdir()
+    assert not look(credentials, clock)
+    assert credentials.signer is before
+    if broken == "unreadable":
+        (folder / "key.pem").rmdir()
+    for name, content in whole.items():
+        (folder / name).write_bytes(content)
+    assert look(credentials, clock)
+    assert credentials.signer.certificate == before.certificate
+
+
+def test_grown_list_is_taken_over_and_an_older_or_foreign_one_is_not(ca, clock, tmp_path):
+    cloud, stolen = ca.identity("coordinator", "cloud"), ca.identity("agent", "v1")
+    topic, sealed = sealed_birth(stolen, "v1")
+    credentials = FolderCredentials(cloud, clock=clock)
+    older = credentials.crl
+    assert credentials.verifier.open(topic, sealed, (Owner("agent", "v1"),))
+    ca.authority.revoke("v1", "stolen")
+    save_identity(cloud, crl=ca.authority.crl_pem)
+    assert look(credentials, clock)
+    newest = credentials.crl
+    assert newest == ca.authority.crl_pem
+    for wrong in (older, FleetCa(tmp_path / "other").authority.crl_pem, newest[:80]):
+        save_identity(cloud, crl=wrong)
+        look(credentials, clock)
+        assert credentials.crl == newest
+        with pytest.raises(WireError, match="revoked"):
+            credentials.verifier.open(topic, sealed, (Owner("agent", "v1"),))
+
+
+def test_list_that_was_heard_is_kept_over_a_restart_though_somebody_withholds_it(ca, clock):
+    agent, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
+    topic, sealed = sealed_birth(cloud, "cloud")
+    credentials = FolderCredentials(agent, clock=clock)
+    ca.authority.revoke("cloud")
+    assert credentials.take_crl(ca.authority.crl_pem)
+    assert not credentials.take_crl(ca.authority.crl_pem)
+    again = FolderCredentials(agent, clock=clock)
+    assert number_in(again.crl) == number_in(ca.authority.crl_pem)
+    with pytest.raises(WireError, match="revoked"):
+        again.verifier.open(topic, sealed, CLOUD)
+
+
+def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_look(ca, clock):
+    folder = ca.identity("agent", "v1")
+    ca.identity("agent", "v2")
+    credentials = FolderCredentials(folder, clock=clock)
+    before = credentials.signer
+    renew(ca, folder, "v1")
+    ca.authority.revoke("v2")
+    assert credentials.take_crl(ca.authority.crl_pem)
+    assert look(credentials, clock)
+    assert credentials.signer.certificate != before.certificate
+
+
+def test_newer_list_of_an_operator_is_not_replaced_by_an_older_one_that_is_heard(ca, clock):
+    folder = ca.identity("agent", "v1")
+    for name in ("v2", "v3"):
+        ca.identity("agent", name)
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.revoke("v2")
+    heard = ca.authority.crl_pem
+    ca.authority.revoke("v3")
+    save_identity(folder, crl=ca.authority.crl_pem)
+    assert credentials.take_crl(heard)
+    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem
+    assert look(credentials, clock)
+    assert credentials.crl == ca.authority.crl_pem
+
+
+@pytest.mark.parametrize("found", ["an older list", "none", "a torn one's remains, unreadable"])
+def test_heard_list_is_kept_over_a_restart_when_what_was_put_into_the_folder_is_older(ca, clock, found):
+    folder = ca.identity("agent", "v1")
+    stolen = ca.identity("coordinator", "cloud")
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.refresh_crl()
+    save_identity(folder, crl=ca.authority.crl_pem)
+    if found != "an older list":
+        (folder / "crl.pem").unlink()
+    if found == "a torn one's remains, unreadable":
+        (folder / "crl.pem").symlink_to(folder / "nowhere")
+    ca.authority.revoke("cloud", "stolen")
+    # Heard before the next look, which may be a day away.
+    assert credentials.take_crl(ca.authority.crl_pem)
+    again = FolderCredentials(folder, clock=clock)
+    assert number_in(again.crl) == number_in(ca.authority.crl_pem)
+    topic, sealed = sealed_birth(stolen, "cloud")
+    with pytest.raises(WireError, match="revoked"):
+        again.verifier.open(topic, sealed, CLOUD)
+    look(credentials, clock)
+    assert number_in(credentials.crl) == number_in(ca.authority.crl_pem)
+
+
+def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
+    folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v2")
+    whole = (folder / "key.pem").read_bytes()
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.refresh_crl()
+    save_identity(folder, key=(fresh / "key.pem").read_bytes(), crl=ca.authority.crl_pem)
+    assert not look(credentials, clock)
+    ca.authority.revoke("v2", "stolen")
+    assert credentials.take_crl(ca.authority.crl_pem)
+    save_identity(folder, key=whole)
+    assert number_in(FolderCredentials(folder, clock=clock).crl) == number_in(ca.authority.crl_pem)
+
+
+def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_heard(ca, clock, tmp_path):
+    folder = ca.identity("agent", "v1")
+    credentials = FolderCredentials(folder, clock=clock)
+    other = FleetCa(tmp_path / "other")
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
+    assert credentials.take_crl(ca.authority.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
+
+
+def revoked_after_restart(folder: Path, sealed: tuple[str, bytes]) -> bool:
+    """Whether a process that starts now refuses what the coordinator's stolen identity seals."""
+    try:
+        FolderCredentials(folder).verifier.open(*sealed, CLOUD)
+    except WireError as fault:
+        return fault.code == "revoked-certificate"
+    return False
+
+
+def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_was_changed(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    save_identity(folder, crl=ca.authority.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    fresh, stolen = other.identity("agent", "v1"), other.identity("coordinator", "cloud")
+    key, certificate = ((fresh / name).read_bytes() for name in ("key.pem", "cert.pem"))
+    save_identity(
+        folder, key=key, certificate=certificate, ca=other.authority.ca_pem, crl=(first := other.authority.crl_pem)
+    )
+    assert look(credentials, clock)
+    assert credentials.crl == first
+    assert (folder / "crl.pem").read_bytes() == first
+    other.authority.revoke("cloud", "stolen")
+    assert number_in(other.authority.crl_pem) < number_in(ca.authority.crl_pem)
+    assert credentials.take_crl(other.authority.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
+    assert not credentials.take_crl(first)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_ones(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    stolen = other.identity("coordinator", "cloud")
+    ca.authority.refresh_crl()
+    credentials = FolderCredentials(folder, clock=clock)
+    save_identity(folder, ca=other.authority.ca_pem)
+    assert look(credentials, clock)
+    save_identity(folder, crl=ca.authority.crl_pem)  # not looked at yet
+    other.authority.revoke("cloud", "stolen")
+    assert credentials.take_crl(other.authority.crl_pem)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+def test_lists_of_both_cas_are_kept_over_a_restart_while_both_are_trusted(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other", "test CA")
+    sealed = [sealed_birth(each.identity("coordinator", "cloud"), "cloud") for each in (ca, other)]
+    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    assert [credentials.verifier.open(*each, CLOUD).id for each in sealed] == ["cloud", "cloud"]
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    for each in (ca, other):
+        each.authority.revoke("cloud", "stolen")
+        assert credentials.take_crl(each.authority.crl_pem)
+        assert not credentials.take_crl(each.authority.crl_pem)
+    both = ca.authority.crl_pem + other.authority.crl_pem
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == both
+    assert [revoked_after_restart(folder, each) for each in sealed] == [True, True]
+    assert not FolderCredentials(folder).take_crl(other.authority.crl_pem + ca.authority.crl_pem)
+
+
+def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_any_more(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    cloud = other.identity("coordinator", "cloud")
+    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem, crl=other.authority.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    # Who stole the former CA's key revokes what the next one issued.
+    made = x509.load_pem_x509_certificate((cloud / "cert.pem").read_bytes())
+    now = dt.datetime.now(dt.UTC)
+    entries, lasts = [Revoked(made.serial_number, now)], dt.timedelta(days=1)
+    theirs = make_crl(ca.authority.certificate, ca.authority._key, entries, number=9, now=now, lasts=lasts)
+    assert credentials.take_crl(theirs.public_bytes(Encoding.PEM))
+    assert revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
+    save_identity(folder, ca=other.authority.ca_pem)
+    assert look(credentials, clock)
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == other.authority.crl_pem
+    assert credentials.verifier.open(*sealed_birth(cloud, "cloud"), CLOUD)
+    assert not revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
+
+
+def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
+    stolen = ca.identity("coordinator", "cloud")
+    after = Authority.create(ca.folder / "next", after=ca.authority.folder)
+    folder = ca.identity("agent", "v1")
+    trust(folder, after.ca_pem + after.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    after.revoke("cloud", "stolen")
+    assert credentials.take_crl(after.crl_pem)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+@pytest.mark.parametrize("found", ["an older list", "half a list", "no list"])
+def test_heard_list_is_put_back_when_something_worth_less_takes_its_place_afterwards(ca, clock, found):
+    folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
+    older = (folder / "crl.pem").read_bytes()
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.revoke("cloud", "stolen")
+    heard = ca.authority.crl_pem
+    assert credentials.take_crl(heard)
+    match found:
+        case "an older list":
+            save_identity(folder, crl=older)
+        case "half a list":
+            (folder / "crl.pem").write_bytes(heard[:80])
+        case "no list":
+            (folder / "crl.pem").unlink()
+    assert look(credentials, clock)
+    assert not look(credentials, clock), "what we wrote ourselves is no news"
+    assert not credentials.take_crl(heard)
+    assert (folder / "crl.pem").read_bytes() == heard
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+def test_changed_ca_is_trusted_and_the_former_one_not_any_more(ca, clock, tmp_path):
+    folder, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
+    topic, sealed = sealed_birth(cloud, "cloud")
+    credentials = FolderCredentials(folder, clock=clock)
+    assert credentials.verifier.open(topic, sealed, CLOUD)
+    other = FleetCa(tmp_path / "other")
+    save_identity(folder, ca=other.authority.ca_pem)
+    assert look(credentials, clock)
+    with pytest.raises(WireError, match="foreign"):
+        credentials.verifier.open(topic, sealed, CLOUD)
+    topic, sealed = sealed_birth(other.identity("coordinator", "cloud"), "cloud")
+    assert credentials.verifier.open(topic, sealed, CLOUD)
+
+
+def sealed_birth(folder: Path, name: str) -> tuple[str, bytes]:
+    signer = FolderCredentials(folder).signer
+    if signer.owner.role == "coordinator":
+        body, topic = CoordinatorState(status="up", incarnation="i", software="test"), TOPICS.coordinator_state()
+        return topic, signer.seal(topic, Envelope(fleet="fleet", body=body).to_bytes())
+    state, topic = AgentState(status="up", incarnation="i"), TOPICS.agent_state(name)
+    return topic, signer.seal(topic, Envelope(fleet="fleet", body=state, agent=name).to_bytes())
+
+
+def test_last_will_is_sealed_with_the_certificate_of_the_moment(ca, clock):
+    folder = ca.identity("agent", "v1")
+    credentials = FolderCredentials(folder, clock=clock)
+    state = Envelope(fleet="fleet", body=AgentState(status="down", incarnation="i"), agent="v1")
+    will = Message(TOPICS.agent_state("v1"), state.to_bytes(), retained=True)
+    made: list[Link] = []
+
+    def make(link: Link) -> Line:
+        made.append(link)
+        return Line()
+
+    signed(Link("mqtt://x", "v1", will), TOPICS, credentials, lambda *_: None, make)
+    link = made[0]
+    assert link.seal is not None
+    first = link.seal(will)
+    renew(ca, folder, "v1")
+    assert look(credentials, clock)
+    second = link.seal(will)
+    assert first.payload != second.payload
+    assert second.retained
+    assert credentials.signer.certificate in second.payload
+
+
+class Line:
+    """A transport that remembers what was published."""
+
+    max_message_bytes = 100_000
+    is_connected = True
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, bytes]] = []
+        self.handlers = Handlers(lambda _m: None, lambda: None, lambda _w: None)
+
+    def start(self, handlers: Handlers) -> None:
+        self.handlers = handlers
+        handlers.connected()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        del retain
+        self.said.append((topic, payload))
+
+    def subscribe(self, pattern: str) -> None: ...
+    def unsubscribe(self, pattern: str) -> None: ...
+    def stop(self) -> None: ...
+
+    def flush(self, timeout: float) -> bool:
+        del timeout
+        return True
+
+
+def test_coordinator_says_the_newest_list_again_when_it_started_with_an_older_one(ca):
+    cloud = ca.identity("coordinator", "cloud")
+    credentials, line = FolderCredentials(cloud), Line()
+    transport = SignedTransport(line, TOPICS, credentials, lambda *_: None)
+    transport.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
+    older = (cloud / "crl.pem").read_bytes()
+    assert line.said == [(TOPICS.revoked(), older)]
+    ca.authority.revoke("cloud")
+    newest = ca.authority.crl_pem
+    for crl in (newest, older, newest):
+        line.handlers.message(Message(TOPICS.revoked(), crl, retained=True))
+    assert line.said == [(TOPICS.revoked(), older), (TOPICS.revoked(), newest)]
+
+
+def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent():
+    ca, clock = TestCa(), Clock()
+    verifier = ca.verifier()
+    refused: Counter[str] = Counter()
+    heard: list[str] = []
+    line = Line()
+    credentials = FixedCredentials(ca.coordinator().signer(), verifier)
+    transport = SignedTransport(line, TOPICS, credentials, lambda _m, fault: refused.update([fault.code]))
+    transport._patience = Patience(20, 5, clock=clock)
+    transport.start(Handlers(lambda message: heard.append(message.topic), lambda: None, lambda _w: None))
+
+    def say(name: str, *, good: bool) -> None:
+        topic = TOPICS.agent_state(name)
+        state = Envelope(fleet="fleet", body=AgentState(status="up", incarnation="i"), agent=name, time=NOW)
+        sealed = signers[name].seal(topic, state.to_bytes())
+        if not good:
+            sealed = replace(Envelope.from_bytes(sealed, fleet="fleet"), time=NOW + 1).to_bytes()
+        line.handlers.message(Message(topic, sealed))
+
+    signers = {name: ca.agent(name).signer() for name in ("liar", "v1")}
+    for _ in range(500):
+        say("liar", good=False)
+    assert refused == {"bad-signature": 20, "too-many": 480}
+    say("v1", good=True)
+    say("liar", good=True)
+    assert heard == [TOPICS.agent_state("v1")]
+    clock.now += 1.0
+    say("liar", good=True)
+    assert heard == [TOPICS.agent_state("v1"), TOPICS.agent_state("liar")]
+
+
+def test_patience_remembers_a_bounded_number_of_agents():
+    patience = Patience(1, 0.001, clock=Clock())
+    for number in range(10_000):
+        patience.spend(f"v{number}")
+    assert len(patience._spent) <= 4096
+    assert not patience.has("v9999")
+
+
+def test_refusal_log_counts_all_and_tells_of_each_code_now_and_then():
+    clock, counted, told = Clock(), Counter[str](), []
+    log = RefusalLog(lambda name: counted.update([name]), lambda *line: told.append(line), pause=10, clock=clock)
+    fault = WireError("unsigned", "why")
+    for _ in range(1000):
+        log(Message("t", b"x"), fault)
+    log(Message("t", b"x"), WireError("bad-signature", "other"))
+    assert counted == {"refused.unsigned": 1000, "refused.bad-signature": 1}
+    assert told == [("t", "unsigned", "why", 1), ("t", "bad-signature", "other", 1)]
+    clock.now += 10
+    log(Message("t", b"x"), fault)
+    assert told[-1] == ("t", "unsigned", "why", 1000)
+
+
+def test_refusal_log_shows_no_control_characters_of_a_forged_topic():
+    told: list[str] = []
+    log = RefusalLog(lambda _name: None, lambda topic, *_: told.append(topic))
+    log(Message("gf/1/fleet/\x1b[2Jmodel\nINFO all is well" + "x" * 1000, b"x"), WireError("unknown-topic", "why"))
+    assert told[0].isprintable()
+    assert len(told[0]) < 300
+
+
+def test_private_file_is_never_written_through_what_lies_there(tmp_path):
+    # In a folder that others can write to, a link waits under the draft's former name and under the name itself.
+    target = tmp_path / "victim"
+    target.write_bytes(b"precious")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / f".key.pem.{os.getpid()}.tmp").symlink_to(target)
+    (folder / "key.pem").symlink_to(target)
+    save_identity(folder, key=b"secret")
+    assert target.read_bytes() == b"precious"
+    assert (folder / "key.pem").read_bytes() == b"secret"
+    assert not (folder / "key.pem").is_symlink()
+    assert (folder / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in folder.iterdir()) == [f".key.pem.{os.getpid()}.tmp", "key.pem"]
+
+
+def test_folder_that_cannot_be_written_to_still_refuses_who_was_revoked(ca, clock, monkeypatch):
+    agent = ca.identity("agent", "v1")
+    credentials = FolderCredentials(agent, clock=clock)
+    ca.identity("coordinator", "cloud")
+    ca.authority.revoke("cloud")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("broker.tls.replace_private", full)
+    assert credentials.take_crl(ca.authority.crl_pem)
+    assert len(credentials.verifier.revoked) == 1
+
+
+def test_verifier_keeps_its_authorities_when_the_new_ones_cannot_be_read():
+    ca = TestCa()
+    verifier = ca.verifier()
+    with pytest.raises(UsageError, match="PEM"):
+        verifier.trust(b"nonsense")
+    assert verifier.owner(ca.agent("v1").certificate.public_bytes(Encoding.DER)) == Owner("agent", "v1")
+
+
+def test_tap_says_who_sealed_each_message_and_what_the_fleet_would_refuse():
+    ca = TestCa()
+    topic = TOPICS.agent_state("v1")
+    plain = Envelope(fleet="fleet", body=AgentState(status="up", incarnation="i"), agent="v1", time=NOW).to_bytes()
+    good, forged = (ca.agent(name).signer().seal(topic, plain) for name in ("v1", "v2"))
+    said = [seal(topic, payload, TOPICS, ca.verifier()) for payload in (good, forged, plain)]
+    assert said[0] == "agent v1"
+    assert said[1] == "REFUSED wrong-signer: agent v2 may not write here"
+    assert said[2].startswith("REFUSED unsigned")
+    assert [seal(topic, payload, TOPICS, None) for payload in (good, plain)] == ["sealed, not verified", "unsigned"]
+    assert seal(TOPICS.revoked(), ca.crl(ca.agent("v3")), TOPICS, ca.verifier()) == "by the CA: 1 revoked"
+    line = decode("gf/1/fleet/\x1b[2J\n", b"x", TOPICS) | {"retained": False}
+    assert _text(line).isprintable()
+
+
+def test_good_list_in_the_folder_is_taken_over_behind_many_that_cannot_be_read(ca, clock):
+    folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
+    ca.authority.revoke("cloud", "stolen")
+    junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
+    (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
+    trust(folder, after.ca_pem + after.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
+    (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
+    take_list(folder, after.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
+
+
+@pytest.mark.parametrize("writer", ["ca trust", "ca revoke --into"])
+def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca, clock, writer, monkeypatch):
+    folder = ca.identity("agent", "v1")
+    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
+    if writer == "ca revoke --into":
+        trust(folder, after.ca_pem + after.crl_pem)
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.authority.refresh_crl()
+    after.refresh_crl()
+    heard, begun, joined = ca.authority.crl_pem, threading.Event(), []
+
+    def operator() -> None:
+        begun.set()
+        if writer == "ca trust":
+            trust(folder, after.ca_pem + after.crl_pem)
+        else:
+            take_list(folder, after.crl_pem)
+
+    def slowly(where: Path, **files: bytes) -> None:
+        # Between what was read and what is written, an operator's command begins.
+        joined.append(threading.Thread(target=operator))
+        joined[0].start()
+        begun.wait()
+        joined[0].join(0.3)  # as it was, the command ends here, and what it wrote is overwritten
+        save_identity(where, **files)
+
+    monkeypatch.setattr("broker.credentials.save_identity", slowly)
+    assert credentials.take_crl(heard)
+    joined[0].join()
+    assert (folder / "crl.pem").read_bytes() == heard + after.crl_pem
+    assert look(credentials, clock)
+    assert credentials.crl == heard + after.crl_pem
+
+
+def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_folder(ca, clock, monkeypatch):
+    folder, waited = ca.identity("agent", "v1"), Clock()
+    credentials = FolderCredentials(folder, clock=clock)
+    ca.identity("agent", "v2")
+    ca.authority.revoke("v2", "stolen")
+
+    def pause(seconds: float) -> None:
+        waited.now += seconds
+
+    monkeypatch.setattr("broker.folders.monotonic", waited)
+    monkeypatch.setattr("broker.folders.sleep", pause)
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        heard = threading.Thread(target=credentials.take_crl, args=(ca.authority.crl_pem,), daemon=True)
+        heard.start()
+        heard.join(60)
+        assert not heard.is_alive(), "it waits for ever, and with it whoever publishes"
+    finally:
+        os.close(held)
+    assert 1000 + 1 < waited.now < 1000 + 3
+    assert (folder / "crl.pem").read_bytes() == credentials.crl == ca.authority.crl_pem
+    renew(ca, folder, "v1")
+    assert look(credentials, clock)
+
+
+def test_certificate_that_a_new_ca_has_revoked_is_not_believed_for_a_moment_when_both_are_put_into_the_folder(
+    ca, clock, tmp_path, monkeypatch
+):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    stolen = sealed_birth(other.identity("coordinator", "cloud"), "cloud")
+    other.authority.revoke("cloud", "stolen")
+    credentials, codes = FolderCredentials(folder, clock=clock), []
+    take_over = Verifier.trust
+
+    def meanwhile(verifier: Verifier, *args: bytes) -> None:
+        take_over(verifier, *args)
+        with pytest.raises(WireError) as refused:
+            verifier.open(*stolen, CLOUD)  # another thread's message
+        codes.append(refused.value.code)
+
+    monkeypatch.setattr(Verifier, "trust", meanwhile)
+    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    assert look(credentials, clock)
+    assert codes == ["revoked-certificate"]
+
+
+def test_quiet_process_says_again_what_is_retained_as_soon_as_its_certificate_has_changed(ca, clock):
+    folder, line, connected = ca.identity("coordinator", "cloud"), Line(), []
+    credentials = FolderCredentials(folder, clock=clock)
+    transport = SignedTransport(line, TOPICS, credentials, lambda *_: None)
+    transport.start(Handlers(lambda _m: None, lambda: connected.append(credentials.signer), lambda _w: None))
+    fresh = ca.identity("coordinator", "cloud", where="fresh")
+    save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
+    transport.look()
+    assert len(connected) == 1, "no look was due"
+    clock.now += 3
+    line.is_connected = False
+    transport.look()
+    line.is_connected = True
+    for _ in range(3):
+        transport.look()
+    assert len(connected) == 2
+    assert connected[1].certificate != connected[0].certificate

@@ -1,0 +1,640 @@
+"""The command line: what it refuses and how, what it loads, and that its reference page tells the truth."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+from console.common import count_or_share, parse_parameters
+from console.main import COMMANDS, cli, run
+from console.model.models import model as model_group
+from console.model.registry import Registry
+from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines, strongest_terms
+from console.run.follow import line_of_round
+from console.services.tap import decode, summary
+from console.settings import descriptions, fill_in
+from coordinator.config import CoordinatorConfig
+from edge_agent.config import AgentConfig
+from edge_agent.forecast.config import ForecastConfig
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.explain import Condition, Rule, counterfactual
+from schemas.documents import document_digest
+from schemas.envelope import Envelope
+from schemas.errors import UsageError
+from schemas.messages import Receipt, Request
+from schemas.record import ModelRecord
+from schemas.topics import Topics
+from tests.support import sample_models
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("BROKER", "COORDINATOR", "TOKEN", "STATE_DIR", "FLEET", "CONFIG"):
+        monkeypatch.delenv(f"GLASSFLEET_{name}", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def record() -> ModelRecord:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (400, 2))
+    data = Dataset(("speed", "load"), "quality", X, np.clip(X[:, 0] / 10 - 0.3 * (X[:, 1] > 5), 0, 1))
+    domain = Domain(
+        features=(Variable(name="speed", low=0, high=10, unit="m/s"), Variable(name="load", low=0, high=10)),
+        target=Variable(name="quality", low=0, high=1),
+    )
+    scheme = catalogue.load("frt")
+    document = local.central(scheme, scheme.Parameters(), domain, data).model.to_document()
+    return ModelRecord(
+        name="qoe",
+        version=1,
+        digest=document_digest(document),
+        document=document,
+        fleet="demo",
+        run="run-1",
+        scheme="frt",
+        cohort=["a", "b"],
+        created="2026-01-01T00:00:00+00:00",
+    )
+
+
+@pytest.fixture
+def record_file(tmp_path: Path, record: ModelRecord) -> Path:
+    (tmp_path / "qoe.json").write_bytes(record.to_bytes())
+    return tmp_path / "qoe.json"
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Path:
+    (tmp_path / "drive.csv").write_text("load,speed,extra\n1,2,9\n7.5,8,9\n")
+    return tmp_path / "drive.csv"
+
+
+def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{path} {name}")
+
+
+def test_reference_page_says_what_every_command_says() -> None:
+    # In a process of its own: the page is rendered with another state folder and in one terminal width.
+    rendered = subprocess.run(
+        [sys.executable, "-m", "deploy.site.reference"], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    assert rendered == page, "renew it: python -m deploy.site.reference > docs/reference/cli.md"
+    for path, command in every_command():
+        section = page.partition(f"## {path}\n")[2].partition("\n## ")[0]
+        assert section, f"{path} is not documented"
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert all(option in section for option in parameter.opts), f"{path}: {parameter.opts}"
+
+
+def test_every_command_helps_with_an_example_and_every_option_with_a_text() -> None:
+    for path, command in every_command():
+        assert command.help, path
+        assert re.search(r"Examples:\s+glassfleet", command.help), path
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{path} {parameter.opts}"
+
+
+def test_exit_code_page_lists_every_error_of_ours() -> None:
+    from console.client import CoordinatorError
+    from schemas import errors
+
+    page = (ROOT / "docs/reference/exit-codes.md").read_text(encoding="utf-8")
+    base = errors.GlassfleetError
+    kinds: list[type[errors.GlassfleetError]] = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)
+    ]
+    kinds.append(CoordinatorError)
+    for kind in kinds:
+        if kind is not base:
+            assert f"| {kind.exit_code} | `{kind.__name__}` |" in page
+
+
+def test_configuration_page_lists_every_setting() -> None:
+    page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
+    for config in (AgentConfig, CoordinatorConfig, ForecastConfig):
+        described = descriptions(config)
+        for name in config.model_fields:
+            assert f"| `{name}` |" in page, f"{config.__name__}.{name}"
+            assert described.get(name), f"{config.__name__}.{name} has no description"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nosuch"], 2, "No such command 'nosuch'"),
+        (["run", "start", "--nosuch"], 2, "see: glassfleet run start --help"),
+        (["run", "list"], 2, "no coordinator: give --coordinator URL"),
+        (["run", "list", "--coordinator", "http://127.0.0.1:9"], 11, "no coordinator answers at http://127.0.0.1:9"),
+        (["run", "list", "--coordinator", "nonsense"], 2, "is not a URL"),
+        (["run", "start", "--coordinator", "http://127.0.0.1:9", "--param", "n_sets"], 2, "write NAME=VALUE"),
+        (
+            ["run", "start", "--coordinator", "http://127.0.0.1:9", "--min-agents", "many"],
+            2,
+            "write a number of agents",
+        ),
+        (["run", "start", "--coordinator", "http://127.0.0.1:9", "--domain", "nofile"], 2, "cannot read nofile"),
+        (["run", "start", "--exact", "--param", "n_sets=1", "--coordinator", "http://x"], 2, "--param n_sets"),
+        (["run", "start", "--exact", "--scheme", "nosuch", "--coordinator", "http://x"], 9, "no scheme 'nosuch'"),
+        (["model", "list"], 2, "no broker: give --broker URL"),
+        (["model", "list", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens at 127.0.0.1:9"),
+        (["model", "rules"], 2, "which model?"),
+        (["model", "rules", "x", "--file", "y"], 2, "not both"),
+        (["model", "rules", "--file", "nofile.json"], 10, "cannot read nofile.json"),
+        (["tap", "--broker", "http://x"], 2, "mqtt://"),
+        (["tap", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens"),
+        (["agent"], 2, "id is missing: give --id"),
+        (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
+        (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
+        (["coordinator", "--config", "nofile.toml"], 2, "cannot read"),
+        (["demo", "--drop", "2"], 2, "--drop 2.0: give a share"),
+        (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
+        (["demo", "--data", "nofolder"], 3, "is not a folder"),
+        (["demo", "--param", "n_sets=0"], 2, "--param n_sets"),
+        (["demo", "--labels"], 2, "go with a classifier; scheme fmt forecasts numbers"),
+        (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
+        (["demo", "--bounds", "x.json"], 2, "--bounds goes with --data"),
+        (["demo", "--target", "y"], 2, "--target goes with --data"),
+        (["demo", "--scheme", "fmt", "--participation", "elastic"], 2, "takes part only in: cohort"),
+        (["demo", "--vehicles", "0"], 2, "--vehicles"),
+        (["demo", "--rejoin", "-1"], 2, "--rejoin -1.0: give a share"),
+        (["demo", "--pace", "3"], 2, "--pace"),
+        (["demo", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
+    ],
+)
+def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+) -> None:
+    assert run(arguments) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("glassfleet: error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_settings_file_is_refused_when_a_key_is_unknown_and_used_when_it_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record_file: Path
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("nosuch = 1\n")
+    assert run(["model", "rules", "--config", str(file)]) == 2
+    assert "unknown setting 'nosuch'" in capsys.readouterr().err
+    file.write_text("top = 1\nas_json = true\n")
+    assert run(["model", "rules", "--config", str(file), "--file", str(record_file)]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+    file.write_text("= broken")
+    assert run(["model", "rules", "--config", str(file)]) == 2
+    assert "not valid TOML" in capsys.readouterr().err
+
+
+def test_missing_extra_is_named_with_its_pip_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "console.client", raising=False)
+    assert run(["run", "list", "--coordinator", "http://127.0.0.1:9"]) == 2
+    assert "pip install 'glassfleet[operator]'" in capsys.readouterr().err
+
+
+def test_agent_command_loads_the_core_only() -> None:
+    extras = ["alembic", "amqtt", "fastapi", "httpx", "pyarrow", "rich", "sklearn", "sqlalchemy", "uvicorn"]
+    code = (
+        "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
+        f"print([name for name in {extras} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stdout.strip() == "[]"
+
+
+def test_help_imports_no_command() -> None:
+    modules = sorted({place.partition(":")[0] for place, _ in COMMANDS.values()})
+    code = (
+        "import sys; from console.main import run; run(['--help']); "
+        f"print([name for name in {modules} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_fill_in_takes_the_broker_that_was_noted_unless_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broker-url").write_text("mqtt://noted\n")
+    flags: dict[str, Any] = {"state_dir": tmp_path, "broker": None, "fleet": None}
+    fill_in(flags, None, "agent")
+    assert flags["broker"] == "mqtt://noted"
+    assert flags["fleet"] == "fleet"
+    file = tmp_path / "agent.toml"
+    file.write_text('broker = "mqtt://file"\nfleet = "north"\n')
+    flags = {"state_dir": tmp_path, "broker": None, "fleet": None}
+    fill_in(flags, file, "agent")
+    assert flags["broker"] is None
+    assert flags["fleet"] is None
+    monkeypatch.setenv("GLASSFLEET_BROKER", "mqtt://environment")
+    fill_in(flags, None, "agent")
+    assert flags["broker"] is None
+
+
+def test_parameters_are_json_where_they_can_be() -> None:
+    assert parse_parameters(("n=5", "x=0.5", "deep=null", "way=weighted_average", "on=true")) == {
+        "n": 5,
+        "x": 0.5,
+        "deep": None,
+        "way": "weighted_average",
+        "on": True,
+    }
+    with pytest.raises(UsageError, match="not finite"):
+        parse_parameters(("x=NaN",))
+
+
+def test_count_or_share_tells_numbers_from_shares() -> None:
+    assert count_or_share("3", "x") == 3
+    assert isinstance(count_or_share("3", "x"), int)
+    assert count_or_share("1.0", "x") == 1.0
+    assert isinstance(count_or_share("1.0", "x"), float)
+
+
+def test_model_rules_are_printed_in_words_the_most_used_first(
+    capsys: pytest.CaptureFixture[str], record_file: Path
+) -> None:
+    assert run(["model", "rules", "--file", str(record_file), "--json"]) == 0
+    rules = json.loads(capsys.readouterr().out)
+    assert [rule["support"] for rule in rules] == sorted((rule["support"] for rule in rules), reverse=True)
+    assert run(["model", "rules", "--file", str(record_file), "--top", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("THEN quality = ") == 2
+    assert re.search(r"IF  speed is \w+ \([\d.]+ to [\d.]+ m/s, most at [\d.]+ m/s\)", text)
+
+
+def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_another_order(
+    capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path, record: ModelRecord
+) -> None:
+    learned = catalogue.load("frt").from_document(record.document)
+    expected = learned.predict(np.array([[2.0, 1.0], [8.0, 7.5]]))
+    assert run(["model", "predict", "--file", str(record_file), "--data", str(drive), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"target": "quality", "predictions": expected.tolist()}
+    assert run(["model", "predict", "--file", str(record_file), "--data", str(drive)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "quality"
+    assert run(["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["prediction"] == pytest.approx(expected[1])
+    assert told["base"] + sum(told["shares"].values()) == pytest.approx(expected[1])
+    words = ["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "2"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert "because of rule" in said
+    assert re.search(
+        r"^for another outcome \(quality is at least [\d.]+ or at most [\d.]+\):\n  \(none was named",
+        said,
+        re.MULTILINE,
+    )
+    assert run([*words, "--goal", "-10%"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^for another outcome \(quality is at most [\d.]+\):", said, re.MULTILINE)
+    assert "none was named" not in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("frt", "a move by a tenth of the target's range was looked for, up or down within it; --goal +10%"),
+        ("frbc", "any other class was looked for; --goal bad asks for one"),
+    ],
+)
+def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when_none_was_named(
+    kind: str, told: str
+) -> None:
+    learned = sample_models.model(kind)
+    found = counterfactual(learned, None, sample_models.rows(1)[0])
+    assert told in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=False)).split())
+    assert told not in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=True)).split())
+
+
+def test_counterfactual_names_a_class_that_is_another_when_it_says_how_to_ask_for_one() -> None:
+    learned = sample_models.model("frbc")
+    found = [counterfactual(learned, None, row) for row in sample_models.rows(40)]
+    assert {told.prediction for told in found} == {*learned.domain.classes}
+    for told in found:
+        said = " ".join(" ".join(counterfactual_lines(told, learned.domain, is_asked=False)).split())
+        (named,) = re.findall(r"--goal (\S+) asks for one", said)
+        assert named in {*learned.domain.classes} - {told.prediction}
+
+
+def test_model_explain_is_refused_when_row_or_column_is_not_there(
+    capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path, tmp_path: Path
+) -> None:
+    assert run(["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "3"]) == 2
+    assert "has 2 rows" in capsys.readouterr().err
+    (tmp_path / "other.csv").write_text("speed,height\n1,2\n")
+    assert run(["model", "predict", "--file", str(record_file), "--data", str(tmp_path / "other.csv")]) == 3
+    assert "input 'load' is no column" in capsys.readouterr().err
+
+
+def test_model_explain_is_refused_when_an_input_is_fixed_and_the_only_one_to_change(
+    capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path
+) -> None:
+    words = ["model", "explain", "--file", str(record_file), "--data", str(drive), "--only", "load"]
+    assert run([*words, "--fixed", "speed", "--fixed", "load"]) == 2
+    assert "load is given with --fixed" in capsys.readouterr().err
+    assert run([*words, "--fixed", "speed"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["qoe@latest"], "write NAME@VERSION, e.g. qoe@3, or NAME with --version 3"),
+        (["qoe@"], "write NAME@VERSION"),
+        (["qoe@3", "--version", "4"], "qoe@3 and --version 4 are two versions"),
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "rules"])
+def test_model_version_is_refused_before_a_broker_is_asked_when_it_cannot_be_meant(
+    capsys: pytest.CaptureFixture[str], command: str, words: list[str], fault: str
+) -> None:
+    assert run(["model", command, *words, "--broker", "mqtt://127.0.0.1:9"]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], record: ModelRecord
+) -> None:
+    registry = Registry(records={("qoe", 1): record})
+    monkeypatch.setattr("console.model.registry.read_registry", lambda _url, _fleet: registry)
+    assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
+    assert record.digest in capsys.readouterr().out
+    assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9
+    assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "start", "--exact", "--coordinator", "http://x"],
+        ["experiment", "--csv", "rows.csv"],
+        ["demo"],
+    ],
+)
+def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert run([*words, "--scheme", "fmt", "--param", "max_rule=6"]) == 2
+    told = capsys.readouterr().err
+    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in told
+    assert all(name in told for name in catalogue.load("fmt").Parameters.model_fields)
+    assert run([*words, "--scheme", "fmt", "--param", "zzz=6"]) == 2
+    assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
+
+
+def test_model_file_is_refused_when_it_was_changed(capsys: pytest.CaptureFixture[str], record_file: Path) -> None:
+    changed = json.loads(record_file.read_text())
+    changed["document"]["parameters"]["min_gain"] = 0.5
+    record_file.write_text(json.dumps(changed))
+    assert run(["model", "show", "--file", str(record_file)]) == 8
+    assert "changed after it was published" in capsys.readouterr().err
+    record_file.write_text("{}")
+    assert run(["model", "show", "--file", str(record_file)]) == 10
+
+
+def test_model_show_prints_the_record_that_reads_back(
+    capsys: pytest.CaptureFixture[str], record_file: Path, record: ModelRecord, tmp_path: Path
+) -> None:
+    assert run(["model", "show", "--file", str(record_file)]) == 0
+    assert record.digest in capsys.readouterr().out
+    assert run(["model", "show", "--file", str(record_file), "--json"]) == 0
+    (tmp_path / "again.json").write_text(capsys.readouterr().out)
+    assert run(["model", "show", "--file", str(tmp_path / "again.json")]) == 0
+
+
+def test_model_group_has_the_documented_commands() -> None:
+    assert set(model_group.commands) >= {"list", "show", "rules", "predict", "explain", "export"}
+
+
+def test_strongest_terms_keeps_those_that_move_the_output_most() -> None:
+    names = ["a", "b", "c", "d", "e", "f"]
+    domain = Domain(
+        features=tuple(Variable(name=name, low=0, high=1 + 9 * (name == "f")) for name in names),
+        target=Variable(name="y", low=0, high=1),
+    )
+    text = "y = 1.5 - 0.1 a + 0.2 b - 3e-05 c + 4 d - 0.5 e + 0.3 f"
+    assert strongest_terms(text, domain, keep=2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms"
+    assert strongest_terms("y = 1.5 + 2 a", domain) == "y = 1.5 + 2 a"
+    assert strongest_terms("class is red", domain) == "class is red"
+    timed = domain.model_copy(update={"target": Variable(name="y", low=0, high=1, unit="min")})
+    whole = f"{text.replace('= ', '= (')}) min"
+    assert strongest_terms(whole, timed, keep=2) == "y = (1.5 + 4 d + 0.3 f and 4 weaker terms) min"
+    assert strongest_terms("y = (1.5 + 2 a) min", timed) == "y = (1.5 + 2 a) min"
+    assert strongest_terms("y = 1.5 min", timed) == "y = 1.5 min"
+
+
+def test_rules_without_conditions_hold_always() -> None:
+    rule = Rule(0, (), "y = 1", 1.0, 1.0, 1.0)
+    assert rule_lines(rule)[1].strip() == "IF  always"
+    assert by_support([rule, Rule(1, (), "y", 1.0, 2.0, 1.0)], 1)[0].index == 1
+
+
+def test_explanation_tells_few_shares_one_by_one_when_asked_and_names_the_last_one() -> None:
+    learned = sample_models.model("fmt")
+    explanation = learned.explain(sample_models.rows(2)[1])
+    few = explanation_lines(explanation, learned.domain, keep=2)
+    assert sum("the others together" in line for line in few) == 1
+    assert not any("the others together" in line for line in explanation_lines(explanation, learned.domain, keep=3))
+
+
+def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
+    topics = Topics("demo")
+    task = {"scheme": "frt", "kind": "level", "body": {"edges": np.zeros((3, 4))}}
+    request = Envelope("demo", Request(task=task, task_digest="0" * 64, remaining=2.0), run="r", scheme="frt", round=2)
+    line = decode(topics.request("r"), request.to_bytes(), topics)
+    assert line["kind"] == "request"
+    assert line["round"] == 2
+    assert line["body"]["task"]["body"]["edges"] == "<float64 3x4>"
+    receipt = Envelope("demo", Receipt(run="r", task_digest="0" * 64, outcome="late"), agent="a")
+    assert decode(topics.receipt("a"), receipt.to_bytes(), topics)["body"]["outcome"] == "late"
+    assert decode(topics.receipt("a"), b"\xc1", topics)["fault"].startswith("malformed")
+    assert decode("elsewhere", b"", topics)["fault"].startswith("foreign-fleet")
+    assert decode(topics.request("r"), b"", topics)["kind"] == "request cleared"
+
+
+def test_tap_summary_shortens_what_is_long_or_deep() -> None:
+    value = {"a": list(range(9)), "b": b"12345", "c": "x" * 64, "d": {"e": {"f": {"g": {"h": 1}}}}}
+    assert summary(value) == {
+        "a": "<9 items>",
+        "b": "<5 bytes>",
+        "c": "x" * 12 + "...",
+        "d": {"e": {"f": {"g": "<1 entries>"}}},
+    }
+
+
+def test_line_of_round_names_who_dropped_and_why() -> None:
+    line = line_of_round(
+        {"phase": "statistics", "number": 3, "attempt": 2, "kind": "level", "asked": 5, "accepted": 4}
+        | {"dropped": 1, "seconds": 2.5, "dropped_agents": {"vehicle-01": "deadline"}}
+    )
+    assert "attempt 2" in line
+    assert "[vehicle-01: deadline]" in line
+
+
+def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, drive: Path
+) -> None:
+    assert run(["doctor", "--state-dir", str(tmp_path / "s"), "--data", str(drive)]) == 0
+    capsys.readouterr()
+    drive.write_text("a,b\n1,x\n")
+    assert run(["doctor", "--state-dir", str(tmp_path / "s"), "--data", str(drive), "--json"]) == 1
+    found = {item["check"]: item for item in json.loads(capsys.readouterr().out)}
+    assert not found["data"]["ok"]
+    assert found["core packages"]["ok"]
+
+
+def test_demo_refuses_bounds_of_a_column_that_no_vehicle_has(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "fleet").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "fleet" / f"{name}.csv").write_text("x,y\n" + "".join(f"{i},{i % 7}\n" for i in range(40)))
+    bounds = tmp_path / "bounds.json"
+    for content, words in (('{"z": [0, 1]}', "no vehicle has a column 'z'"), ("[1]", "must hold an object")):
+        bounds.write_text(content)
+        assert run(["demo", "--data", str(tmp_path / "fleet"), "--bounds", str(bounds)]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_long_antecedents_are_told_in_running_text_when_words_are_to_be_few() -> None:
+    domain = Domain(features=(Variable(name="a", low=0, high=1),), target=Variable(name="y", low=0, high=1))
+    conditions = tuple(Condition(f"feature_{number}", "Low", 0, 1, 0, "s") for number in range(9))
+    rule = Rule(0, conditions, "class is red", 1.0, 1.0, 1.0)
+    assert len(rule_lines(rule)) == 11
+    short = rule_lines(rule, "", domain)
+    assert len(short) < 6
+    assert all(len(line) <= 116 for line in short)
+    crisp = Rule(0, (Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s"),), "class is red", 1.0, 1.0, 1.0)
+    assert rule_lines(crisp)[1].strip() == "IF  a is at most 0.5 s"
+
+
+def test_otherwise_rule_is_told_as_such_and_not_as_one_that_always_holds() -> None:
+    learned = sample_models.model("tsk")
+    other = next(rule for rule in learned.rules() if rule.otherwise)
+    assert rule_lines(other)[1].startswith("  OTHERWISE mos = ")
+    corner = np.array([variable.high for variable in learned.domain.features])
+    told = explanation_lines(learned.explain(corner), learned.domain)
+    assert told[1] == f"because no other rule fires, by rule {other.index}:"
+    assert told[2].startswith("  OTHERWISE mos = ")
+    assert not re.search("always|ALWAYS|highest weight", " ".join(told))
+
+
+@pytest.mark.parametrize("kind", ["dp_tree", "frbc", "tsk", "fmt", "fedavg_mlp-numbers"])
+def test_explanation_says_what_the_shares_add_up_to_and_they_do(kind: str) -> None:
+    learned = sample_models.model(kind)
+    compared = 0
+    for row in sample_models.rows(6):
+        explanation = learned.explain(row)
+        lines = explanation_lines(explanation, learned.domain)
+        if not explanation.shares:
+            assert not any("shares of the inputs (" in line for line in lines)
+            continue
+        first = next(number for number, line in enumerate(lines) if line.startswith("shares of the inputs ("))
+        last = next(number for number, line in enumerate(lines) if line.endswith("  together"))
+        assert (explanation.measure or "the forecast").split()[0] in lines[first]
+        numbers = [float(line.split()[0]) for line in lines[first + 1 : last + 1] if line.startswith(("  +", "  -"))]
+        assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=1e-3)
+        if isinstance(explanation.prediction, float):
+            assert numbers[-1] == pytest.approx(explanation.prediction, abs=1e-4)
+        compared += 1
+    assert compared
+
+
+def _document(tmp_path: Path, learned: Any) -> str:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(learned.to_document()))
+    return str(path)
+
+
+def test_network_is_told_without_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    learned = sample_models.model("fedavg_mlp-numbers")
+    file = _document(tmp_path, learned)
+    rows = tmp_path / "rows.csv"
+    values = ",".join(str(value) for value in sample_models.rows(1)[0])
+    rows.write_text(",".join(learned.domain.names) + f"\n{values}\n")
+    assert run(["model", "rules", "--file", file]) == 0
+    out, err = capsys.readouterr()
+    assert (out, "it has no rules" in err) == ("", True)
+    assert run(["model", "rules", "--file", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run(["model", "explain", "--file", file, "--data", str(rows)]) == 0
+    said = capsys.readouterr().out
+    assert "it has no rules" in said
+    assert not re.search(r"because of|always|\brule \d", said)
+
+
+def test_population_is_told_as_structures_the_fittest_first_and_says_where_the_trees_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    learned = sample_models.population()
+    file = _document(tmp_path, learned)
+    rows = tmp_path / "rows.csv"
+    values = ",".join(str(value) for value in sample_models.rows(1)[0])
+    rows.write_text(",".join(learned.domain.names) + f"\n{values}\n")
+    assert run(["model", "rules", "--file", file, "--json"]) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert len(told) == learned.complexity()["structures"]
+    fitness = [each["fitness"] for each in told]
+    assert fitness == sorted(fitness, reverse=True)
+    assert {each["support"] for each in told} == {None}
+    assert "glassfleet explain --at last" in err
+    assert run(["model", "rules", "--file", file, "--top", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "always" not in out
+    assert "fitness" in out.splitlines()[0]
+    assert run(["model", "explain", "--file", file, "--data", str(rows)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "glassfleet explain --at last --id VEHICLE" in said
+    assert not re.search(r"because of|always|\brule \d|shares of the inputs \(|another outcome", said)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["modl"], "Did you mean glassfleet model?"),
+        (["mdoel", "list"], "Did you mean glassfleet model?"),
+        (["repotr"], "Did you mean glassfleet report?"),
+        (["rn", "list"], "Did you mean glassfleet run?"),
+        (["Doctor"], "Did you mean glassfleet doctor?"),
+        (["run", "lst"], "Did you mean glassfleet run list?"),
+        (["model", "rule"], "Did you mean glassfleet model rules?"),
+        (["forecast", "verfy"], "Did you mean glassfleet forecast verify?"),
+        (["ca", "tokn"], "Did you mean glassfleet ca token"),
+        (["xyzzy"], "No such command 'xyzzy'. (see: glassfleet --help)"),
+        (["run", "list", "--jsn"], "--json"),
+    ],
+)
+def test_mistyped_command_is_told_with_the_nearest_at_every_level(
+    capsys: pytest.CaptureFixture[str], typed: list[str], said: str
+) -> None:
+    assert run(typed) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("Did you mean") <= 1

@@ -1,0 +1,363 @@
+"""What holds for every command: examples that work, nonsense told in one line, JSON, quiet, colours, completion."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from console.main import cli, run
+from tests.support.processes import drain
+
+ROOT = Path(__file__).resolve().parents[3]
+BIN = Path(sys.executable).parent
+
+DOCUMENTS = {
+    "glassfleet broker config": "prints the broker's own file",
+    "glassfleet ca crl": "prints a PEM file",
+    "glassfleet completion": "prints a script",
+    "glassfleet coordinator": "a service; its log can be JSON (--log-format)",
+    "glassfleet agent": "a service; its log can be JSON (--log-format)",
+    "glassfleet model export": "writes a document",
+    "glassfleet journal export": "writes JSON lines",
+}
+"""Commands without --json that have no result of ours to print."""
+
+
+def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{path} {name}")
+
+
+COMMANDS = dict(every_command())
+LEAVES = {
+    path: command
+    for path, command in COMMANDS.items()
+    if not isinstance(command, click.Group) or command.invoke_without_command
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("GLASSFLEET_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def examples(command: click.Command) -> list[str]:
+    _, found, block = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
+    return [line.strip() for line in block.split("\n\n")[0].splitlines() if line.strip()] if found else []
+
+
+def parsed(words: list[str]) -> click.Command:
+    """Parse a command line as click does, without running anything; returns the command that it names."""
+    command: click.Command = cli
+    parent = None
+    name = words[0]
+    words = words[1:]
+    while True:
+        context = command.make_context(name, words, parent=parent)
+        rest = [*context._protected_args, *context.args]
+        if not isinstance(command, click.Group) or not rest:
+            return command
+        called, child, words = command.resolve_command(context, rest)
+        assert child is not None
+        name, command, parent = str(called), child, context
+
+
+@pytest.mark.parametrize("path", ["glassfleet", *COMMANDS])
+def test_examples_of_every_help_text_are_commands_that_click_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = COMMANDS.get(path, cli)
+    given = examples(command)
+    assert given, f"{path}: no Examples block"
+    # The files of an example are its reader's; what it names them for is looked at, not whether they are there.
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, _parameter, _context: self.coerce_path_result(value))
+    for example in given:
+        line = re.split(r" [|>] ", example)[0]
+        words = shlex.split(line)
+        assert words[0] == "glassfleet"
+        named = parsed(words)
+        if not isinstance(command, click.Group):
+            assert named is command, f"{path}: {example} is an example of another command"
+        for word in words:
+            if word.startswith("--"):
+                assert any(word in parameter.opts + parameter.secondary_opts for parameter in named.params), example
+
+
+def nonsense(command: click.Command) -> Iterator[list[str]]:
+    """Yield arguments that no command can take."""
+    yield ["--nosuch"]
+    yield ["--config", "nofile.toml"] if any(parameter.name.startswith("config") for parameter in command.params
+                                             if parameter.name) else ["--nosuch=\n"]  # fmt: skip
+    if not any(isinstance(parameter, click.Argument) for parameter in command.params):
+        yield ["no such\nargument"]
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not isinstance(
+            parameter.type, click.types.StringParamType | click.Path
+        ):  # fmt: skip
+            yield [parameter.opts[-1], "non\nsense"]
+            yield [parameter.opts[-1], "-1e999"]
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_nonsense_is_told_in_one_line_with_a_documented_code(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = path.split()[1:]
+    for more in nonsense(LEAVES[path]):
+        code = run([*words, *more])
+        out, err = capsys.readouterr()
+        assert 2 <= code <= 10, (more, err)
+        assert out == "", more
+        assert err.startswith("glassfleet: error: "), more
+        assert err.count("\n") == 1, (more, err)
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_prints_json_or_has_nothing_to_print(path: str) -> None:
+    flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
+    assert "--json" in flags or path in DOCUMENTS
+
+
+def test_exceptions_are_commands_that_there_are() -> None:
+    assert set(DOCUMENTS) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_can_be_quiet_or_has_a_log_level(path: str) -> None:
+    flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
+    if not isinstance(LEAVES[path], click.Group):
+        assert ("--quiet" in flags) != ("--log-level" in flags)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,y\n" + "".join(f"{row % 13},{row % 7},{row % 5 + row % 13}\n" for row in range(120)))
+    return path
+
+
+EXPERIMENT = ["experiment", "--folds", "2", "--clients", "2", "--jobs", "1", "--settings", "central", "--csv"]
+
+
+def test_quiet_leaves_the_result_and_the_errors(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*EXPERIMENT, str(rows)]) == 0
+    loud = capsys.readouterr()
+    assert "fold 1" in loud.err
+    assert run([*EXPERIMENT, str(rows), "--quiet", "--json"]) == 0
+    quiet = capsys.readouterr()
+    assert quiet.err == ""
+    assert json.loads(quiet.out)["rows"] == 120
+    for wrong in (["-q", "--folds", "x"], ["-q", "--target", "nosuch"], ["--nosuch", "-q"]):
+        assert run([*EXPERIMENT, str(rows), *wrong]) in (2, 3)
+        assert capsys.readouterr().err.startswith("glassfleet: error: ")
+
+
+def on_terminal(arguments: list[str], **environment: str) -> tuple[int, str]:
+    """Run the command line on a terminal of its own; its exit code and what the terminal was sent."""
+    main, side = pty.openpty()
+    process = subprocess.Popen(
+        [str(BIN / "glassfleet"), *arguments],
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        env={**os.environ, "TERM": "xterm", "OPENBLAS_NUM_THREADS": "1", **environment},
+    )
+    os.close(side)
+    sent = drain(main)
+    return process.wait(10), sent
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_colours_come_on_a_terminal_only_and_never_with_no_color(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.csv").write_text("a,y\n1,x\n2,3\n")
+    arguments = ["data", "check", "bad.csv"]
+    code, sent = on_terminal(arguments, NO_COLOR="")
+    assert code == 3
+    assert COLOUR.search(sent)
+    code, sent = on_terminal(arguments, NO_COLOR="1")
+    assert (code, COLOUR.search(sent)) == (3, None)
+    assert run(arguments) == 3
+    assert not COLOUR.search(capfd.readouterr().out)
+
+
+def test_progress_bar_is_drawn_on_a_terminal_only_and_taken_away(rows: Path) -> None:
+    code, sent = on_terminal([*EXPERIMENT, str(rows)], NO_COLOR="")
+    assert code == 0
+    assert "2/2" in COLOUR.sub("", sent)
+    assert "fold 2: test RMSE" in sent
+    done = subprocess.run([str(BIN / "glassfleet"), *EXPERIMENT, str(rows)], capture_output=True, text=True, check=True)
+    assert "2/2" not in done.stderr + done.stdout
+    assert "\x1b" not in done.stderr + done.stdout
+    assert "fold 2: test RMSE" in done.stderr
+    quiet_code, quiet = on_terminal([*EXPERIMENT, str(rows), "-q"])
+    assert quiet_code == 0
+    assert "fold" not in quiet.split("protocol")[0].split("folds")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("da", {"data", "datasets"}),
+        ("data ch", {"check"}),
+        ("model ex", {"explain", "export"}),
+        ("data check --sc", {"--scheme"}),
+        ("completion ''", {"bash", "zsh", "fish"}),
+    ],
+)
+def test_bash_completes_commands_and_options_when_the_script_is_sourced(words: str, wanted: set[str]) -> None:
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("bash is not installed")
+    script = f"""
+        eval "$(glassfleet completion bash)"
+        complete -p glassfleet >&2
+        COMP_WORDS=(glassfleet {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _glassfleet_completion glassfleet
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        [shell, "--norc", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+    )
+    assert "-F _glassfleet_completion glassfleet" in done.stderr
+    assert set(done.stdout.split()) == wanted
+
+
+# What each shell is told in its own way: take the script, then say what it would offer for a line that was typed. zsh
+# gives its candidates to `compadd` and `_describe` (which tell descriptions, too), so these print what they are given.
+OTHER_SHELLS = {
+    "zsh": """
+        autoload -Uz compinit; compinit -D -u
+        source <(glassfleet completion zsh)
+        print -u2 registered=$_comps[glassfleet]
+        _describe() { local each; for each in ${(P)3}; do print -r -- ${each%%%%:*}; done }
+        compadd() { print -r -l -- ${(P)@[-1]} }
+        words=(glassfleet %s); CURRENT=$#words
+        _glassfleet_completion
+    """,
+    "fish": """
+        glassfleet completion fish | source
+        echo registered=(complete --command glassfleet | string match --regex _glassfleet_completion) >&2
+        complete --do-complete "glassfleet %s" | string split --fields 1 \\t
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("da", {"data", "datasets"}), ("model ex", {"explain", "export"}), ("data check --sc", {"--scheme"})],
+)
+@pytest.mark.parametrize("shell", OTHER_SHELLS)
+def test_zsh_and_fish_complete_commands_and_options_when_the_script_is_sourced(
+    shell: str, words: str, wanted: set[str], tmp_path: Path
+) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run(
+        [program, "-f" if shell == "zsh" else "--no-config", "-c", OTHER_SHELLS[shell] % words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+    )
+    assert "registered=_glassfleet_completion" in done.stderr
+    assert set(done.stdout.split()) == wanted
+
+
+def test_help_of_every_command_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[Any]) -> None:
+    for path in COMMANDS:
+        assert run([*path.split()[1:], "--help"]) == 0, path
+        out = capsys.readouterr().out
+        assert "Examples:\n" in out, path
+        assert "\b" not in out, path
+
+
+@pytest.mark.parametrize("streams", ["stdout", "both"])
+@pytest.mark.parametrize("words", [["completion", "bash"], ["model", "rules", "--file", "nofile"], ["--help"]])
+def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], streams: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [str(BIN / "glassfleet"), *words],
+        stdout=writing,
+        stderr=writing if streams == "both" else subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    is_fault = "nofile" in words
+    assert done.returncode == (10 if is_fault and streams == "stdout" else 141)
+    assert "Traceback" not in (done.stderr or "")
+    assert "Exception ignored" not in (done.stderr or "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["broker", "--port", "0", "--kind", "embedded"],
+        ["coordinator", "--broker-wait", "0"],
+        ["agent", "--id", "v1", "--data", "rows.csv", "--broker-wait", "0"],
+        ["demo", "--vehicles", "3"],
+        ["experiment", "--csv", "rows.csv", "--repeat", "50", "--jobs", "1"],
+        ["experiment", "--csv", "rows.csv", "--repeat", "50", "--jobs", "2"],
+        ["data", "collect", "--source", "-", "--store", "x.window"],
+        ["run", "start", "--wait", "--coordinator", "http://127.0.0.1:9"],
+    ],
+    ids=lambda words: " ".join(words[:2]) + words[-1],
+)
+def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(words: list[str], rows: Path) -> None:
+    assert rows.is_file()
+    process = subprocess.Popen(
+        [str(BIN / "glassfleet"), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        # Only who has said something is known to be at work; who says nothing is given the time to load.
+        said = select.select([process.stderr, process.stdout], [], [], 6)[0]
+        if said:
+            select.select([], [], [], 0.3)
+        # A terminal sends it to every process of the command.
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    service = words[0] in {"broker", "coordinator", "agent"} or words[1] == "collect"
+    assert "Traceback" not in err + out
+    # A service that has not begun its work yet is interrupted like any other command.
+    assert process.returncode in ({0, 130} if service else {130}), (out, err)
+    if process.returncode == 130:
+        assert err.endswith("glassfleet: error: interrupted\n")

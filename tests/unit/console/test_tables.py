@@ -1,0 +1,154 @@
+"""Lists on a real terminal: heads, alignment, colours; and in a pipe, where nothing of it may come."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+LONG = "rain-in-the-tunnel-of-the-north-side-2026"
+RUNS: list[dict[str, Any]] = [
+    {
+        "run": "monday",
+        "scheme": "frt",
+        "state": "ended",
+        "outcome": "finished",
+        "reason": "",
+        "phase": "finished",
+        "started": "2026-01-01T12:00:00.000+00:00",
+        "ended": "2026-01-01T12:02:05.400+00:00",
+        "rounds_closed": 14,
+        "model": {"name": "trips", "version": 3, "digest": "0" * 64},
+    },
+    {
+        "run": LONG,
+        "scheme": "fedga",
+        "state": "ended",
+        "outcome": "failed",
+        "reason": "not-enough-agents: [red]2[/red] of 3 \x1b[31mup",
+        "phase": "failed",
+        "started": "2026-01-02T08:00:00.000+00:00",
+        "ended": "2026-01-02T08:00:09.400+00:00",
+        "rounds_closed": 0,
+        "model": None,
+    },
+]
+ROUND = {"phase": "statistics", "number": 3, "attempt": 1, "kind": "level", "asked": 5, "accepted": 4, "late": 0}
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        lost = {"dropped": 1, "seconds": 2.5, "dropped_agents": {"vehicle-01": "deadline"}}
+        one = {**RUNS[0], "rounds": [{**ROUND, **lost}], "cohort": ["a"], "progress": None}
+        known: dict[str, Any] = {"/api/runs": RUNS, "/api/rollouts/trips": []}
+        body = json.dumps(known.get(self.path, one)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Return the address of a server that gives the answers of a coordinator."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def on_terminal(arguments: list[str], columns: int, **environment: str) -> str:
+    """Return what a command prints on a terminal of so many columns."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console.main", *arguments],
+        stdin=follower, stdout=follower, stderr=subprocess.DEVNULL, cwd=ROOT,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    )  # fmt: skip
+    os.close(follower)
+    said = b""
+    while True:
+        try:
+            ready, _, _ = select.select([leader], [], [], 60)
+            block = os.read(leader, 65536) if ready else b""
+        except OSError:  # the other side is closed: this is how a terminal ends
+            break
+        if not block:
+            break
+        said += block
+    os.close(leader)
+    assert process.wait(60) == 0, said
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_list_of_runs_is_a_table_with_aligned_columns_and_coloured_outcomes_on_a_terminal(url: str) -> None:
+    said = on_terminal(["run", "list", "--coordinator", url], 140)
+    assert "\x1b[32mfinished" in said
+    assert "\x1b[31mfailed" in said
+    head, first, second, why = ESCAPE.sub("", said).splitlines()
+    assert head.split("  ")[0] == "run"
+    for word in ("scheme", "outcome", "started (UTC)", "model"):
+        at = head.index(word)
+        assert all(line[at - 2 : at] == "  " and line[at] != " " for line in (first, second)), word
+    assert "2026-01-01 12:00:00" in first
+    assert first.index("14") + 2 == head.index("rounds") + len("rounds"), "numbers end at the right"
+    assert "2 min 05 s" in first
+    assert first.rstrip().endswith("trips v3")
+    assert why.startswith(f"{LONG}: not-enough-agents: [red]2[/red] of 3"), "texts of others stay texts"
+    assert said.count("\x1b[31m") == 1
+
+
+@pytest.mark.parametrize("columns", [30, 48, 64, 80])
+def test_list_of_runs_stays_within_a_narrow_terminal_and_keeps_the_ids(url: str, columns: int) -> None:
+    said = ESCAPE.sub("", on_terminal(["run", "list", "--coordinator", url], columns))
+    assert max(map(len, said.splitlines())) <= columns
+    assert "finished" in said
+    assert LONG in "".join(said.split())
+
+
+def test_list_has_no_colours_on_a_terminal_when_asked_for_none(url: str) -> None:
+    said = on_terminal(["run", "list", "--coordinator", url], 120, NO_COLOR="1")
+    assert "\x1b" not in said
+    assert said.startswith("run ")
+
+
+def test_rounds_of_a_run_are_a_table_on_a_terminal(url: str) -> None:
+    said = ESCAPE.sub("", on_terminal(["run", "show", "monday", "--coordinator", url], 120))
+    heads = "phase round kind asked accepted late dropped took who did not count"
+    assert re.search(f"^{heads.replace(' ', ' +')} *$", said, re.MULTILINE)
+    assert re.search(r"^statistics +3 +level +5 +4 +0 +1 +2\.50 s +vehicle-01: deadline *$", said, re.MULTILINE)
+    narrow = ESCAPE.sub("", on_terminal(["run", "show", "monday", "--coordinator", url], 60))
+    assert "who did not count" not in narrow
+    assert "statistics 3: vehicle-01: deadline" in narrow
+
+
+def test_list_of_runs_in_a_pipe_is_one_plain_line_each_and_json_is_all_of_it(url: str) -> None:
+    command = [sys.executable, "-m", "console.main", "run", "list", "--coordinator", url]
+    plain = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert plain.splitlines()[0] == f"monday  frt  finished  model trips v3 {'0' * 12}"
+    assert len(plain.splitlines()) == 2
+    told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert json.loads(told) == RUNS
+    assert json.loads(ESCAPE.sub("", on_terminal(["run", "list", "--coordinator", url, "--json"], 40))) == RUNS

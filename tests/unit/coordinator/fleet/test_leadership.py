@@ -1,0 +1,132 @@
+"""Two coordinators on one fleet: the rules, apart from brokers."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from broker.memory import MemoryHub
+from broker.port import Handlers, Link, Message, Transport
+from coordinator.fleet.leader_probe import Lookout, Sighting
+from coordinator.fleet.leadership import Rivalry, Rivals
+from coordinator.messages.publisher import birth
+from schemas.topics import Topics
+
+TOPICS = Topics("f")
+
+
+def test_rival_of_a_later_term_is_obeyed_when_it_is_seen_again() -> None:
+    me = Rivals("me", 10.0)
+    assert not me.sees("other", "up", 11.0, 0.0, retained=True)
+    assert not me.sees("other", "up", 11.0, 0.1, retained=False), "a copy"
+    assert me.sees("other", "up", 11.0, 0.3, retained=False)
+
+
+def test_rival_that_was_not_seen_for_long_is_forgotten() -> None:
+    me = Rivals("me", 10.0, Rivalry(quiet=5.0))
+    assert [me.sees("other", "up", 11.0, 6.0 * index, retained=False) for index in range(5)] == [False] * 5
+
+
+@pytest.mark.parametrize(("status", "term"), [("up", 9.0), ("down", 11.0), ("down", 9.0)])
+def test_rival_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str, term: float) -> None:
+    me = Rivals("me", 10.0)
+    for index in range(20):
+        at = float(index)
+        assert not me.sees("other", status, term, at, retained=False)
+        assert me.due is not None
+        assert me.due <= at + 0.25
+        me.published(me.due)
+
+
+def test_exactly_one_of_two_rivals_stops_when_both_keep_coming_back() -> None:
+    for one, two in (((1.0, "b"), (2.0, "a")), ((1.0, "a"), (1.0, "b"))):
+        first, second = Rivals(one[1], one[0]), Rivals(two[1], two[0])
+        said = {"first": False, "second": False}
+        for index in range(10):
+            said["first"] |= first.sees(second.own, "up", second.term, 0.3 * index, retained=False)
+            said["second"] |= second.sees(first.own, "up", first.term, 0.3 * index, retained=False)
+        assert said == {"first": True, "second": False}
+
+
+def test_rival_answers_a_flood_no_more_often_than_its_pause() -> None:
+    me = Rivals("me", 10.0)
+    answers = 0
+    for index in range(1000):
+        at = index / 1000
+        me.sees(f"x{index}", "down", 0.0, at, retained=False)
+        if me.due is not None and me.due <= at:
+            me.published(at)
+            answers += 1
+    assert answers <= 5
+
+
+class Scripted:
+    """A transport that says what a broker would, on the thread that publishes."""
+
+    def __init__(self, *first: Message, answers: tuple[Message, ...] = ()) -> None:
+        self._first = first
+        self._answers = answers
+        self.is_connected = True
+        self.stopped = False
+
+    def start(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        for message in self._first:
+            handlers.message(message)
+
+    def subscribe(self, pattern: str) -> None:
+        assert pattern == TOPICS.coordinator_state(), "by its full name, or RabbitMQ says nothing"
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        assert not retain, "the question must not replace what the broker keeps"
+        for message in (Message(topic, payload), *self._answers):
+            self._handlers.message(message)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def look(transport: object, wait: float = 0.1) -> Sighting:
+    lookout = Lookout(TOPICS, "me", "sw")
+    return lookout.look(transport, wait, 0.01, cancelled=lambda: False, connect=lambda: True)  # type: ignore[arg-type]
+
+
+def state(incarnation: str, status: str, term: float, *, retained: bool = False) -> Message:
+    made = birth(TOPICS, incarnation, "sw", status, term=term)
+    return Message(made.topic, made.payload, retained)
+
+
+def test_lookout_finds_one_that_answers() -> None:
+    living = state("other", "up", 7.0)
+    transport = Scripted(state("other", "up", 7.0, retained=True), answers=(living,))
+    assert look(transport) == Sighting(7.0, "other", "sw")
+    assert transport.stopped
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        (),
+        (state("other", "up", 7.0, retained=True),),
+        (state("other", "down", 7.0, retained=True),),
+        (Message(TOPICS.coordinator_state(), b"nonsense", retained=True),),
+        (Message(TOPICS.coordinator_state(), b"", retained=True),),
+    ],
+)
+def test_lookout_finds_nobody_when_nobody_answers(first: tuple[Message, ...]) -> None:
+    assert look(Scripted(*first)).living == ""
+
+
+def test_lookout_believes_a_will_that_fires_while_it_looks() -> None:
+    transport = Scripted(state("other", "up", 7.0, retained=True), answers=(state("other", "down", 0.0),))
+    assert look(transport, wait=30.0) == Sighting(7.0), "at once, without waiting for an answer"
+
+
+def test_lookout_stops_when_it_is_told_to() -> None:
+    stopping = threading.Event()
+    stopping.set()
+    hub = MemoryHub()
+    transport: Transport = hub.transport(Link("mqtt://m", "probe"))
+    found = Lookout(TOPICS, "me", "sw").look(transport, 60.0, 60.0, cancelled=stopping.is_set, connect=lambda: True)
+    assert found == Sighting()

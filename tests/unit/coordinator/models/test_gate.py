@@ -1,0 +1,268 @@
+"""The gate: no new version is current before the fleet has scored it, and whoever waits in vain is named."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from coordinator.models.rollout import shell
+from coordinator.spec.rollout import GATE
+from schemas.envelope import Envelope
+from schemas.errors import NotFoundError
+from schemas.messages import Evaluation, ModelPointer
+from schemas.record import ModelRecord
+from tests.support.coordinator_bench import TOPICS, Fleet
+from tests.support.engine_bench import TOY_ENGINE, toy_spec
+
+
+class Gated(Fleet):
+    """A fleet that learns toy models and scores them."""
+
+    def learn(self, run: str, *agents: str) -> None:
+        self.core.start_run(toy_spec(run))
+        self.hub.pump()
+        self.finish(*agents, run=run)
+        self.pass_time(3.0)
+
+    def pass_time(self, seconds: float) -> None:
+        self.hub.advance(seconds)
+        self.core.tick()
+        self.hub.pump()
+
+    def pointer(self, alias: str = "current") -> ModelPointer | None:
+        topic = TOPICS.model_current("model") if alias == "current" else TOPICS.model_candidate("model")
+        if not (payload := self.hub.retained.get(topic)):
+            return None
+        body = Envelope.from_bytes(payload, fleet="f").body
+        assert isinstance(body, ModelPointer)
+        return body
+
+    def current(self) -> int:
+        pointer = self.pointer()
+        return 0 if pointer is None else pointer.version
+
+    def score(self, *agents: str, error: float, cannot: str = "", metric: Literal["rmse", "f1"] = "rmse") -> None:
+        """Agents say how the candidate does; constant and champion have the score 1."""
+        pointer = self.pointer("candidate")
+        assert pointer is not None
+        assert pointer.trial is not None
+        beside = pointer.trial.champion
+        body = Evaluation(
+            name="model",
+            version=pointer.version,
+            digest=pointer.digest,
+            metric=metric,
+            federated=error,
+            local=0.5,
+            rows=9,
+            constant=1.0,
+            champion=1.0 if beside and not cannot else None,
+            champion_digest=beside,
+            cannot=cannot,
+        )
+        for agent in agents:
+            payload = Envelope(fleet="f", body=body, run="r1", agent=agent).to_bytes()
+            self.publish(TOPICS.evaluation(agent), payload)
+
+    def newest(self) -> dict[str, Any]:
+        return self.core.models.rollouts.documents("model")[-1]
+
+
+@pytest.fixture
+def fleet() -> Gated:
+    fleet = Gated()
+    fleet.birth("a", "b", "c")
+    return fleet
+
+
+def test_first_version_becomes_current_once_all_that_are_up_have_scored_it_better_than_the_constant(
+    fleet: Gated,
+) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("model", 1)])
+    candidate = fleet.pointer("candidate")
+    assert candidate is not None
+    assert (candidate.digest, candidate.trial and candidate.trial.champion) == (record.digest, "")
+    assert fleet.current() == 0
+    fleet.score("a", "b", error=0.4)
+    assert fleet.current() == 0, "the third has yet to speak"
+    fleet.score("c", error=0.4)
+    pointer = fleet.pointer()
+    assert pointer is not None
+    assert (pointer.version, pointer.reason) == (
+        1,
+        "error -60.0% against always forecasting the mean, median of 3 vehicles",
+    )
+    assert fleet.pointer("candidate") is None
+    assert fleet.core.metrics["gates.promoted"] == 1
+
+
+def test_first_version_that_forecasts_no_better_than_the_constant_stays_a_candidate(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=0.995)
+    assert fleet.current() == 0
+    candidate = fleet.pointer("candidate")
+    assert candidate is not None
+    assert candidate.reason == (
+        "too-bad: error -0.5% against always forecasting the mean, median of 3 vehicles; the limit is error -1.0%"
+    )
+    with pytest.raises(NotFoundError, match="no version of model 'model' is current"):
+        fleet.core.models.rollback("model", None, "why")
+    assert fleet.core.models.promote("model", 1, "tried by hand").version == 1
+    fleet.hub.pump()
+    assert (fleet.current(), fleet.pointer("candidate")) == (1, None)
+
+
+def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one_stays(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=0.4)
+    fleet.learn("r2", "a", "b", "c")
+    fleet.score("a", "b", "c", error=1.2)
+    assert fleet.current() == 1
+    candidate = fleet.pointer("candidate")
+    assert candidate is not None
+    assert candidate.trial is not None
+    assert (candidate.version, candidate.trial.below) == (2, 0), "nobody tries it any more"
+    assert candidate.reason.startswith("too-bad: error +20.0% against version 1, median of 3 vehicles")
+    assert fleet.core.metrics["gates.too-bad"] == 1
+    assert ("model", 2) in fleet.core.models.must_stay()
+    fleet.crash()
+    assert (fleet.current(), fleet.core.registry.aliases.candidate["model"].reason) == (1, candidate.reason)
+
+
+def test_verdict_about_classes_speaks_of_f1_which_rises_when_a_version_is_better(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=0.7, metric="f1")
+    assert fleet.newest()["reason"] == (
+        "too-bad: F1 -30.0% against always forecasting the most frequent class, median of 3 vehicles; "
+        "the limit is F1 +1.0%"
+    )
+
+
+def test_one_liar_of_three_neither_keeps_a_good_version_back_nor_brings_a_bad_one_in(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", error=1e9)
+    fleet.score("b", "c", error=0.4)
+    assert fleet.current() == 1
+    fleet.learn("r2", "a", "b", "c")
+    fleet.score("a", error=0.0)
+    fleet.score("b", "c", error=1.5)
+    assert fleet.current() == 1
+
+
+def test_version_that_nobody_scores_stays_a_candidate_by_name_after_two_minutes(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.pass_time(GATE.deadline - 5.0)
+    assert fleet.newest()["phase"] == "trying"
+    fleet.pass_time(6.0)
+    assert fleet.newest()["reason"] == "too-few-reports: 0 reports until the deadline, 2 needed"
+    candidate = fleet.pointer("candidate")
+    assert candidate is not None
+    assert (candidate.version, candidate.reason) == (1, fleet.newest()["reason"])
+
+
+def test_gate_ends_at_once_when_no_vehicle_has_test_rows(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=0.0, cannot="no test rows")
+    fleet.pass_time(0.1)
+    assert fleet.newest()["reason"] == "nobody-can: none of 3 vehicles can score it (no test rows)"
+    assert fleet.current() == 0
+
+
+def test_gate_does_not_wait_for_a_vehicle_that_went_down(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", error=0.4)
+    fleet.birth("c", status="down")
+    wake = fleet.core.next_wake()
+    assert wake is not None
+    assert wake <= fleet.core.now()
+    fleet.pass_time(0.0)
+    assert fleet.current() == 1
+
+
+def test_gate_goes_on_with_the_reports_it_had_when_the_coordinator_was_killed(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", error=0.4)
+    fleet.crash()
+    assert fleet.current() == 0
+    fleet.score("c", error=0.4)
+    assert fleet.current() == 1
+    assert fleet.newest()["reports"] == 3
+
+
+def test_journal_forgets_gates_that_the_coordinator_has_forgotten_but_not_who_became_current(
+    fleet: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "KEPT", 2)
+    monkeypatch.setattr(fleet.core.runs, "_kept_runs", 1)
+    sizes = []
+    for number in range(1, 7):
+        fleet.learn(f"r{number}", "a", "b", "c")
+        fleet.score("a", "b", "c", error=0.4)
+        sizes.append(sum(each.kind.startswith("rollout.") for each in fleet.journal.decisions()))
+    assert sizes[2:] == [3 * sizes[0]] * 4, "the gates of two versions, and the one since the last run's end"
+    fleet.learn("r7", "a", "b", "c")
+    fleet.score("a", "b", error=0.4)
+    told = fleet.core.models.rollouts.documents("model")
+    assert [each["version"] for each in told] == [5, 6, 7], "the oldest is forgotten when one ends"
+    fleet.crash()
+    assert [each["version"] for each in fleet.core.models.rollouts.documents("model")] == [6, 7]
+    assert fleet.newest()["reports"] == 2
+    fleet.score("c", error=0.4)
+    assert fleet.current() == 7
+    history = [each.body["version"] for each in fleet.core.registry.history("model") if each.kind == "current"]
+    assert history == list(range(1, 8))
+
+
+def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Gated()
+    fleet.birth("a")
+    fleet.core.start_run(toy_spec("r1"))
+    fleet.hub.pump()
+
+    class KilledError(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise KilledError
+
+    monkeypatch.setattr(fleet.core.models.rollouts, "replace", die)
+    with pytest.raises(KilledError):
+        fleet.finish("a", run="r1")
+    assert [model.version for model in fleet.core.registry.versions("model")] == [1]
+    fleet.crash()
+    fleet.birth("a")
+    fleet.pass_time(3.0)
+    assert fleet.current() == 0
+    fleet.score("a", error=0.4)
+    assert fleet.current() == 1
+
+
+def test_newer_version_takes_over_the_gate_and_the_older_is_judged_by_what_was_said(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", error=0.4)
+    fleet.learn("r2", "a", "b", "c")
+    assert fleet.current() == 1, "a silent vehicle keeps no version of a frequent run back"
+    fleet.learn("r3", "a", "b", "c")
+    two, three = fleet.core.models.rollouts.documents("model")[-2:]
+    assert (two["phase"], two["reason"]) == ("stopped", "run r3 brings version 3")
+    assert (three["champion"], three["phase"]) == (1, "trying")
+
+
+def test_personal_models_are_current_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme = TOY_ENGINE.lookup("toy")
+    monkeypatch.setattr(type(scheme), "personalise", lambda _self, model, _data: model, raising=False)
+    fleet = Gated()
+    fleet.birth("a")
+    fleet.learn("r1", "a")
+    assert (fleet.current(), fleet.core.models.rollouts.documents()) == (1, [])
+
+
+def test_operator_can_have_a_candidate_tried_again_when_nothing_is_current(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=2.0)
+    fleet.core.models.rollouts.start("model", 1, GATE)
+    fleet.pass_time(0.1)
+    fleet.score("a", "b", "c", error=0.4)
+    assert fleet.current() == 1

@@ -1,0 +1,417 @@
+"""Signatures of models when the authority, or the coordinator's certificate, changes: what is signed again, by whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.memory import MemoryHub
+from broker.tls import save_identity
+from console.model.model_registry import _line_of_decision
+from coordinator.config import load_config
+from coordinator.http.api import make_app
+from coordinator.journal.port import StoredModel
+from coordinator.service import build
+from schemas.documents import document_digest
+from schemas.errors import DocumentError, UsageError
+from schemas.record import ModelRecord
+from schemas.topics import Topics
+from tests.support.fleet import FleetCa
+from tests.support.resigning_bench import Cloud, authorities, is_believed, record_of, signer_of
+
+TOPICS = Topics("f")
+LIMITS = {"in one message": 100_000, "in parts": 2100}
+
+
+@pytest.mark.parametrize("size", LIMITS)
+def test_running_coordinator_signs_its_models_again_at_each_planned_change_and_leaves_nothing_on_the_broker(
+    size, tmp_path: Path
+):
+    cas = authorities(tmp_path, "one", "two", "three")
+    cloud = Cloud(cas[0].identity("coordinator", "cloud"), limit=LIMITS[size], kept=2)
+    # The first version is in the journal alone; a change must not leave it behind.
+    cloud.register(*(record_of(version).signed_by(signer_of(cloud.folder)) for version in (1, 2, 3)))
+    cloud.start()
+    before = cloud.published()
+    assert len(before) == (2 if size == "in one message" else 2 * 4)
+    for former, after in ((cas[0], cas[1]), (cas[1], cas[2])):
+        cloud.change(None, former, after)
+        assert is_believed(cloud.stored(), former), "who trusts the former one alone can follow in peace"
+        cloud.change(after.identity("coordinator", "cloud"))
+        cloud.change(None, after)
+        for version in (1, 2, 3):
+            assert is_believed(cloud.stored(version), after)
+            assert not is_believed(cloud.stored(version), former)
+        assert len(cloud.published()) == len(before), "parts of the former record are left"
+    assert cloud.told() == []
+    assert [line["event"] for line in cloud.lines].count("model-signed-again") == 6
+    again, cloud.hub = cloud.published(), MemoryHub()
+    cloud.start()
+    assert cloud.published() == again, "one form, also after a restart"
+    assert cloud.core.registry.history("m") == [each for each in cloud.journal.decisions("m") if each.kind == "current"]
+
+
+def test_coordinator_that_was_down_signs_again_at_its_start_while_both_authorities_are_trusted(tmp_path: Path):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    cloud.folder = after.identity("coordinator", "cloud")
+    save_identity(cloud.folder, ca=former.authority.ca_pem + after.authority.ca_pem)
+    cloud.start()
+    assert is_believed(cloud.stored(), after)
+
+
+def test_coordinator_waits_with_its_signature_for_the_authority_of_its_own_certificate(tmp_path: Path):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    cloud.start()
+    cloud.change(after.identity("coordinator", "cloud"))
+    cloud.tick()
+    assert is_believed(cloud.stored(), former)
+    assert cloud.told() == [], "no model is to blame"
+    told = [line for line in cloud.lines if line["event"] == "coordinator-certificate-not-trusted"]
+    assert [(line["code"], line["hint"]) for line in told] == [
+        ("foreign-certificate", "trust its authority first (`ca trust`)")
+    ]
+    cloud.change(None, former, after)
+    assert is_believed(cloud.stored(), after)
+
+
+def _changed(tmp_path: Path, versions: int) -> tuple[Cloud, FleetCa, FleetCa]:
+    """A coordinator that looks at one model a tick, has another authority's certificate, and has looked at one."""
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"), kept=2)
+    cloud.register(*(record_of(number).signed_by(signer_of(cloud.folder)) for number in range(1, versions + 1)))
+    cloud.start()
+    cloud.change(None, former, after)
+    cloud.core.models.promote("m", versions - 1)
+    cloud.core.models.rollback("m", 2, "stays pinned")
+    cloud.core.models._now = count(0.0, 1.0).__next__
+    cloud.change(after.identity("coordinator", "cloud"))
+    return cloud, former, after
+
+
+def _signed(cloud: Cloud) -> list[int]:
+    return [line["version"] for line in cloud.lines if line["event"] == "model-signed-again"]
+
+
+def test_coordinator_signs_many_models_again_some_a_tick_what_is_retained_first_and_reads_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cloud, _, after = _changed(tmp_path, 6)
+    read: list[int] = []
+    one = cloud.journal.model
+
+    def reading(name: str, version: int) -> StoredModel | None:
+        read.append(version)
+        return one(name, version)
+
+    monkeypatch.setattr(cloud.journal, "model", reading)
+    monkeypatch.setattr(cloud.journal, "models", lambda *_: pytest.fail("all records are read"))
+    assert _signed(cloud) == [2], "one tick is over"
+    for _ in range(7):
+        cloud.tick()
+    assert _signed(cloud) == [2, 5, 6, 1, 3, 4]
+    assert read == [5, 6, 1, 3, 4]
+    monkeypatch.undo()
+    assert all(is_believed(cloud.stored(version), after) for version in range(1, 7))
+    assert cloud.published() == {
+        TOPICS.model_version("m", version): cloud.stored(version).record for version in (2, 5, 6)
+    }
+
+
+def test_connection_is_not_kept_waiting_until_all_models_are_signed_again(tmp_path: Path):
+    cloud, former, after = _changed(tmp_path, 4)
+    cloud.core.connected()
+    assert _signed(cloud) == [2]
+    assert is_believed(cloud.stored(3), after), "the one whose turn it was"
+    assert is_believed(cloud.stored(1), former)
+    assert cloud.core.metrics["connected"] == 2
+
+
+def test_rest_is_not_signed_again_when_the_former_authority_is_dropped_meanwhile_and_a_forgotten_one_is_left_out(
+    tmp_path: Path,
+):
+    cloud, former, after = _changed(tmp_path, 5)
+    cloud.journal.content.models[:] = [each for each in cloud.journal.content.models if each.version != 4]
+    cloud.tick()
+    assert _signed(cloud) == [2, 5]
+    cloud.change(None, after)
+    for _ in range(6):
+        cloud.tick()
+    assert _signed(cloud) == [2, 5]
+    assert cloud.told() == [("foreign-certificate", [1, 3])]
+    assert is_believed(cloud.stored(1), former)
+
+
+def test_models_are_judged_anew_and_not_blamed_when_their_authority_is_trusted_again_meanwhile(tmp_path: Path):
+    cloud, former, after = _changed(tmp_path, 4)
+    cloud.change(None, after)
+    cloud.tick()  # the first one of the former authority is looked at
+    cloud.change(None, former, after)
+    for _ in range(6):
+        cloud.tick()
+    assert cloud.told() == []
+    assert sorted(_signed(cloud)) == [1, 2, 3, 4]
+
+
+Forge = Callable[[ModelRecord, FleetCa, FleetCa], ModelRecord | bytes]
+
+
+def _by(role: Any, *, revoked: bool = False, foreign: bool = False) -> Forge:
+    def forge(record: ModelRecord, former: FleetCa, other: FleetCa) -> ModelRecord:
+        ca = other if foreign else former
+        made = record.signed_by(signer_of(ca.identity(role, "thief", where="thief")))
+        if revoked:
+            ca.authority.revoke("thief", "stolen")
+        return made
+
+    return forge
+
+
+def _spliced(record: ModelRecord, former: FleetCa, _other: FleetCa) -> ModelRecord:
+    honest = record_of(7).signed_by(signer_of(former.identity("coordinator", "honest")))
+    return record.model_copy(update={"signatures": honest.signatures})
+
+
+def _cut(record: ModelRecord, former: FleetCa, _other: FleetCa) -> bytes:
+    return record.signed_by(signer_of(former.identity("coordinator", "honest"))).to_bytes()[:-40]
+
+
+def _torn(record: ModelRecord, former: FleetCa, _other: FleetCa) -> bytes:
+    honest = record.signed_by(signer_of(former.identity("coordinator", "honest"))).to_bytes()
+    return honest.replace(b'"certificate":"MI', b'"certificate":"M')
+
+
+def _hidden(record: ModelRecord, former: FleetCa, _other: FleetCa) -> ModelRecord:
+    """A document with what looks like a signature."""
+    honest = record.signed_by(signer_of(former.identity("coordinator", "honest")))
+    document = {**record.document, "z": {"signatures": [each.model_dump() for each in honest.signatures]}}
+    return record.model_copy(update={"document": document, "digest": document_digest(document)})
+
+
+UNTRUSTED: dict[str, tuple[str, Forge]] = {
+    "an agent": ("wrong-signer", _by("agent")),
+    "an operator": ("wrong-signer", _by("operator")),
+    "a coordinator that was revoked": ("revoked-certificate", _by("coordinator", revoked=True)),
+    "another fleet's coordinator": ("foreign-certificate", _by("coordinator", foreign=True)),
+    "nobody, the signature is of another document": ("bad-signature", _spliced),
+    "nobody": ("unsigned", lambda record, _former, _other: record),
+    "nobody, and the document pretends": ("unsigned", _hidden),
+    "nobody knows, it is cut off": ("damaged", _cut),
+    "nobody knows, the certificate is no Base64": ("damaged", _torn),
+    "nobody knows, it is no text": ("damaged", lambda _record, _former, _other: b"\xff\x00"),
+}
+
+
+@pytest.mark.parametrize("who", UNTRUSTED)
+def test_record_that_cannot_be_verified_stays_as_it_stands_and_is_told_once_when_the_authority_changes(
+    who, tmp_path: Path
+):
+    code, forge = UNTRUSTED[who]
+    former, after, other = authorities(tmp_path, "one", "two", "other")
+    folder = former.identity("coordinator", "cloud")
+    forged = forge(record_of(), former, other)
+    cloud = Cloud(folder)
+    cloud.register(forged, record_of(2).signed_by(signer_of(folder)))
+    save_identity(folder, crl=former.authority.crl_pem)
+    data = cloud.journal.models("m")[0].record
+    cloud.start()
+    # Which content our own authority's certificate is for is not looked at: vehicles do that.
+    assert cloud.told() == ([] if code == "bad-signature" else [(code, [1])])
+    cloud.change(None, former, after)
+    cloud.change(after.identity("coordinator", "cloud"))
+    cloud.core.connected()
+    cloud.hub.pump()
+    assert cloud.stored().record == data
+    assert cloud.published()[TOPICS.model_version("m", 1)] == data
+    assert is_believed(cloud.stored(2), after), "the others do not wait for it"
+    assert cloud.told() == [(code, [1])]
+    cloud.start()
+    assert cloud.stored().record == data
+
+
+@pytest.mark.parametrize("what", ["the coordinator's certificate", "the authority's key"])
+def test_models_from_before_a_theft_wait_for_an_operator_who_vouches_for_them(what, tmp_path: Path):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    cloud.start()
+    if what == "the authority's key":
+        cloud.change(after.identity("coordinator", "cloud"), after)
+        now = after
+    else:
+        former.authority.revoke("cloud", "stolen")
+        now = former
+        cloud.change(former.identity("coordinator", "cloud-2"), former)
+    assert not is_believed(cloud.stored(), now)
+    code = "foreign-certificate" if now is after else "revoked-certificate"
+    assert cloud.told() == [(code, [1])]
+
+    told = cloud.core.models.sign("m", 1, record_of().digest, "compared")
+    cloud.hub.pump()
+    assert told["former"].startswith(code)
+    assert is_believed(cloud.stored(), now)
+    assert cloud.published() == {TOPICS.model_version("m", 1): cloud.stored().record}
+    last = cloud.core.registry.history("m")[-1]
+    assert (last.kind, last.body) == ("signed", {"version": 1, "digest": record_of().digest, "reason": "compared",
+                                                 "signer": told["signer"], "former": told["former"]})  # fmt: skip
+    assert _line_of_decision({"kind": last.kind, "wall": 0.0, **last.body}) == (
+        f"  v1 signed by {told['signer']} on an operator's word: compared"
+    )
+    assert cloud.core.models.sign("m", 1, record_of().digest)["former"] == "", "again does nothing"
+    assert len(cloud.core.registry.history("m")) == 2
+    cloud.start()
+    assert cloud.core.registry.aliases.current["m"].version == 1
+    assert is_believed(cloud.stored(), now)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ("the document, its digest fits", "was registered with digest"),
+        ("the document", "was changed after it was published"),
+        ("the version", "its record is of 'm' version 9"),
+        ("the end", "not a model record"),
+        ("what was looked at", "what you looked at is another document"),
+    ],
+)
+def test_operator_cannot_vouch_for_another_document_than_was_registered(changed, why, tmp_path: Path):
+    (ca,) = authorities(tmp_path, "one")
+    cloud, record = Cloud(ca.identity("coordinator", "cloud")), record_of()
+    other = {**record.document, "leaves": []}
+    wanted = record.digest
+    match changed:
+        case "the document, its digest fits":
+            data = record.model_copy(update={"document": other, "digest": document_digest(other)}).to_bytes()
+            wanted = document_digest(other)
+        case "the document":
+            data = record.to_bytes().replace(b'"leaves":["', b'"leaves":["x')
+        case "the version":
+            data = record.model_copy(update={"version": 9}).to_bytes()
+        case "the end":
+            data = record.to_bytes()[:-9]
+        case _:
+            data, wanted = record.to_bytes(), "0" * 64
+    cloud.register(data)
+    cloud.start()
+    with pytest.raises(DocumentError, match=why):
+        cloud.core.models.sign("m", 1, wanted)
+    assert cloud.stored().record == data
+    assert [each.kind for each in cloud.core.registry.history("m")] == ["current"]
+
+
+def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_nothing(tmp_path: Path):
+    (ca,) = authorities(tmp_path, "one")
+    cloud = Cloud(ca.identity("coordinator", "cloud"))
+    cloud.register(record_of())
+    ca.authority.revoke("cloud", "stolen")
+    save_identity(cloud.folder, crl=ca.authority.crl_pem)
+    cloud.start()
+    with pytest.raises(UsageError, match="own certificate is refused"):
+        cloud.core.models.sign("m", 1, record_of().digest)
+    cloud.core.registry._vouching = None
+    with pytest.raises(UsageError, match="start it with --identity"):
+        cloud.core.models.sign("m", 1, record_of().digest)
+
+
+def test_records_are_not_read_again_on_a_new_connection_when_nothing_has_changed(tmp_path: Path, monkeypatch):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    cloud.start()
+    cloud.change(None, former, after)
+    cloud.change(after.identity("coordinator", "cloud"))
+    before = cloud.published()
+    with monkeypatch.context() as patched:
+        patched.setattr("coordinator.models.resigning.Vouching._again", lambda *_: pytest.fail("looked at"))
+        cloud.core.connected()
+        cloud.tick()
+    assert cloud.published() == before
+    monkeypatch.setattr(ModelRecord, "load", lambda _: pytest.fail("read"))
+    cloud.start()
+    assert cloud.published() == before, "our own authority vouches for it: its certificate says so"
+
+
+def test_operator_needs_the_token_to_vouch_over_http_and_a_damaged_record_is_given_as_it_is(tmp_path: Path):
+    (ca,) = authorities(tmp_path, "one")
+    cloud = Cloud(ca.identity("coordinator", "cloud"))
+    cloud.register(record_of(), record_of(2).to_bytes()[:-9])
+    cloud.start()
+    app = make_app(cloud.service(tmp_path / "state"), "token")
+
+    def ask(method: str, path: str, token: str = "token", **rest: Any) -> httpx.Response:
+        async def one() -> httpx.Response:
+            said = {"Authorization": f"Bearer {token}"}
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=said
+            ) as client:
+                return await client.request(method, path, **rest)
+
+        return asyncio.run(one())
+
+    body = {"digest": record_of().digest, "reason": "looked at"}
+    assert ask("POST", "/api/models/m/1/sign", "other", json=body).status_code == 401
+    assert ask("POST", "/api/models/m/1/sign", json={**body, "digest": "0" * 64}).status_code == 409
+    assert ask("POST", "/api/models/m/9/sign", json=body).status_code == 404
+    answer = ask("POST", "/api/models/m/1/sign", json=body)
+    assert (answer.status_code, answer.json()["former"].split(":")[0]) == (200, "unsigned")
+    assert is_believed(cloud.stored(), ca)
+    damaged = ask("GET", "/api/models/m/2")
+    assert (damaged.status_code, damaged.content) == (200, cloud.stored(2).record)
+    assert ask("POST", "/api/models/m/2/sign", json={"digest": record_of(2).digest}).status_code == 409
+    assert json.loads(ask("GET", "/api/models/m/1").content)["signatures"]
+
+
+def test_operator_is_told_that_a_good_record_was_signed_when_it_was_from_another_authority(tmp_path: Path):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    cloud.start()
+    fresh = after.identity("coordinator", "cloud")
+    files = {"key": (fresh / "key.pem").read_bytes(), "certificate": (fresh / "cert.pem").read_bytes()}
+    save_identity(cloud.folder, **files, ca=former.authority.ca_pem + after.authority.ca_pem)
+    cloud.credentials.refresh()
+    told = [cloud.core.models.sign("m", 1, record_of().digest) for _ in range(2)]
+    assert [(each["former"], each["signed"]) for each in told] == [("", True), ("", False)]
+    assert [each.kind for each in cloud.core.registry.history("m")] == ["current", "signed"]
+
+
+def test_stored_record_is_replaced_only_for_a_version_with_its_digest(tmp_path: Path):
+    (ca,) = authorities(tmp_path, "one")
+    cloud = Cloud(ca.identity("coordinator", "cloud"))
+    cloud.register(record_of())
+    with pytest.raises(Exception, match="no version 1"):
+        cloud.journal.put_record(replace(cloud.journal.models("m")[0], digest="0" * 64))
+
+
+def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(tmp_path: Path):
+    former, after = authorities(tmp_path, "one", "two")
+    cloud = Cloud(former.identity("coordinator", "cloud"))
+    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
+    settings: dict[str, Any] = {
+        "state_dir": tmp_path / "state",
+        "identity": cloud.folder,
+        "identity_look": 0.01,
+        "fleet": "f",
+    }
+    service = build(load_config(broker="mqtts://localhost:1", **settings), journal=cloud.journal)
+    service.work(0.0)
+    cas = former.authority.ca_pem + after.authority.ca_pem
+    fresh = after.identity("coordinator", "cloud")
+    key, certificate = ((fresh / name).read_bytes() for name in ("key.pem", "cert.pem"))
+    save_identity(cloud.folder, key=key, certificate=certificate, ca=cas)
+    for _ in range(100):
+        service.work(0.02)
+        if is_believed(cloud.journal.models("m")[0], after):
+            return
+    pytest.fail("it was not signed again, though nothing but time was missing")

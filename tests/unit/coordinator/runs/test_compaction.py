@@ -1,0 +1,32 @@
+"""A coordinator remembers so many ended runs, and forgets the oldest."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.memory import MemoryHub
+from broker.port import Link
+from coordinator.core import Coordinator
+from coordinator.journal import MemoryJournal
+from coordinator.runs.defaults import default_engine
+from coordinator.spec.run import RunSpec
+from schemas.errors import NotFoundError
+
+
+def test_coordinator_forgets_the_oldest_runs_when_it_is_told_to_keep_a_few() -> None:
+    transport = MemoryHub().transport(Link("mqtt://memory", "coordinator"))
+    journal = MemoryJournal()
+    coordinator = Coordinator("fleet", transport, journal, default_engine(), kept_runs=3)
+    coordinator.start_run(RunSpec(run="live", scheme="frt"))
+    for number in range(6):
+        coordinator.start_run(RunSpec(run=f"r{number}", scheme="frt"))
+        coordinator.cancel(f"r{number}")
+    assert coordinator.runs.ids() == ["r3", "r4", "r5", "live"]
+    assert coordinator.runs.document("r3")["outcome"] == "cancelled"
+    with pytest.raises(NotFoundError):
+        coordinator.runs.document("r2")
+    assert journal.unfinished() == ["live"]
+
+    journal.close()
+    again = Coordinator("fleet", transport, MemoryJournal(journal), default_engine(), kept_runs=3)
+    assert again.runs.ids() == ["r3", "r4", "r5", "live"]

@@ -1,0 +1,348 @@
+"""A coordinator on a journal in which bytes have changed: what they concern is named, and everything else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from fastapi import FastAPI
+
+from console.main import run
+from coordinator.config import load_config
+from coordinator.http.api import make_app
+from coordinator.journal import migrations
+from coordinator.journal.port import Decision, Entry
+from coordinator.journal.sql import SqlJournal
+from coordinator.runs.view import suspended_document
+from coordinator.service import Service, build
+from coordinator.spec.run import RunSpec
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from schemas.documents import document_digest
+from schemas.errors import DamagedError, StorageError
+from schemas.record import ModelRecord
+
+PAGES = ("/", "/runs", "/models", "/api/runs", "/api/models", "/api/models/m", "/api/metrics", "/metrics")
+
+
+def ask(app: FastAPI, path: str) -> httpx.Response:
+    async def one() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    return asyncio.run(one())
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    scheme = catalogue.load("frt")
+    X = np.random.default_rng(0).random((200, 2))
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
+        target=Variable(name="y", low=0, high=1),
+    )
+    data = Dataset(("a", "b"), "y", X, X[:, 0])
+    return dict(local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> Path:
+    """Return a state folder with two ended runs, their models, and two runs that go on."""
+    folder = tmp_path_factory.mktemp("whole")
+    journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
+    digest = document_digest(document)
+
+    def record(version: int) -> tuple[str, bytes]:
+        made = ModelRecord(
+            name="m", version=version, digest=digest, document=document, fleet="fleet", run=f"r{version}", scheme="frt",
+            cohort=["v1"], created="2026-01-01T00:00:00+00:00",
+        )  # fmt: skip
+        return digest, made.to_bytes()
+
+    for number in (1, 2):
+        name, at = f"r{number}", float(number)
+        known = {"run": name, "spec": {"scheme": "frt"}, "started": 0.0, "reason": ""}
+        journal.append([Entry(name, "started", at, at, b"body")])
+        journal.close_run(name, suspended_document(known, cancelled="so", ended=1.0), at)
+        journal.add_model("m", name, record)
+        body = {"version": number, "digest": digest, "cause": "published", "reason": "", "sequence": number}
+        journal.decide([Decision("m", "current", at, at, body)])
+    journal.close()
+    service = Opened(folder)
+    for name in ("open-1", "open-2"):
+        service.coordinator.start_run(RunSpec.from_document({"run": name, "scheme": "frt", "seed": 7}))
+    service.close()
+    return folder
+
+
+@pytest.fixture
+def state(whole: Path, tmp_path: Path) -> Path:
+    shutil.copy(whole / "journal.sqlite", tmp_path)
+    return tmp_path
+
+
+class Opened:
+    """A coordinator on a state folder, and its HTTP API."""
+
+    def __init__(self, folder: Path) -> None:
+        self._journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
+        self.service: Service = build(load_config(state_dir=folder), journal=self._journal)
+        self.coordinator = self.service.coordinator
+        self.app = make_app(self.service, "token")
+
+    def get(self, path: str) -> httpx.Response:
+        return ask(self.app, path)
+
+    def outcomes(self) -> dict[str, str]:
+        return {each["run"]: each["outcome"] or each["state"] for each in self.get("/api/runs").json()}
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+@pytest.fixture
+def reopened(state: Path) -> Iterator[Callable[[], Opened]]:
+    made: list[Opened] = []
+
+    def again() -> Opened:
+        made.append(Opened(state))
+        return made[-1]
+
+    yield again
+    for each in made:
+        each.close()
+
+
+def change(folder: Path, statement: str, *values: Any) -> None:
+    with sqlite3.connect(folder / "journal.sqlite") as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def flipped(folder: Path, field: str, where: str, byte: int, bit: int = 0) -> None:
+    """Flip a bit of what stands in a field, as a disk would: without regard for its type or encoding."""
+    table, column = field.split(".")
+    with sqlite3.connect(folder / "journal.sqlite") as connection:
+        query = f"SELECT CAST({column} AS BLOB), typeof({column}) FROM {table} WHERE {where}"
+        content, kind = connection.execute(query).fetchone()
+        changed = bytearray(content)
+        changed[byte % len(changed)] ^= 1 << bit
+        connection.execute(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {where}", (bytes(changed),))
+    connection.close()
+
+
+def all_go_on(service: Opened) -> None:
+    assert {path: service.get(path).status_code for path in PAGES} == dict.fromkeys(PAGES, 200)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_model_with_a_flipped_bit_is_listed_as_damaged_and_never_served(
+    state: Path, reopened: Callable[[], Opened], seed: int
+) -> None:
+    draw = random.Random(seed)
+    flipped(state, "models.record", "version = 1", draw.randrange(10**6), draw.randrange(4))
+    service = reopened()
+    assert [each.get("damaged", False) for each in service.get("/api/models/m").json()] == [True, False]
+    for path in ("/api/models/m/1", "/models/m/1"):
+        refused = service.get(path)
+        assert refused.status_code == 409
+        assert "is damaged in the journal, and not served" in refused.text
+    assert service.get("/api/models/m/2").status_code == service.get("/models/m/2").status_code == 200
+    assert ">damaged<" in service.get("/models/m").text
+    assert service.coordinator.metrics["journal.damaged"] == 1
+    all_go_on(service)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_run_with_a_flipped_bit_says_so_and_the_others_are_shown(
+    state: Path, reopened: Callable[[], Opened], seed: int
+) -> None:
+    draw = random.Random(seed)
+    flipped(state, "runs.document", "run = 'r1'", draw.randrange(10**6), draw.randrange(4))
+    service = reopened()
+    assert service.outcomes() == {"r1": "damaged", "r2": "cancelled", "open-1": "running", "open-2": "running"}
+    assert service.get("/runs/r1").status_code == 200
+    all_go_on(service)
+
+
+def contents(journal: SqlJournal) -> tuple[dict[Any, Any], dict[Any, Any], list[Decision]]:
+    documents = {}
+    for ended in journal.ended():
+        with suppress(DamagedError):
+            documents[ended] = journal.document(ended)
+    models = {(each.name, each.version): each for each in journal.models() if not each.is_damaged}
+    return models, {ended: told for ended, told in documents.items() if told is not None}, journal.decisions()
+
+
+def test_journal_with_any_one_bit_flipped_is_refused_by_name_or_hands_out_only_what_was_written(state: Path) -> None:
+    path = state / "journal.sqlite"
+    url = f"sqlite:///{path}"
+    journal = SqlJournal(url)
+    models, documents, decisions = contents(journal)
+    journal.close()
+    whole, draw, named = path.read_bytes(), random.Random(0), 0
+    for number in range(60):
+        # Every third one where the tables are described.
+        place = draw.randrange(4096 if number % 3 == 0 else len(whole))
+        changed = bytearray(whole)
+        changed[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        try:
+            journal = SqlJournal(url)
+        except StorageError:
+            named += 1
+            continue
+        found = contents(journal)
+        assert found[0].items() <= models.items()
+        assert all(documents[ended] == told for ended, told in found[1].items())
+        assert all(each in decisions for each in found[2])
+        assert journal.damaged or (found[0], found[2]) == (models, decisions), place
+        named += bool(journal.damaged)
+        journal.close()
+    assert named > 5
+
+
+def test_champion_that_is_damaged_is_not_published_and_nothing_else_stops(
+    state: Path, reopened: Callable[[], Opened]
+) -> None:
+    flipped(state, "models.record", "version = 2", 600)
+    service = reopened()
+    registry = service.coordinator.registry
+    assert registry.pointers(service.coordinator.topics, "m") == []
+    frames = registry.frames(service.coordinator.topics, 128 * 1024, 4, "m")
+    assert {frame.topic for frame in frames if "/v/" in frame.topic} == {"gf/1/fleet/model/m/v/1"}
+    all_go_on(service)
+    assert service.coordinator.models.promote("m", 1).version == 1
+
+
+def test_run_whose_records_are_damaged_is_suspended_and_the_other_goes_on(
+    state: Path, reopened: Callable[[], Opened]
+) -> None:
+    flipped(state, "records.body", "run = 'open-1'", 40)
+    service = reopened()
+    assert service.outcomes() == {"r1": "cancelled", "r2": "cancelled", "open-1": "suspended", "open-2": "running"}
+    assert "damaged" in service.get("/api/runs/open-1").json()["reason"]
+    service.coordinator.cancel("open-1")
+    assert service.outcomes()["open-1"] == "cancelled"
+    all_go_on(service)
+
+
+@pytest.mark.parametrize("table", ["records", "runs", "decisions"])
+def test_clock_does_not_run_away_with_a_time_that_is_damaged(
+    state: Path, reopened: Callable[[], Opened], table: str
+) -> None:
+    change(state, f"UPDATE {table} SET at = 1e300 WHERE rowid = 1")
+    assert reopened().coordinator.now() < 1e6
+
+
+def test_wall_clock_that_is_damaged_is_no_time_and_the_run_goes_on(state: Path, reopened: Callable[[], Opened]) -> None:
+    change(state, "UPDATE records SET wall = 1e300 WHERE run = 'open-1'")
+    change(state, "UPDATE decisions SET wall = 1e300 WHERE rowid = 1")
+    service = reopened()
+    assert service.outcomes()["open-1"] == "running"
+    assert service.get("/runs/open-1").status_code == service.get("/models/m/2").status_code == 200
+    assert service.coordinator.metrics["journal.damaged"] == 1
+    all_go_on(service)
+
+
+@pytest.mark.parametrize("value", [None, 2**40, "text", b"\xff\xfe", 0.5], ids=repr)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("models.record", "runs.document", "decisions.body", "records.body"),
+        ("models.digest", "runs.at", "decisions.kind", "records.kind"),
+    ],
+    ids=["bodies", "heads"],
+)
+def test_value_of_any_type_in_a_damaged_field_stops_nothing(
+    state: Path, reopened: Callable[[], Opened], fields: tuple[str, ...], value: Any
+) -> None:
+    with sqlite3.connect(state / "journal.sqlite") as connection:  # a disk knows of no NOT NULL
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+    connection.close()
+    for field in fields:
+        table, column = field.split(".")
+        change(state, f"UPDATE {table} SET {column} = ? WHERE rowid = 1", value)
+    service = reopened()
+    assert service.coordinator.metrics["journal.damaged"] == 3, "records of ended runs are not looked at"
+    all_go_on(service)
+
+
+def test_journal_of_the_former_version_gets_checksums_and_what_was_damaged_before_is_found(
+    state: Path, reopened: Callable[[], Opened]
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{state / 'journal.sqlite'}")
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0002")
+    engine.dispose()
+    change(state, "UPDATE models SET record = CAST(replace(record, 'low', 'law') AS BLOB) WHERE version = 2")
+    service = reopened()
+    listed = service.get("/api/models/m").json()
+    assert [each.get("damaged", False) for each in listed] == [False, True]
+    assert service.outcomes() == {"r1": "cancelled", "r2": "cancelled", "open-1": "running", "open-2": "running"}
+    all_go_on(service)
+
+
+def test_operator_verifies_and_exports_a_damaged_journal_while_the_coordinator_runs(
+    state: Path, reopened: Callable[[], Opened], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flipped(state, "models.record", "version = 1", 600)
+    flipped(state, "records.body", "run = 'r2'", 0)  # of a run that has ended: nobody reads it any more
+    _running = reopened()
+    capsys.readouterr()
+    assert run(["journal", "verify", "--state-dir", str(state)]) == 5
+    said = capsys.readouterr()
+    assert "damaged: models row m 1, run 'r1', model 'm': its checksum does not fit\n" in said.out
+    assert "damaged: records row 2, run 'r2': its checksum does not fit\n" in said.out
+    assert "the journal is damaged: restore" in said.err
+    out = state / "journal.jsonl"
+    assert run(["journal", "export", "--state-dir", str(state), "--out", str(out)]) == 5
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["record"]["version"] for row in rows if row["table"] == "models"] == [2]
+    assert [row["run"] for row in rows if row["table"] == "runs"] == ["r1", "r2"]
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_operator_is_told_that_a_journal_is_whole_or_not_there(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["journal", "verify", "--state-dir", str(state), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["whole"], told["damaged"]) == ({"records": 4, "runs": 2, "models": 2, "decisions": 2}, [])
+    assert run(["journal", "verify", "--state-dir", str(state / "nothing")]) == 9
+    assert "there is no journal" in capsys.readouterr().err
+
+
+def test_export_saves_what_lies_around_a_page_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")
+    journal.append([Entry("r", "answer", float(number), 0.0, bytes(700)) for number in range(1000)])
+    journal.close()
+    path = tmp_path / "journal.sqlite"
+    content = bytearray(path.read_bytes())
+    content[100 * 4096 : 101 * 4096] = bytes(4096)
+    path.write_bytes(content)
+    assert run(["journal", "export", "--state-dir", str(tmp_path)]) == 5
+    said = capsys.readouterr()
+    assert said.err.startswith("damaged: file: its structure is damaged (")
+    lines = said.out.splitlines()
+    assert 980 <= len(lines) < 1000

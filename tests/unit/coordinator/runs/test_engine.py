@@ -1,0 +1,653 @@
+"""The engine, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.engine import (
+    AgentDown,
+    AgentUp,
+    Cancel,
+    ClearRequest,
+    Ended,
+    Malformed,
+    Offer,
+    OpenRound,
+    Publish,
+    Refused,
+    Restarted,
+    SendReceipt,
+    Start,
+    Unable,
+    asking,
+    standing,
+    wakes_at,
+)
+from coordinator.engine.table import MOVES, TABLE, as_markdown, as_mermaid
+from coordinator.runs.defaults import default_engine
+from coordinator.spec.run import Bounds, RunSpec, limits_of
+from schemas.errors import NotFoundError, RunFailedError, UsageError
+from tests.support.engine_bench import OFFER, TOY_ENGINE, Play, ToyServer, central, toy_spec
+
+
+def test_engine_finishes_at_once_when_everyone_answers() -> None:
+    play = Play(toy_spec())
+    play.finish("c", "a", "b")
+    assert play.phase == "finished"
+    assert play.state.cohort == ("a", "b", "c")
+    assert play.model == central(play.spec, "abc")
+    assert play.at == 0.0, "nobody waits when all have answered"
+    assert [type(effect) for effect in play.effects[-3:]] == [ClearRequest, Publish, Ended]
+    assert play.state.nullified == 3 * 3
+
+
+def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:
+    play = Play(toy_spec())
+    play.answer("a", "b", "c")
+    first, second = play.requests
+    assert first.asked is None
+    assert second.asked == ("a", "b", "c")
+    assert (second.number, second.attempt, second.ordinal) == (2, 1, 2)
+
+
+def test_engine_waits_for_agents_before_the_first_round() -> None:
+    play = Play(toy_spec(policy={"gather_agents": 2}), agents=("a",))
+    assert play.phase == "gathering"
+    play.up("z", Offer(frozenset({"other"}), ("x",), "y"))
+    play.up("y", Offer(frozenset({"toy"}), ("w",), "y"))
+    assert play.phase == "gathering", "neither another scheme nor other columns count"
+    play.up("b")
+    assert play.phase == "recruiting"
+    assert play.state.open is not None
+    assert play.state.open.asked == ("a", "b")
+
+
+def test_engine_fails_by_name_when_too_few_agents_come() -> None:
+    play = Play(toy_spec(policy={"gather_agents": 2, "gather_timeout": 5}), agents=("a",))
+    assert wakes_at(play.state) == 5.0
+    play.pass_time(4.9)
+    assert not play.state.is_ended
+    play.pass_time(0.1)
+    assert play.phase == "failed"
+    assert play.state.reason.startswith("not-enough-agents: 1 of 2")
+    assert "not counted" not in play.state.reason, "whoever is up could take part"
+
+
+def test_engine_says_why_agents_that_are_up_cannot_take_part_when_too_few_come() -> None:
+    play = Play(toy_spec(policy={"gather_agents": 2, "gather_timeout": 5}), agents=("a",))
+    play.send(AgentUp(play.at, "blind", Offer(frozenset({"toy"}), ("p", "q"), "y")))
+    play.pass_time(5)
+    assert play.state.reason == (
+        "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 agents up in all); not counted: "
+        "has no column 'x' (blind)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "offer", "why"),
+    [
+        ({}, Offer(frozenset({"toy"}), ("x",), ""), "offers no target, and the run names none"),
+        ({"features": ("x",)}, Offer(frozenset({"toy"}), ("x",), ""), "offers no target, and the run names none"),
+        ({}, Offer(frozenset({"toy"}), (), "y"), "offers no columns to learn from"),
+        ({}, Offer(frozenset({"toy"}), ("y",), "y"), "offers no columns to learn from"),
+        ({"target": "y"}, Offer(frozenset({"toy"}), (), ""), "offers no columns to learn from"),
+    ],
+)
+def test_engine_says_why_when_no_columns_can_be_settled(named: dict[str, Any], offer: Offer, why: str) -> None:
+    spec = toy_spec(policy={"gather_agents": 2, "gather_timeout": 5})
+    plain = spec.model_copy(update={"domain": None, "features": None, "target": None, **named})
+    play = Play(plain, agents=())
+    for agent in ("a", "b"):
+        play.up(agent, offer)
+    play.pass_time(5)
+    assert play.state.reason.startswith("not-enough-agents: 0 of 2 agents")
+    assert play.state.reason.endswith(f"not counted: {why} (a, b)")
+
+
+def test_engine_bounds_the_reasons_of_the_end_when_agents_and_their_words_are_long() -> None:
+    long = [f"{agent}{'-' * 60}" for agent in "abcdefghijkl"]
+    said = asking.why_not({agent: f"{'abcd'[place % 4]}{'x' * 400}" for place, agent in enumerate(long)})
+    assert len(said) < 420
+    assert said.endswith("... and 1 more reasons")
+
+
+def test_engine_waits_for_an_agent_that_comes_up_during_an_open_round() -> None:
+    play = Play(toy_spec(), agents=("a",))
+    play.up("b")
+    play.answer("a")
+    assert play.phase == "recruiting", "b is waited for"
+    play.answer("b")
+    assert play.state.cohort == ("a", "b")
+
+
+def test_engine_fixes_the_cohort_at_the_deadline_plus_grace() -> None:
+    play = Play(toy_spec(policy={"deadline": 10, "grace": 2}))
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.phase == "recruiting", "the grace still runs"
+    play.pass_time(2)
+    assert play.state.cohort == ("a", "b")
+    assert play.state.rounds[0].dropped_agents == {"c": "deadline"}
+    assert play.outcomes("c", task=play.state.trail[0].task) == ["late the round is closed"]
+    assert play.outcomes("c") == ["rejected not-asked"]
+    play.finish("a", "b")
+    assert play.model == central(play.spec, "ab")
+    assert play.state.rounds[0].late == 1
+    assert play.state.rounds[0].late_agents == ("c",)
+    assert play.state.rounds[0].to_document()["late_agents"] == ["c"]
+
+
+def test_engine_closes_early_when_the_target_is_reached() -> None:
+    play = Play(toy_spec(policy={"target": 2}))
+    play.answer("b", "c")
+    assert play.state.cohort == ("b", "c")
+    assert play.state.rounds[0].dropped_agents == {}, "not needed is not lost"
+
+
+def test_engine_keeps_waiting_at_the_target_until_the_quorum_is_met() -> None:
+    play = Play(toy_spec(policy={"target": 1, "min_agents": 0.9}))
+    play.answer("a", "b")
+    assert play.phase == "recruiting", "two of three are no 90 %"
+    play.answer("c")
+    assert play.state.cohort == ("a", "b", "c")
+
+
+def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
+    agents = tuple(f"agent-{number}" for number in range(20))
+    plays = [Play(toy_spec(policy={"sample": 0.25}, seed=seed), agents=agents) for seed in (1, 1, 2)]
+    asked = [play.requests[0].asked for play in plays]
+    assert asked[0] is not None
+    assert len(asked[0]) == 5
+    assert asked[0] == asked[1] != asked[2]
+    outsider = next(agent for agent in agents if agent not in asked[0])
+    assert plays[0].outcomes(outsider) == ["rejected not-asked"]
+
+
+def test_engine_samples_anew_each_round_when_elastic() -> None:
+    agents = tuple(f"agent-{number}" for number in range(20))
+    play = Play(toy_spec(participation="elastic", policy={"sample": 4}), agents=agents)
+    play.finish(*agents)
+    asked = [request.asked for request in play.requests]
+    assert len(set(asked)) == 3
+    assert play.phase == "finished"
+
+
+def test_engine_replays_for_the_survivors_when_a_member_is_lost() -> None:
+    play = Play(toy_spec(parameters={"levels": 4}, policy={"deadline": 10}))
+    play.answer("a", "b", "c")
+    play.answer("a", "b", "c")
+    assert play.state.trail[-1].number == 3
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.lost == {"c": "deadline"}
+    assert play.of(Restarted)[0].number == 2, "the first level is answered already, the second differs"
+    assert play.state.restarts == 1
+    assert play.requests[-1].number == 2
+    assert play.requests[-1].attempt == 2
+    assert play.outcomes("c") == ["rejected not-asked"]
+    play.finish("a", "b")
+    assert play.model == central(play.spec, "ab")
+
+
+def test_engine_goes_on_without_a_restart_when_the_levels_agree() -> None:
+    play = Play(toy_spec(parameters={"levels": 4, "coarse": 2**40}, policy={"deadline": 10}))
+    play.answer("a", "b", "c")
+    play.answer("a", "b", "c")
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.restarts == 0
+    assert play.requests[-1].number == 4, "the survivors had answered level 3 as well"
+    play.finish("a", "b")
+    assert play.model == central(play.spec, "ab")
+
+
+def test_engine_fails_by_name_when_restarts_are_used_up() -> None:
+    play = Play(toy_spec(policy={"max_restarts": 0, "deadline": 10}))
+    play.answer("a", "b", "c")
+    play.answer("a", "b", "c")
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.reason.startswith("too-many-restarts")
+
+
+def test_engine_extends_then_fails_when_the_quorum_is_missed() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "extensions": 2, "deadline": 10}))
+    play.answer("a")
+    play.pass_time(10)
+    play.pass_time(10)
+    assert [(request.number, request.attempt) for request in play.requests] == [(1, 1), (1, 2), (1, 3)]
+    assert not play.state.is_ended
+    play.pass_time(10)
+    assert play.state.reason == (
+        "quorum-not-met: 1 of 3 asked had answered at the deadline, 2 must; not counted: no answer by the deadline "
+        "(b, c)"
+    )
+    assert play.state.rounds[-1].accepted_agents == ("a",)
+
+
+def test_engine_says_why_the_others_were_not_counted_when_the_quorum_is_missed() -> None:
+    play = Play(
+        toy_spec(policy={"min_agents": 5, "on_missed_quorum": "fail", "deadline": 10}), agents=tuple("abcdefghi")
+    )
+    for agent, offer in (
+        ("blind", Offer(frozenset({"toy"}), ("z",), "y")),
+        ("other", Offer(frozenset({"toy"}), ("x",), "w")),
+        ("older", Offer(frozenset({"frt"}), ("x",), "y")),
+    ):
+        play.send(AgentUp(play.at, agent, offer))
+    for agent in "bcde":
+        play.send(Refused(play.at, agent, play.task.digest, "no \x1b[31mcategory 'tram' in column 'x'"))
+    play.send(Refused(play.at, "f", play.task.digest, "x" * 400))
+    play.answer("a")
+    play.pass_time(10)
+    said = play.state.reason
+    assert said == (
+        "quorum-not-met: 1 of 9 asked had answered at the deadline, 5 must; not counted: "
+        "refused: no  [31mcategory 'tram' in column 'x' (b, c, d and 1 more); no answer by the deadline (g, h, i); "
+        "cannot run 'toy' (older) and 3 more reasons"
+    )
+
+
+def test_engine_says_why_members_were_lost_when_too_few_are_left() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10}))
+    play.answer("a", "b", "c")
+    play.answer("a", "b")
+    play.pass_time(10)
+    play.send(Refused(play.at, "b", play.task.digest, "out of disk"))
+    assert play.state.reason == (
+        "quorum-not-met: 1 members are left of the 2 that must answer; not counted: no answer by the deadline (c); "
+        "refused: out of disk (b)"
+    )
+
+
+def test_engine_fails_at_the_deadline_when_it_must_not_extend() -> None:
+    play = Play(toy_spec(policy={"min_agents": 1.0, "on_missed_quorum": "fail", "deadline": 10}))
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.reason.startswith("quorum-not-met")
+
+
+def test_engine_counts_a_fractional_quorum_of_the_founders_in_a_cohort() -> None:
+    play = Play(toy_spec(policy={"min_agents": 0.5, "deadline": 10}), agents=("a", "b", "c", "d"))
+    play.answer("a", "b", "c", "d")
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert not play.state.is_ended
+    assert play.state.cohort == ("a", "b")
+    play.send(Refused(play.at, "a", play.task.digest, "out of disk"))
+    assert play.state.reason.startswith("quorum-not-met"), "one of four founders is below a half: nobody to wait for"
+
+
+def test_engine_ends_at_once_when_every_agent_that_could_answer_refuses() -> None:
+    play = Play(toy_spec(policy={"min_agents": 1, "deadline": 10}))
+    for agent in "ab":
+        play.send(Refused(play.at, agent, play.task.digest, "the target is numeric here"))
+    assert not play.state.is_ended, "c may answer yet"
+    play.send(Refused(play.at, "c", play.task.digest, "the target is numeric here"))
+    assert (play.phase, play.at) == ("failed", 0.0)
+    assert play.state.reason == (
+        "quorum-not-met: each of the 3 asked has refused; not counted: refused: the target is numeric here (a, b, c)"
+    )
+
+
+def test_engine_waits_when_one_has_answered_or_an_agent_that_could_answer_came_up() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10}))
+    play.answer("a")
+    for agent in "bc":
+        play.send(Refused(play.at, agent, play.task.digest, "no disk"))
+    assert not play.state.is_ended
+    play = Play(toy_spec(policy={"min_agents": 1, "deadline": 10}), agents=("a",))
+    play.up("d")
+    play.send(Refused(play.at, "a", play.task.digest, "no disk"))
+    assert not play.state.is_ended
+
+
+def test_engine_does_not_wait_for_an_agent_that_refuses() -> None:
+    play = Play(toy_spec())
+    play.answer("a", "b")
+    (receipt, *_) = play.send(Refused(play.at, "c", play.task.digest, "column x is missing"))
+    assert isinstance(receipt, SendReceipt)
+    assert (receipt.outcome, receipt.reason) == ("accepted", "refusal noted")
+    assert play.state.cohort == ("a", "b")
+    assert play.state.rounds[0].dropped_agents == {"c": "refused: column x is missing"}
+
+
+def test_engine_counts_each_answer_once() -> None:
+    play = Play(toy_spec())
+    assert play.outcomes("a") == ["accepted"]
+    assert play.outcomes("a") == ["duplicate"]
+    assert play.outcomes("a", value=7) == ["rejected conflict"]
+    task = play.task
+    play.answer("b", "c")
+    assert play.outcomes("a", task=task) == ["duplicate"], "also after the round"
+    play.finish("a", "b", "c")
+    assert play.model == central(play.spec, "abc")
+    assert (play.state.rounds[0].duplicate, play.state.rounds[0].rejected) == (2, 1)
+    assert play.outcomes("a", task=task) == ["late the run has finished"]
+
+
+def test_engine_rejects_what_cannot_be_true_and_does_not_wait() -> None:
+    play = Play(toy_spec())
+    assert play.outcomes("a", value=-1) == ["rejected impossible"]
+    play.answer("b", "c")
+    assert play.state.cohort == ("b", "c")
+    assert play.state.rounds[0].dropped_agents["a"].startswith("impossible: s must be one number")
+
+
+def test_engine_counts_a_good_answer_after_an_impossible_one() -> None:
+    play = Play(toy_spec())
+    play.answer("a", value=-1)
+    play.answer("a", "b", "c")
+    assert play.state.cohort == ("a", "b", "c")
+
+
+def test_engine_rejects_changed_data_when_rows_were_frozen() -> None:
+    play = Play(toy_spec())
+    play.answer("a", "b", "c")
+    assert play.outcomes("a", rows=5) == ["rejected data-changed"]
+    assert play.outcomes("b", data="other") == ["rejected data-changed"]
+    play.answer("c")
+    assert play.state.cohort == ("c",)
+    assert play.state.lost == {"a": "data-changed", "b": "data-changed"}
+
+
+def test_engine_rejects_a_task_of_another_run() -> None:
+    play, other = Play(toy_spec()), Play(toy_spec(parameters={"coarse": 3, "levels": 9}))
+    other.answer("a", "b", "c")
+    assert play.outcomes("a", task=other.task) == ["rejected unknown-task"]
+
+
+def test_engine_counts_malformed_messages_and_changes_nothing_else() -> None:
+    play = Play(toy_spec())
+    effects = play.send(Malformed(0.0, "a", "0" * 64, "malformed: not msgpack"))
+    assert [effect.outcome for effect in effects if isinstance(effect, SendReceipt)] == ["rejected"]
+    assert play.state.open is not None
+    assert (play.state.open.rejected, play.state.open.dropped) == (1, {})
+    play.finish("a", "b", "c")
+    assert play.model == central(play.spec, "abc")
+
+
+def test_engine_finds_the_domain_first_when_none_is_given() -> None:
+    play = Play(toy_spec(domain=None, policy={"deadline": 10}))
+    assert play.phase == "domain"
+    play.answer("a", "b", "c")
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.domain_contributors == ("a", "b", "c")
+    assert play.phase == "recruiting"
+    assert play.requests[-1].phase == "statistics"
+    assert play.state.open is not None
+    assert play.state.open.asked == ("a", "b"), "c is silent: the round does not wait for it"
+    assert play.outcomes("c") == ["accepted"], "but it counts when it answers"
+    play.finish("a", "b", "c")
+    assert play.state.cohort == ("a", "b", "c")
+    assert play.model == central(play.spec, "abc")
+
+
+def test_engine_chooses_the_columns_that_most_agents_offer() -> None:
+    play = Play(toy_spec(domain=None, policy={"gather_agents": 2}), agents=())
+    play.up("a", Offer(frozenset({"toy"}), ("p", "q"), "t"))
+    play.up("b", Offer(frozenset({"toy"}), ("x", "y"), "t"))
+    assert play.phase == "gathering"
+    play.up("c", Offer(frozenset({"toy"}), ("y", "x", "z"), "t"))
+    play.up("d", Offer(frozenset({"toy"}), ("x", "y"), "t"))
+    assert play.state.features == ("x", "y")
+    assert play.state.target == "t"
+    assert play.state.open is not None
+    assert play.state.open.asked == ("b", "c", "d")
+
+
+def test_engine_counts_whoever_answers_when_elastic() -> None:
+    play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
+    play.answer("a", "b", "c")
+    play.answer("a")
+    play.pass_time(10)
+    play.up("d")
+    play.answer("b", "d", "a")
+    assert play.phase == "finished"
+    assert [summary.accepted_agents for summary in play.state.rounds] == [("a", "b", "c"), ("a",), ("a", "b", "d")]
+    assert play.state.cohort == ("a", "b", "c", "d")
+    assert play.state.restarts == 0
+
+
+def test_engine_fails_by_name_when_nobody_has_rows() -> None:
+    play = Play(toy_spec())
+    play.answer("a", "b", "c", rows=0)
+    assert play.state.reason.startswith("no-rows")
+
+
+@pytest.mark.parametrize("order", ["abc", "cab", "bca"])
+def test_engine_drops_the_agent_with_most_rows_when_the_total_is_impossible(order: str) -> None:
+    play = Play(toy_spec(parameters={"max_rows": 11}))
+    for agent in order:
+        play.answer(agent, rows=9 if agent == "c" else 4)
+    assert play.state.rounds[0].dropped_agents == {"c": "impossible: c claims 9 rows; the sums are good for 11 in all"}
+    play.finish("a", "b")
+    assert play.phase == "finished"
+    assert play.state.cohort == ("a", "b")
+
+
+def test_engine_refuses_rows_beyond_the_limit_by_name_and_does_not_wait() -> None:
+    play = Play(toy_spec(max_rows_each=4))
+    assert play.task.max_rows_each == 4
+    assert [receipt.outcome for receipt in play.answer("a", "b")] == ["accepted", "accepted"]
+    (receipt,) = play.answer("c", rows=400)
+    assert (receipt.outcome, receipt.reason) == (
+        "rejected",
+        "impossible: c claims 400 rows; the run counts 4 (max_rows_each)",
+    )
+    assert play.state.cohort == ("a", "b")
+    assert play.task.max_rows_each == 4, "each task of the run says so"
+
+
+def test_engine_never_asks_who_is_left_out_and_refuses_what_it_says() -> None:
+    play = Play(toy_spec(without=["c"]))
+    assert play.requests[0].asked == ("a", "b")
+    assert play.outcomes("c") == ["rejected left-out"]
+    play.send(Refused(play.at, "c", play.task.digest, "no"))
+    play.up("d")
+    assert play.requests[-1].asked == ("a", "b", "d"), "who comes up is asked by name"
+    play.finish("a", "b", "d")
+    assert play.state.cohort == ("a", "b", "d")
+    assert all("c" not in summary.dropped_agents for summary in play.state.rounds)
+
+
+def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
+    play = Play(toy_spec(without=["c"], policy={"gather_agents": 3, "gather_timeout": 5}))
+    play.pass_time(5)
+    assert play.state.reason.endswith("not counted: is left out of this run (c)")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("no-rows: nobody counted", "no-rows: nobody counted"),
+        ("too-many-rows: 9 of 8", "too-many-rows: 9 of 8"),
+        ("no-classes: no labels", "no-classes: no labels"),
+        ("nothing is left", "no-model: nothing is left"),
+        ("cancelled: not a name for a scheme", "no-model: cancelled: not a name for a scheme"),
+    ],
+)
+def test_engine_ends_by_the_name_that_the_scheme_gives(monkeypatch: pytest.MonkeyPatch, said: str, reason: str) -> None:
+    def reduce(*_arguments: object) -> None:
+        raise RunFailedError(said)
+
+    monkeypatch.setattr(ToyServer, "reduce", reduce)
+    play = Play(toy_spec())
+    play.answer("a", "b", "c")
+    assert (play.phase, play.state.reason) == ("failed", reason)
+
+
+def test_engine_fails_by_name_when_the_scheme_cannot_say_how_many_rows_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ToyServer, "max_rows", lambda _self, _parameters: "many")
+    play = Play(toy_spec())
+    play.answer("a", "b", "c")
+    assert play.state.reason.startswith("scheme-error: max_rows raised ValueError")
+
+
+@pytest.mark.parametrize("cause", ["request-too-large", "model-unpublishable"])
+def test_engine_ends_when_the_shell_is_unable_and_only_by_what_can_be(cause: str) -> None:
+    play = Play(toy_spec())
+    play.send(Unable(1.0, cause, "4097 parts"))
+    assert play.phase == ("failed" if cause == "request-too-large" else "recruiting")
+    finished = Play(toy_spec())
+    finished.finish("a", "b", "c")
+    finished.send(Unable(2.0, cause, "4097 parts"))
+    assert finished.phase == ("failed" if cause == "model-unpublishable" else "finished")
+    for state in (play.state, finished.state):
+        if state.phase == "failed":
+            assert state.reason == f"{cause}: 4097 parts"
+            assert [type(effect) for effect in standing(state)] == [ClearRequest, Ended]
+
+
+@pytest.mark.parametrize("parameters", [{"fails": "start"}, {"fails": "reduce"}, {"repeats": True}])
+def test_engine_fails_by_name_when_the_scheme_misbehaves(parameters: dict[str, object]) -> None:
+    play = Play(toy_spec(parameters=parameters))
+    if not play.state.is_ended:
+        play.finish("a", "b", "c")
+    assert play.phase == "failed"
+    assert play.state.reason.startswith("scheme-error")
+
+
+def test_engine_fails_by_name_when_the_domain_cannot_be_searched() -> None:
+    play = Play(toy_spec(domain=None, bounds={"unbounded": [0, 1]}))
+    assert play.state.reason.startswith("scheme-error: ")
+    assert "unbounded" in play.state.reason
+
+
+def test_engine_ends_when_cancelled() -> None:
+    play = Play(toy_spec())
+    play.answer("a")
+    play.send(Cancel(1.0, "enough"))
+    assert (play.phase, play.state.reason) == ("cancelled", "enough")
+    assert play.send(Cancel(2.0)) == ()
+    assert play.state.reason == "enough"
+
+
+def test_engine_never_lets_time_go_back() -> None:
+    play = Play(toy_spec(policy={"deadline": 10}))
+    play.answer("a")
+    play.pass_time(9)
+    play.at = -100.0
+    play.answer("b")
+    play.at = 10.0
+    play.pass_time(0)
+    assert play.state.cohort == ("a", "b")
+
+
+def test_engine_keeps_the_state_object_when_nothing_changed() -> None:
+    play = Play(toy_spec())
+    before = play.state
+    play.pass_time(1)
+    play.up("a")
+    play.send(AgentDown(1.0, "nobody"))
+    assert play.state is before
+
+
+def test_engine_tells_again_what_shall_stand() -> None:
+    play = Play(toy_spec())
+    assert standing(play.state) == tuple(play.requests)
+    play.finish("a", "b", "c")
+    assert [type(effect) for effect in standing(play.state)] == [ClearRequest, Publish, Ended]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"scheme": "nope"}, NotFoundError, "nope"),
+        ({"parameters": {"levels": "many"}}, UsageError, "levels"),
+        ({"parameters": {"unknown": 1}}, UsageError, "unknown"),
+        ({"policy": {"min_agents": 0}}, UsageError, "min_agents"),
+        ({"policy": {"min_agents": 1.5}}, UsageError, "fraction"),
+        ({"policy": {"min_agents": 5, "target": 4}}, UsageError, "target 4 is below min_agents 5"),
+        ({"run": "no spaces"}, UsageError, "valid id"),
+        ({"bounds": {"x": [2, 1]}}, UsageError, "below"),
+        ({"bounds": {"x": {"low": 2, "high": 1}}}, UsageError, "below"),
+        ({"bounds": {"x": {"low": 2}}}, UsageError, "both low and high"),
+        ({"bounds": {"x": {"low": 0, "high": 1, "units": "m"}}}, UsageError, r"units: Extra inputs"),
+        ({"bounds": {"x": [1]}}, UsageError, "bounds.x"),
+        ({"domain": None, "features": ["x", "x"]}, UsageError, "differ"),
+        ({"unknown": 1}, UsageError, "unknown"),
+    ],
+)
+def test_engine_refuses_a_spec_that_cannot_be_meant(
+    changes: dict[str, object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        TOY_ENGINE.step(None, Start(0.0, toy_spec(**changes), {"a": OFFER}))  # type: ignore[arg-type]
+
+
+def test_table_lists_each_move_once_and_draws_itself() -> None:
+    assert len(MOVES) == len(TABLE)
+    assert as_markdown().count("\n") == len(TABLE) + 1
+    assert "gathering --> domain: enough-agents" in as_mermaid()
+
+
+def test_engine_opens_a_round_with_what_an_agent_needs() -> None:
+    request = Play(toy_spec(policy={"deadline": 10})).requests[0]
+    assert isinstance(request, OpenRound)
+    assert request.task_digest == request.task.digest
+    assert (request.closes_at, request.deadline) == (10.0, 10.0)
+
+
+def test_engine_tells_bins_joined_in_discovery_apart_from_statistics_nullified_at_vehicles() -> None:
+    play = Play(toy_spec(domain=None))
+    play.finish("a", "b", "c")
+    assert (play.state.joined_bins, play.state.nullified) == (2 * 3, 3 * 3)
+
+
+def test_run_spec_reads_back_when_bounds_carry_units_and_terms() -> None:
+    bounds = {
+        "x": {"low": 0.0, "high": 2.0, "unit": "m", "terms": ["near", "far"]},
+        "y": [0.0, 1.0],
+        "z": {"unit": "s"},
+    }
+    spec = toy_spec(domain=None, bounds=bounds)
+    assert RunSpec.from_document(spec.to_document()) == spec
+    assert limits_of(spec.bounds or {}) == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
+
+
+def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> None:
+    bounds: dict[str, tuple[float, float] | Bounds] = {
+        "x": Bounds(low=0, high=2, unit="m", terms=("near", "far")),
+        "y": (0.0, 1.0),
+        "z": Bounds(unit="s"),
+    }
+    _, parameters = default_engine().discover(("x", "z"), "y", bounds, TOY_ENGINE.lookup("toy"))
+    assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
+    assert parameters.units == {"x": "m", "z": "s"}
+    assert parameters.terms == {"x": ("near", "far")}
+
+
+def waited_for(play: Play) -> list[str]:
+    assert play.state.open is not None
+    return list(play.state.open.asked)
+
+
+def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadline() -> None:
+    play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
+
+    def asked() -> tuple[str, ...]:
+        assert play.state.open is not None
+        return play.state.open.asked
+
+    first = play.state.trail[-1].task
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert play.state.rounds[-1].dropped_agents == {"c": "deadline"}
+    assert waited_for(play) == ["a", "b"]
+    assert play.outcomes("c", task=first) == ["late the round is closed"]
+    assert waited_for(play) == ["a", "b", "c"], "its answer took no more than a deadline: it may be in time now"
+    second = play.state.trail[-1].task
+    play.answer("a", "b")
+    play.pass_time(10)
+    assert waited_for(play) == ["a", "b"]
+    play.pass_time(5)
+    assert play.outcomes("c", task=second) == ["late the round is closed"]
+    assert waited_for(play) == ["a", "b"], "it took longer than a deadline, and the round does not wait for it"
+    play.answer("c")
+    assert "c" in play.state.accepted, "but it counts when it answers in time"

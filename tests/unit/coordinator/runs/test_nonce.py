@@ -1,0 +1,82 @@
+"""Two runs that ask the same ask different tasks: an answer to one is never counted in the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coordinator.core import Coordinator
+from coordinator.engine import learning
+from coordinator.journal.memory import MemoryJournal
+from coordinator.runs.defaults import default_engine
+from coordinator.spec.run import RunSpec
+from edge_agent.messages.decoder import request_seen
+from glassfleet import catalogue
+from glassfleet.data.domain import pooled_domain
+from glassfleet.scheme import Contribution, Task
+from schemas.envelope import Envelope
+from schemas.messages import Request
+
+X = np.random.default_rng(1).random((200, 2))
+DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])
+
+
+class Nowhere:
+    """A transport that leads nowhere."""
+
+    max_message_bytes = 128 * 1024
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        del topic, payload, retain
+
+    def subscribe(self, pattern: str) -> None:
+        del pattern
+
+
+def coordinator(journal: MemoryJournal) -> Coordinator:
+    return Coordinator("fleet", Nowhere(), journal, default_engine())  # type: ignore[arg-type]  # all that it uses
+
+
+def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
+    journal = MemoryJournal()
+    one = coordinator(journal)
+    for run in ("r1", "r2"):
+        one.start_run(RunSpec(run=run, scheme="frt", domain=DOMAIN, nonce="0" * 32))
+    states = [one.runs.live.get(run) for run in ("r1", "r2")]
+    nonces = [state.spec.nonce for state in states if state]
+    assert len(set(nonces)) == 2
+    assert all(len(nonce) == 32 and nonce != "0" * 32 for nonce in nonces)
+    journal.close()
+    again = coordinator(MemoryJournal(journal))
+    assert [state.spec.nonce for run in ("r1", "r2") if (state := again.runs.live.get(run))] == nonces
+
+
+def test_tasks_of_two_runs_differ_when_they_ask_the_same():
+    scheme = catalogue.load("frt")
+    params = scheme.Parameters()
+    levels = [learning.plant(scheme.server, params, DOMAIN, 0, nonce, 0) for nonce in ("a" * 32, "b" * 32, "")]
+    assert len({level.digest for level in levels}) == 3
+    assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
+
+
+def test_nonce_reaches_every_level_and_the_vehicle():
+    scheme = catalogue.load("frt")
+    level = learning.plant(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0)
+    from glassfleet.data.dataset import Dataset
+
+    rng = np.random.default_rng(0)
+    answer = scheme.client.contribute(level.task, Dataset(("a", "b"), "y", X, X[:, 0]), rng)
+    store = {level.digest: {"v1": _stored(answer)}}
+    grown = learning.advance(scheme.server, (level,), ["v1"], store)
+    assert grown.trail[-1].number == 2
+    assert grown.trail[-1].task.nonce == "a" * 32
+    task = grown.trail[-1].task
+    request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
+    wire = Envelope.from_bytes(Envelope(fleet="f", body=request, run="r", scheme="frt").to_bytes(), fleet="f")
+    seen = request_seen(wire)
+    assert Task.from_value(seen.request.task).digest == task.digest
+
+
+def _stored(answer: Contribution):
+    from coordinator.engine.state import Stored
+
+    return Stored("0" * 64, answer.rows, answer.nullified, answer)

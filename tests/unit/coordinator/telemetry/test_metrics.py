@@ -1,0 +1,402 @@
+"""Metrics and traces of a coordinator: what is counted, and that page, dashboard and code name the same things."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.parser import text_string_to_metric_families
+
+from coordinator.config import load_config
+from coordinator.runs.observer import Several
+from coordinator.spec.rollout import RolloutPlan
+from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
+from coordinator.telemetry.tracing import Traces, find_exporter, observers
+from schemas.envelope import Envelope
+from schemas.errors import StorageError, UsageError
+from schemas.messages import AgentState
+from schemas.trace import trace_ids, traceparent
+from tests.support.coordinator_bench import Fleet
+from tests.support.engine_bench import toy_spec
+
+ROOT = Path(__file__).parents[4]
+
+
+def state(agent: str, software: str) -> bytes:
+    """Return a birth certificate whose free texts are somebody else's."""
+    body = AgentState(status="up", software=software, schemes=[software], features=[software], incarnation=software)
+    return Envelope(fleet="f", body=body, agent=agent, time=1.0).to_bytes()
+
+
+DASHBOARD = ROOT / "deploy" / "grafana" / "glassfleet.json"
+
+
+class Watched:
+    """A coordinator with scripted agents, and what a scrape of it says."""
+
+    def __init__(self, exporter: SpanExporter | None = None) -> None:
+        self.fleet = Fleet()
+        self.exporter = exporter
+        self.room: int | None = 4096
+        self.begin()
+
+    def begin(self) -> None:
+        fleet = self.fleet
+        self.metrics = Metrics(lambda: fleet.hub.now)
+        self.metrics.watch(
+            fleet.core, queue=lambda: (3, 300, 1), connected=lambda: True, journal_bytes=self.journal_bytes
+        )
+        watchers: list[Any] = [self.metrics]
+        if self.exporter is not None:
+            self.traces = Traces("f", self.exporter, lambda: 1.7e9 + fleet.hub.now)
+            watchers.append(self.traces)
+        fleet.core._observer = Several(*watchers)
+
+    def journal_bytes(self) -> int | None:
+        if self.room is None:
+            raise StorageError("the database is away")
+        return self.room
+
+    def start(self, *agents: str, **changes: Any) -> None:
+        self.fleet.birth(*agents)
+        self.fleet.core.start_run(toy_spec(**changes))
+        self.fleet.hub.pump()
+
+    def wait(self, seconds: float) -> None:
+        self.fleet.hub.advance(seconds)
+        self.fleet.core.tick()
+        self.fleet.hub.pump()
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return a sample by its full name."""
+        for family in text_string_to_metric_families(self.metrics.page().decode()):
+            for sample in family.samples:
+                if sample.name == name and sample.labels == labels:
+                    return sample.value
+        raise KeyError((name, labels))
+
+
+def test_metrics_count_rounds_answers_and_bytes_of_a_finished_run() -> None:
+    watched = Watched()
+    watched.start("a", "b")
+    assert watched.value("glassfleet_runs", state="recruiting") == 1
+    assert watched.value("glassfleet_agents", status="up") == 2
+    before = watched.value("glassfleet_received_bytes_total"), watched.value("glassfleet_published_bytes_total")
+    watched.fleet.answer("a")
+    sizes = [len(message.payload) for message in watched.fleet.seen[-2:]]
+    after = watched.value("glassfleet_received_bytes_total"), watched.value("glassfleet_published_bytes_total")
+    assert [after[0] - before[0], after[1] - before[1]] == sizes, "a contribution in, a receipt out"
+    watched.fleet.answer("a")
+    watched.fleet.finish("b", "a")
+    assert watched.value("glassfleet_rounds_total", phase="statistics", end="complete") == 3
+    assert watched.value("glassfleet_round_seconds_count", phase="statistics") == 3
+    assert watched.value("glassfleet_answers_total", outcome="accepted") == 6
+    # One of ours, and one of `finish`, which lets everybody answer again.
+    assert watched.value("glassfleet_answers_total", outcome="duplicate") == 2
+    assert watched.value("glassfleet_runs_ended_total", outcome="finished") == 1
+    assert watched.value("glassfleet_nullified_cells_total") == 6
+    assert watched.value("glassfleet_live_nullified_cells") == 0
+    assert watched.value("glassfleet_runs", state="learning") == 0
+    assert watched.value("glassfleet_models_published_total") == 1
+    transactions = watched.value("glassfleet_journal_append_seconds_count")
+    assert transactions == watched.fleet.core.metrics["journal.transactions"]
+
+
+def test_metrics_tell_partial_extended_and_missed_rounds_apart() -> None:
+    watched = Watched()
+    watched.start("a", "b", policy={"deadline": 10, "min_agents": 2, "extensions": 1})
+    watched.fleet.answer("a")
+    watched.wait(10)
+    assert watched.value("glassfleet_rounds_total", phase="statistics", end="extended") == 1
+    watched.fleet.core.connected()
+    assert watched.value("glassfleet_rounds_total", phase="statistics", end="extended") == 1, (
+        "published again, not extended"
+    )
+    watched.wait(10)
+    assert watched.value("glassfleet_rounds_total", phase="statistics", end="missed") == 1
+    assert watched.value("glassfleet_runs_ended_total", outcome="failed") == 1
+    watched.start("c", run="r2", policy={"deadline": 10, "min_agents": 1})
+    watched.fleet.answer("a", "c", run="r2")
+    watched.wait(10)
+    assert watched.value("glassfleet_rounds_total", phase="statistics", end="partial") == 1
+    assert watched.value("glassfleet_round_seconds_sum", phase="statistics") == pytest.approx(30)
+
+
+def test_metrics_say_what_the_loss_of_a_vehicle_cost() -> None:
+    watched = Watched()
+    watched.start("a", "b", "c", policy={"deadline": 10}, parameters={"levels": 4})
+    watched.fleet.answer("a", "b", "c")
+    watched.fleet.answer("a", "b", "c")
+    watched.fleet.answer("a", "b")
+    watched.wait(10)
+    assert watched.value("glassfleet_runs_replayed_total") == 1
+    assert watched.value("glassfleet_recovery_seconds_count", cause="replay") == 0
+    watched.fleet.hub.advance(7)
+    watched.fleet.finish("a", "b")
+    assert watched.value("glassfleet_recovery_seconds_count", cause="replay") == 1
+    assert watched.value("glassfleet_recovery_seconds_sum", cause="replay") == pytest.approx(7, abs=0.1)
+
+
+def test_metrics_say_how_long_the_broker_was_away_and_count_a_restart() -> None:
+    watched = Watched()
+    watched.metrics.link_up()
+    assert watched.value("glassfleet_recovery_seconds_count", cause="broker") == 0
+    watched.metrics.link_lost()
+    watched.fleet.hub.advance(4)
+    watched.metrics.link_lost()
+    watched.fleet.hub.advance(1)
+    watched.metrics.link_up()
+    assert watched.value("glassfleet_recovery_seconds_sum", cause="broker") == pytest.approx(5)
+    watched.metrics.resumed(0.5, 0)
+    watched.metrics.resumed(0.25, 2)
+    assert watched.value("glassfleet_recovery_seconds_count", cause="restart") == 1
+
+
+def test_metrics_leave_out_the_size_of_a_journal_that_cannot_be_asked() -> None:
+    watched = Watched()
+    assert watched.value("glassfleet_journal_bytes") == 4096
+    watched.room = None
+    with pytest.raises(KeyError):
+        watched.value("glassfleet_journal_bytes")
+    assert watched.value("glassfleet_queue_messages") == 3
+
+
+def test_metrics_count_what_was_ignored_by_fault() -> None:
+    watched = Watched()
+    watched.fleet.publish("gf/1/f/agent/a/state", b"\xc1 not msgpack")
+    assert watched.value("glassfleet_messages_ignored_total", code="malformed") == 1
+
+
+def test_every_labelled_counter_has_a_series_for_each_listed_value_from_the_start() -> None:
+    watched = Watched()
+    for each in TABLE:
+        if each.kind == "counter" and len(each.labels) == 1:
+            for value in re.findall(r"`([a-z-]+)`", each.what):
+                assert watched.value(each.name, **{each.labels[0]: value}) == 0
+    watched.fleet.core.metrics["ignored.never-heard-of"] += 1
+    assert watched.value("glassfleet_messages_ignored_total", code="never-heard-of") == 1
+
+
+def test_metrics_list_every_fault_that_a_message_may_be_ignored_for() -> None:
+    """What the readers of messages raise, read from their source: a new code must be listed."""
+    files = ("schemas/envelope.py", "schemas/codec.py", "schemas/messages.py", "schemas/topics.py")
+    raised = {
+        code
+        for name in (*files, "coordinator/messages/decoder.py")
+        for code in re.findall(
+            r'(?:WireError|Ignored)\(\s*(?:#[^\n]*)?\s*"([a-z-]+)"', (ROOT / name).read_text("utf-8")
+        )
+    }
+    watched = Watched()
+    assert len(raised) > 5
+    assert [watched.value("glassfleet_messages_ignored_total", code=code) for code in raised] == [0] * len(raised)
+
+
+def test_no_two_metrics_share_the_name_of_a_family_in_openmetrics() -> None:
+    families = [each.name.removesuffix("_total") for each in TABLE]
+    assert len(set(families)) == len(families)
+
+
+def test_dashboard_shows_every_metric_of_nullified_cells() -> None:
+    asked = " ".join(expression for _, expression in queries())
+    assert all(each.name in asked for each in TABLE if "nullified" in each.name)
+
+
+def test_metrics_count_moves_of_a_name_references_and_ended_rollouts() -> None:
+    watched = Watched()
+    core = watched.fleet.core
+    for run in ("r1", "r2"):
+        watched.start("a", run=run, policy={"deadline": 10})
+        watched.fleet.finish("a", run=run)
+        core.models.promote("model", int(run[1:]))
+    name = core.registry.names()[0]
+    core.models.rollback(name, 1, "as it was")
+    core.models.rollouts.start(name, 2, RolloutPlan())
+    core.models.promote(name, 2)
+    core.models.rollback(name, 1, "once more")
+    assert watched.value("glassfleet_models_moved_total", cause="promoted") == 3
+    assert watched.value("glassfleet_models_moved_total", cause="rolled-back") == 2
+    assert watched.value("glassfleet_rollouts_ended_total", phase="superseded") == 3
+    assert watched.value("glassfleet_gates_total", outcome="superseded") == 2
+    assert watched.value("glassfleet_rollouts_ended_total", phase="promoted") == 0
+
+
+def test_series_stay_few_whatever_hostile_messages_say() -> None:
+    watched = Watched()
+    watched.start("a", policy={"deadline": 10, "min_agents": 1})
+    before = len(watched.metrics.page().splitlines())
+    for number in range(300):
+        name = f"evil-{number}.{'x' * 40}"
+        for topic in (f"agent/{name}/state", f"agent/{name}/run/r{number}/contribution", f"agent/{name}/evaluation"):
+            watched.fleet.publish(f"gf/1/f/{topic}", b"\xc1" + name.encode())
+        watched.fleet.publish(f"gf/1/f/agent/{name}/state", state(name, f"code-{number}"))
+    page = watched.metrics.page().decode()
+    assert "evil" not in page
+    assert "code-" not in page
+    assert len(page.splitlines()) < before + 20
+    assert sum(1 for line in page.splitlines() if line.startswith("glassfleet_messages_ignored_total{")) < 10
+
+
+# Page, dashboard and code
+
+
+def test_scrape_shows_exactly_the_metrics_of_the_table() -> None:
+    watched = Watched()
+    watched.fleet.publish("gf/1/f/agent/a/state", b"\xc1 not msgpack")
+    found = {}
+    for family in text_string_to_metric_families(watched.metrics.page().decode()):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        if not name.endswith("_created"):
+            found[name] = (family.type, labels)
+    assert found == {each.name: (each.kind, set(each.labels)) for each in TABLE}
+
+
+def test_page_shows_the_table_of_the_code() -> None:
+    assert as_markdown() in (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+
+
+@pytest.mark.parametrize(("panel", "expression"), [pytest.param(*each, id=each[0]) for each in queries()])
+def test_dashboard_asks_only_for_metrics_and_labels_that_exist(panel: str, expression: str) -> None:
+    known = {each.name: each for each in TABLE}
+    used = re.findall(r"(glassfleet_\w+)\{([^}]*)\}", expression)
+    assert used, f"{panel} shows nothing of ours"
+    assert len(used) == len(re.findall("glassfleet_", expression)), "every metric is asked with the job's label"
+    labels = {"job", "le"}
+    for name, selector in used:
+        described = known[name.removesuffix("_bucket") if name not in known else name]
+        assert (described.kind == "histogram") == name.endswith("_bucket")
+        if described.kind == "counter":
+            assert re.search(rf"(rate|increase)\({name}", expression), "a counter alone says nothing"
+        labels |= set(described.labels)
+        assert set(re.findall(r"(\w+)\s*(?:=~|!=|=)", selector)) <= {"job", *described.labels}
+    for group in re.findall(r"by \(([^)]*)\)", expression):
+        assert {label.strip() for label in group.split(",")} <= labels
+    assert expression.count("(") == expression.count(")")
+
+
+def test_dashboard_can_be_imported_and_no_two_panels_overlap() -> None:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    assert {"title", "uid", "schemaVersion", "templating", "time"} <= set(dashboard)
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["datasource"]["uid"] == "${datasource}"
+
+
+# Traces
+
+
+def test_traces_of_a_run_are_one_tree_whose_ids_follow_from_its_names() -> None:
+    exporter = InMemorySpanExporter()
+    watched = Watched(exporter)
+    watched.start("a", "b", policy={"deadline": 10})
+    watched.fleet.answer("a")
+    watched.wait(10)
+    watched.fleet.finish("a")
+    assert watched.traces.flush()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    assert set(spans) == {"run r1", "round statistics 1", "round statistics 2", "round statistics 3"}
+    trace, root = trace_ids("f", "r1")
+    assert all(format(span.context.trace_id, "032x") == trace for span in spans.values())
+    assert format(spans["run r1"].context.span_id, "016x") == root
+    assert spans["run r1"].parent is None
+    first = spans["round statistics 1"]
+    assert first.parent is not None
+    assert format(first.parent.span_id, "016x") == root
+    assert first.attributes is not None
+    assert first.attributes["glassfleet.end"] == "partial"
+    assert first.attributes["glassfleet.dropped"] == ("b",)
+    assert first.start_time is not None
+    assert first.end_time is not None
+    assert first.end_time - first.start_time == pytest.approx(10e9, rel=1e-6)
+    assert len({span.context.span_id for span in spans.values()}) == 4
+
+
+def test_traces_mark_a_failed_run() -> None:
+    exporter = InMemorySpanExporter()
+    watched = Watched(exporter)
+    watched.start("a", policy={"deadline": 10, "extensions": 0})
+    watched.wait(10)
+    assert watched.traces.flush()
+    assert [span.status.is_ok for span in exporter.get_finished_spans()] == [False, False]
+
+
+def test_traceparent_is_as_the_w3c_writes_it() -> None:
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", traceparent("fleet", "run-1"))
+    assert trace_ids("fleet", "run-1") == trace_ids("fleet", "run-1")
+    assert trace_ids("fleet", "run-1") != trace_ids("fleet", "run-2")
+
+
+def test_coordinator_refuses_an_exporter_that_is_not_installed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no exporter of traces 'nosuch'; installed are console"):
+        find_exporter("nosuch")
+    metrics = Metrics(lambda: 0.0)
+    assert observers(load_config(state_dir=tmp_path), metrics) is metrics
+
+
+def test_coordinator_does_not_import_opentelemetry_when_traces_are_off() -> None:
+    code = (
+        "import sys; from pathlib import Path; from coordinator.config import load_config; "
+        "from coordinator.journal import MemoryJournal; from coordinator.service import build; import tempfile; "
+        "build(load_config(state_dir=Path(tempfile.mkdtemp())), journal=MemoryJournal()); "
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# Logs
+
+
+def test_coordinator_writes_one_line_per_round_that_says_everything() -> None:
+    watched = Watched()
+    with structlog.testing.capture_logs() as lines:
+        watched.start("a", "b", policy={"deadline": 10})
+        watched.fleet.answer("a")
+        watched.wait(10)
+        watched.fleet.finish("a")
+    closed = [line for line in lines if line["event"] == "round-closed"]
+    assert [(line["run"], line["round"], line["end"]) for line in closed] == [
+        ("r1", 1, "partial"),
+        ("r1", 2, "complete"),
+        ("r1", 3, "complete"),
+    ]
+    assert closed[0]["dropped"] == {"b": "deadline"}
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    assert [field for field in closed[0] if f"`{field}`" not in page and field != "log_level"] == []
+
+
+@pytest.mark.parametrize("package", ["coordinator", "edge_agent"])
+def test_json_lines_name_fleet_agent_and_trace(package: str) -> None:
+    who = ", agent='v7'" if package == "edge_agent" else ""
+    code = (
+        f"import structlog; from {package} import logs; logs.configure('info', 'json', fleet='f'{who}); "
+        "structlog.get_logger('broker').info('told'); structlog.get_logger('x').info('ran', run='r1')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    told, ran = (json.loads(line) for line in done.stderr.splitlines())
+    assert (told["fleet"], "trace_id" in told) == ("f", False)
+    assert ran["trace_id"] == trace_ids("f", "r1")[0]
+    assert told.get("agent") == ("v7" if package == "edge_agent" else None)

@@ -1,0 +1,450 @@
+"""The fleet's authority: who gets a certificate, for what, and who does not get one."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from coordinator.authority.certificates import host_name
+from coordinator.authority.store import Authority
+from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
+from schemas.trust.identity import Token, fingerprint, load_key, make_request, new_key, prove_renewal, read_request
+from schemas.trust.signing import Owner, Role, Signer, Verifier, owner_of
+from tests.support.fleet import number_in
+
+V1 = Owner("agent", "v1")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+    def __call__(self) -> dt.datetime:
+        return self.now
+
+    def seconds(self) -> float:
+        return self.now.timestamp()
+
+    def skip(self, **time: float) -> None:
+        self.now += dt.timedelta(**time)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def authority(tmp_path: Path, clock: Clock) -> Authority:
+    return Authority.create(tmp_path / "ca", "test CA", clock=clock)
+
+
+def enrolled(authority: Authority, name: str = "v1") -> tuple[bytes, bytes]:
+    key = new_key()
+    token = authority.token(name)
+    return key, authority.enrol(make_request(key, Owner("agent", name)), token.secret)
+
+
+def test_certificate_names_its_owner_for_tls_and_for_signatures(authority, clock):
+    key, made = enrolled(authority)
+    certificate = x509.load_pem_x509_certificate(made)
+    assert certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "v1"
+    assert Signer(key, made).owner == V1
+    verifier = Verifier(authority.ca_pem, clock.seconds)
+    assert verifier.owner(Signer(key, made).certificate) == V1
+
+
+@pytest.mark.parametrize(
+    ("role", "hosts", "uses"),
+    [
+        ("agent", [], {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        ("operator", [], {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        ("coordinator", [], {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        ("coordinator", ["localhost"], {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}),
+        ("broker", ["localhost", "::1"], {ExtendedKeyUsageOID.SERVER_AUTH}),
+    ],
+)
+def test_certificate_is_good_for_its_role_alone(authority, role, hosts, uses):
+    made = authority.issue(Owner(role, "x"), load_key(new_key()).public_key(), hosts=hosts)
+    certificate = x509.load_pem_x509_certificate(made)
+    assert set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == uses
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize(("role", "hosts"), [("agent", ["localhost"]), ("operator", ["h"]), ("broker", [])])
+def test_hosts_that_do_not_fit_the_role_are_misuse(authority, role, hosts):
+    with pytest.raises(UsageError, match="--host"):
+        authority.issue(Owner(role, "x"), load_key(new_key()).public_key(), hosts=hosts)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "http://x", "1.2.3.400", "x/y", "-", "a" * 64 + ".org"])
+def test_host_that_is_none_is_misuse(host):
+    with pytest.raises(UsageError, match="neither a host name nor an address"):
+        host_name(host)
+
+
+def test_token_is_good_for_one_key_and_its_lost_answer(authority):
+    token = authority.token("v1")
+    request = make_request(new_key(), V1)
+    first = authority.enrol(request, token.secret)
+    assert authority.enrol(request, token.secret) == first, "the answer was lost: the same again"
+    with pytest.raises(WireError, match="was used"):
+        authority.enrol(make_request(new_key(), V1), token.secret)
+    assert len(authority.issued()) == 1
+
+
+def test_token_for_another_vehicle_or_role_is_refused(authority):
+    token = authority.token("v1")
+    for owner in (Owner("agent", "v2"), Owner("coordinator", "v1")):
+        with pytest.raises(WireError, match="the token is for agent v1"):
+            authority.enrol(make_request(new_key(), owner), token.secret)
+    with pytest.raises(WireError, match="unknown"):
+        authority.enrol(make_request(new_key(), V1), "x" * 43)
+    assert authority.issued() == []
+
+
+def test_token_expires(authority, clock):
+    token = authority.token("v1", hours=1)
+    clock.skip(hours=1)
+    with pytest.raises(WireError, match="expired"):
+        authority.enrol(make_request(new_key(), V1), token.secret)
+
+
+def test_token_is_kept_as_a_hash_alone(authority):
+    token = authority.token("v1")
+    kept = (authority.folder / "register.json").read_text()
+    assert token.secret not in kept
+    assert token.digest in kept
+    assert token.secret not in repr(token)
+
+
+def test_token_is_read_back_and_names_its_ca(authority, tmp_path):
+    token = authority.token("v-1.a_b")
+    assert Token.parse(f" {token}\n") == token
+    assert token.trusts(authority.ca_pem)
+    assert not token.trusts(Authority.create(tmp_path / "other", "test CA").ca_pem)
+    for wrong in ("", "gft1.v1.x.y", str(token)[:-1], str(token) + "x", "gft2" + str(token)[4:]):
+        with pytest.raises(UsageError, match="no enrolment token"):
+            Token.parse(wrong)
+
+
+def test_expired_coordinator_can_be_revoked_as_its_key_can_date_a_model_back(authority, clock):
+    key = load_key(new_key()).public_key()
+    for owner in (Owner("coordinator", "cloud"), Owner("agent", "v1")):
+        authority.issue(owner, key, days=1)
+    clock.skip(days=2)
+    assert [one.id for one in authority.revoke("cloud")] == ["cloud"]
+    with pytest.raises(NotFoundError):
+        authority.revoke("cloud")
+    with pytest.raises(NotFoundError):
+        authority.revoke("v1")
+
+
+@pytest.mark.parametrize("first", ["agent", "coordinator", "operator"])
+def test_id_belongs_to_one_role_for_ever(authority, clock, first):
+    other: Role = "operator" if first != "operator" else "coordinator"
+    authority.issue(Owner(first, "x"), load_key(new_key()).public_key())
+    authority.revoke("x")
+    clock.skip(days=4000 / 2)
+    with pytest.raises(UsageError, match=f"belongs to role {first}"):
+        authority.issue(Owner(other, "x"), load_key(new_key()).public_key())
+    if first != "agent":
+        with pytest.raises(UsageError, match="would take one for the other"):
+            authority.token("x")
+
+
+def test_renewal_needs_the_current_key_of_a_good_certificate(authority, clock):
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    clock.skip(days=300)
+    renewed = authority.renew(request, made, prove_renewal(key, request))
+    assert x509.load_pem_x509_certificate(renewed).not_valid_after_utc > clock.now + dt.timedelta(days=364)
+    with pytest.raises(WireError, match="not signed by the certificate's key"):
+        authority.renew(request, made, prove_renewal(new_key(), request))
+    other = make_request(key, Owner("agent", "v2"))
+    with pytest.raises(WireError, match="not agent v2's"):
+        authority.renew(other, made, prove_renewal(key, other))
+    clock.skip(days=100)
+    with pytest.raises(WireError, match="expired: enrol again"):
+        authority.renew(request, made, prove_renewal(key, request))
+    authority.revoke("v1", "stolen")
+    with pytest.raises(WireError, match="revoked"):
+        authority.renew(request, renewed, prove_renewal(key, request))
+
+
+def test_renewal_of_another_authoritys_certificate_is_refused(authority, tmp_path):
+    key, made = enrolled(Authority.create(tmp_path / "other", "test CA"))
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="not from this authority"):
+        authority.renew(request, made, prove_renewal(key, request))
+
+
+def test_certificate_of_the_former_authority_is_renewed_by_the_one_that_follows_it_and_lists_go_on(
+    authority, clock, tmp_path
+):
+    vehicles = {name: enrolled(authority, name) for name in ("v1", "v2")}
+    authority.revoke("v2", "stolen")
+    waiting = authority.token("v3")
+    # The key is lost: nothing that the next one does needs it.
+    (authority.folder / "ca-key.pem").unlink()
+    after = Authority.create(tmp_path / "next", "next CA", after=authority.folder, clock=clock)
+
+    assert [(one.id, one.state(clock.now)) for one in after.issued()] == [
+        ("v1", "valid (former CA)"),
+        ("v2", "revoked (stolen)"),
+    ]
+    requests = {name: make_request(key, Owner("agent", name)) for name, (key, _) in vehicles.items()}
+    proofs = {name: prove_renewal(key, requests[name]) for name, (key, _) in vehicles.items()}
+    made = after.renew(requests["v1"], vehicles["v1"][1], proofs["v1"])
+    verifier = Verifier(after.ca_pem, clock.seconds)
+    assert verifier.owner(x509.load_pem_x509_certificate(made).public_bytes(Encoding.DER)) == V1
+    assert [one.state(clock.now) for one in after.issued() if one.id == "v1"] == ["valid (former CA)", "valid"]
+    with pytest.raises(WireError, match="revoked"):
+        after.renew(requests["v2"], vehicles["v2"][1], proofs["v2"])
+    assert verifier.take_crl(after.crl_pem) == 1
+    with pytest.raises(UsageError, match="belongs to role agent"):
+        after.issue(Owner("operator", "v1"), load_key(vehicles["v1"][0]).public_key())
+    with pytest.raises(WireError, match="unknown"):
+        after.enrol(make_request(new_key(), Owner("agent", "v3")), waiting.secret)
+
+
+def test_certificate_that_the_thief_of_the_former_key_made_is_renewed_nowhere(authority, tmp_path):
+    enrolled(authority)
+    after = Authority.create(tmp_path / "next", "next CA", after=authority.folder)
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="not from this authority"):
+        after.renew(request, made, prove_renewal(key, request))
+
+
+def test_authority_follows_none_that_has_no_register(authority, tmp_path):
+    with pytest.raises(NotFoundError, match="no register"):
+        Authority.create(tmp_path / "next", "next CA", after=authority.folder)
+    assert not (tmp_path / "next").exists()
+
+
+DIES_AT_EACH_STEP = """
+import os, sys
+from pathlib import Path
+from coordinator.authority.store import Authority
+
+former, next_ = map(Path, sys.argv[1:])
+for step in range(1, 100):
+    child = os.fork()
+    if not child:
+        left = step
+        def look(event, _):
+            global left
+            if event in ("os.rename", "os.mkdir", "shutil.rmtree"):
+                left -= 1
+                if not left:
+                    os._exit(9)
+        sys.addaudithook(look)
+        Authority.create(next_ / str(step), after=former)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+"""
+
+
+def test_next_authority_forgets_nothing_whenever_making_it_was_cut_off(authority, clock, tmp_path):
+    enrolled(authority, "v1")
+    enrolled(authority, "v2")
+    authority.revoke("v2", "stolen")
+    known = [("v1", "valid (former CA)"), ("v2", "revoked (stolen)")]
+    (tmp_path / "next").mkdir()
+    script = [sys.executable, "-c", DIES_AT_EACH_STEP, str(authority.folder), str(tmp_path / "next")]
+    subprocess.run(script, check=True, timeout=120)
+    folders = sorted((tmp_path / "next").iterdir(), key=lambda path: int(path.name))
+    assert len(folders) > 10, "it was cut off at many steps"
+    unfinished = 0
+    for folder in folders:
+        try:
+            made = Authority(folder, clock=clock)
+        except NotFoundError:
+            unfinished += 1
+            made = Authority.create(folder, after=authority.folder, clock=clock)
+        assert [(one.id, one.state(clock.now)) for one in made.issued()] == known
+        assert Verifier(made.ca_pem, clock.seconds).take_crl(made.crl_pem) == 1
+        assert sorted(path.name for path in folder.iterdir() if path.name != ".unfinished") == [
+            "ca-key.pem", "ca.pem", "crl.pem", "issued", "lock", "register.json",
+        ]  # fmt: skip
+        assert not list(folder.rglob(".*.tmp"))
+    assert unfinished > 8
+
+
+def test_authority_without_a_register_is_told_though_it_never_issued_anything(authority):
+    (authority.folder / "register.json").unlink()
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        authority.issued()
+
+
+def test_part_of_an_authority_is_not_taken_for_an_unfinished_one(authority):
+    enrolled(authority)
+    (authority.folder / "ca.pem").unlink()
+    before = sorted(authority.folder.rglob("*"))
+    with pytest.raises(UsageError, match=r"issued, register\.json, crl\.pem, ca-key\.pem\), without its ca\.pem"):
+        Authority.create(authority.folder, "x")
+    assert sorted(authority.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damage", ["gone", "nonsense"])
+def test_certificate_that_the_former_authority_lost_is_named_and_nothing_is_begun(authority, tmp_path, damage):
+    enrolled(authority)
+    path = authority.folder / "issued" / f"{authority.issued()[0].serial}.pem"
+    path.unlink() if damage == "gone" else path.write_text(damage)
+    with pytest.raises(StorageError, match="restore it from a backup") as told:
+        Authority.create(tmp_path / "next", "next CA", after=authority.folder)
+    assert str(path) in str(told.value)
+    assert not (tmp_path / "next").exists()
+
+
+def test_authorities_that_follow_each_other_are_numbered_and_no_name_comes_twice(authority, clock, tmp_path):
+    enrolled(authority)
+    second = Authority.create(tmp_path / "2", after=authority.folder, clock=clock)
+    enrolled(second)
+    # A copy of the former's folder has all that is needed, without its certificate, too.
+    (second.folder / "ca.pem").unlink()
+    third = Authority.create(tmp_path / "3", after=second.folder, clock=clock)
+    assert [authority.name, second.name, third.name] == ["test CA", "test CA 2", "test CA 3"]
+    assert len({each.certificate.subject for each in (authority, second, third)}) == 3
+    for name in ("test CA", "test CA 2", "test CA 3"):
+        with pytest.raises(UsageError, match="such as 'test CA 4'"):
+            Authority.create(tmp_path / "4", name, after=third.folder)
+    with pytest.raises(UsageError, match="needs a name"):
+        Authority.create(tmp_path / "4")
+    assert not (tmp_path / "4").exists()
+
+
+def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
+    """A certificate with other bytes in place of some; its signature fits no more, which a renewal does not ask."""
+    der = x509.load_pem_x509_certificate(certificate_pem).public_bytes(Encoding.DER)
+    for old, new in changes:
+        assert old in der
+        der = der.replace(old, new)
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"
+
+
+UNKNOWN_KEY = (bytes.fromhex("302a300506032b6570"), bytes.fromhex("302a300506032b6501"))
+
+
+def test_renewal_with_a_certificate_of_an_unknown_kind_of_key_is_refused_by_name(authority):
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="key cannot be read") as fault:
+        authority.renew(request, respelt(made, UNKNOWN_KEY), prove_renewal(key, request))
+    assert fault.value.code == "bad-certificate"
+
+
+def test_certificate_with_an_extension_twice_names_nobody(authority):
+    _, made = enrolled(authority)
+    # 2.5.29.37 and 2.5.29.17: extended key usage spelt as a second list of names.
+    twice = respelt(made, (bytes.fromhex("0603551d25"), bytes.fromhex("0603551d11")))
+    with pytest.raises(WireError, match="names no owner"):
+        owner_of(x509.load_pem_x509_certificate(twice))
+
+
+def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clock):
+    _, first = enrolled(authority)
+    clock.skip(days=1)
+    key, second = enrolled(authority)
+    before = number_in(authority.crl_pem)
+    waiting = authority.token("v1")
+    gone = authority.revoke("v1", "stolen")
+    crl = x509.load_pem_x509_crl(authority.crl_pem)
+    serials = {x509.load_pem_x509_certificate(pem).serial_number for pem in (first, second)}
+    assert {entry.serial_number for entry in crl} == serials == {int(one.serial, 16) for one in gone}
+    assert number_in(authority.crl_pem) == before + 1
+    assert authority.fallen() == ["v1"]
+    verifier = Verifier(authority.ca_pem, clock.seconds)
+    verifier.take_crl(authority.crl_pem)
+    with pytest.raises(WireError, match="revoked"):
+        verifier.owner(Signer(key, second).certificate)
+    with pytest.raises(WireError, match="unknown"):
+        authority.enrol(make_request(new_key(), V1), waiting.secret)
+    with pytest.raises(NotFoundError):
+        authority.revoke("v1")
+
+
+def test_id_that_enrolled_again_is_not_denied(authority):
+    enrolled(authority)
+    authority.revoke("v1", "stolen")
+    enrolled(authority)
+    assert authority.fallen() == []
+
+
+@pytest.mark.parametrize(
+    "request_pem",
+    [b"", b"x" * 100_000, b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"],
+)
+def test_request_that_is_none_is_refused(authority, request_pem):
+    with pytest.raises(WireError, match="bad-request"):
+        authority.enrol(request_pem, "x")
+    with pytest.raises(WireError, match="bad-request"):
+        read_request(request_pem)
+
+
+def test_request_with_anothers_key_is_refused():
+    request = x509.load_pem_x509_csr(make_request(new_key(), V1)).public_bytes(Encoding.DER)
+    forged = bytearray(request)
+    forged[-1] ^= 1
+    body = base64.encodebytes(bytes(forged)).decode()
+    pem = f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n".encode()
+    with pytest.raises(WireError, match="not signed by its own key"):
+        read_request(pem)
+
+
+def test_key_is_private_and_encrypted_with_a_password(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLASSFLEET_CA_PASSWORD", "long enough")
+    made = Authority.create(tmp_path / "ca", "x")
+    path = made.folder / "ca-key.pem"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert b"ENCRYPTED" in path.read_bytes()
+    assert Authority(made.folder).ca_pem == made.ca_pem
+    monkeypatch.setenv("GLASSFLEET_CA_PASSWORD", "another")
+    with pytest.raises(UsageError, match="GLASSFLEET_CA_PASSWORD"):
+        Authority(made.folder)
+    monkeypatch.delenv("GLASSFLEET_CA_PASSWORD")
+    with pytest.raises(UsageError, match="GLASSFLEET_CA_PASSWORD"):
+        Authority(made.folder)
+
+
+def test_second_authority_in_a_folder_is_misuse(authority):
+    with pytest.raises(UsageError, match="already"):
+        Authority.create(authority.folder, "x")
+    with pytest.raises(NotFoundError, match="ca init"):
+        Authority(authority.folder / "absent")
+
+
+@pytest.mark.parametrize("damage", ["gone", "nonsense", "[]"])
+def test_lost_register_is_told_and_nothing_is_issued_without_it(authority, damage):
+    enrolled(authority)
+    path = authority.folder / "register.json"
+    path.unlink()
+    if damage != "gone":
+        path.write_text(damage)
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        authority.token("v2")
+
+
+def test_authority_that_ends_gives_no_certificate_that_outlives_it(authority, clock):
+    clock.skip(days=3600)
+    _, made = enrolled(authority)
+    certificate = x509.load_pem_x509_certificate(made)
+    assert certificate.not_valid_after_utc == authority.certificate.not_valid_after_utc
+    clock.skip(days=100)
+    with pytest.raises(GlassfleetError, match="CA itself expired"):
+        enrolled(authority, "v2")
+
+
+def test_fingerprint_is_of_the_certificate_and_not_of_its_text(authority):
+    assert fingerprint(authority.ca_pem) == fingerprint(b"comment\n" + authority.ca_pem)

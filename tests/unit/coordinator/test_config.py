@@ -1,0 +1,121 @@
+"""The coordinator's configuration, inbox and policy."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.port import Message
+from coordinator.config import CoordinatorConfig, load_config
+from coordinator.messages.queue import Inbox
+from schemas.errors import UsageError
+
+
+def test_config_prefers_flags_to_environment_to_file_to_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "glassfleet.toml"
+    file.write_text('fleet = "file"\nkeepalive = 11\napi_port = 1\nsession_expiry = 7\n[coordinator]\nkeepalive = 12\n')
+    monkeypatch.setenv("GLASSFLEET_FLEET", "environment")
+    monkeypatch.setenv("GLASSFLEET_API_PORT", "2")
+    monkeypatch.setenv("GLASSFLEET_COORDINATOR_SESSION_EXPIRY", "8")
+    config = load_config(file, api_port=3, broker=None)
+    assert (config.api_port, config.fleet, config.session_expiry, config.keepalive) == (3, "environment", 8, 12)
+    assert config.broker == "mqtt://127.0.0.1:1883"
+    assert load_config().keepalive == 30, "the file is forgotten again"
+
+
+def test_config_puts_the_journal_into_the_state_directory(tmp_path: Path) -> None:
+    assert load_config(state_dir=tmp_path).journal_url == f"sqlite:///{tmp_path / 'journal.sqlite'}"
+    assert load_config(state_dir=tmp_path, journal="postgresql://x/y").journal_url == "postgresql://x/y"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"broker": "localhost"}, "mqtt://host:port"),
+        ({"fleet": "a b"}, "valid id"),
+        ({"api_host": "0.0.0.0"}, "api_expose"),
+        ({"api_port": 70000}, "api_port"),
+        ({"max_message_bytes": 10}, "max_message_bytes"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_config_names_the_setting_that_cannot_be_meant(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        load_config(**flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("fleet = [", "not valid TOML"), ("flet = 'x'", "no setting 'flet'"), ("coordinator = 1", "must be a table")],
+)
+def test_config_names_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "f.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        load_config(file)
+
+
+def test_config_names_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        load_config(tmp_path / "absent.toml")
+
+
+def test_config_may_be_exposed_when_asked_for() -> None:
+    assert load_config(api_host="0.0.0.0", api_expose=True).api_host == "0.0.0.0"
+
+
+def test_config_describes_every_setting() -> None:
+    described = CoordinatorConfig.__doc__ or ""
+    assert [name for name in CoordinatorConfig.model_fields if f"    {name} : " not in described] == []
+
+
+def test_inbox_drops_contributions_above_its_bounds_but_never_states() -> None:
+    inbox = Inbox(max_messages=3, max_bytes=5000)
+    for number in range(5):
+        inbox.put(Message(f"c/{number}", b"x"))
+        inbox.put(Message("agent/a/state", b"%d" % number))
+    assert inbox.dropped == 2
+    batch = inbox.take(2, 0.0)
+    assert [message.payload for message in batch.messages] == [b"4", b"x"], "of states only the latest is kept"
+    inbox.put(Message("c/big", b"y" * 4900))
+    assert inbox.dropped == 3
+    assert inbox.depth()[0] == 2
+
+
+def test_inbox_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
+    inbox = Inbox(max_messages=100, max_bytes=50_000)
+    for number in range(20):
+        inbox.put(Message(f"c/{number:09000d}", b""))
+        inbox.put(Message(f"agent/{number:09000d}/state", b""))
+    assert len(inbox.take(100, 0.0).messages) == 10, "five of each: their topics alone take 9 kB"
+    assert inbox.dropped == 30
+    assert inbox.depth() == (0, 0)
+
+
+def test_inbox_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
+    inbox = Inbox(10, 1000)
+    futures = [inbox.call(threading.get_ident), inbox.call(lambda: 1 // 0)]
+    for call in inbox.take(10, 0.0).calls:
+        call()
+    assert futures[0].result(0) == threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        futures[1].result(0)
+
+
+def test_inbox_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
+    now = [0.0]
+    inbox = Inbox(max_messages=9, max_bytes=10_000, clock=lambda: now[0])
+    assert inbox.oldest() is None
+    for now[0], topic in ((1.0, "c/1"), (2.0, "c/2"), (3.0, "agent/a/state")):
+        inbox.put(Message(topic, b"x"))
+    batch = inbox.take(2, 0.0)
+    assert [message.topic for message in batch.messages] == ["agent/a/state", "c/1"]
+    assert batch.arrived == [1.0, 1.0], "a state goes first, at the time of what it overtook"
+    assert inbox.oldest() == 2.0
+    inbox.take(9, 0.0)
+    assert inbox.oldest() is None

@@ -1,0 +1,71 @@
+"""Pictures in the documentation are of the pages as they are now, are shown somewhere, and stay small."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import pages
+from tests.docs.pictures import FOLDER, MOST_BYTES, NOTE, SEEN, as_note, digests, from_note, stale
+
+_SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)\s]*images/[^)\s]+)\)")
+
+
+def _tree(root: Path, end: str = "\n", *, names: tuple[str, ...] = ("a.py", "b.py")) -> Path:
+    folder = root / "coordinator" / "dashboard"
+    (folder / "__pycache__").mkdir(parents=True)
+    (folder / "__pycache__" / "a.pyc").write_text(str(root))
+    for name in names:
+        (folder / name).write_text(f"x = 1{end}y = 2{end}", newline="")
+    return root
+
+
+def test_pictures_are_of_the_pages_as_they_are_now() -> None:
+    noted = from_note(NOTE.read_text(encoding="utf-8")) if NOTE.exists() else {}
+
+    changed = stale(noted, digests())
+
+    assert not changed, f"run `make pictures` (two minutes): docs/images are older than {', '.join(changed)}"
+
+
+@pytest.mark.parametrize("pattern", SEEN)
+def test_every_kind_of_source_is_looked_at_when_digests_are_made(pattern: str) -> None:
+    assert [path for path in digests() if Path(path).match(pattern)]
+
+
+def test_digests_are_the_same_when_lines_end_otherwise_or_files_are_made_in_another_order(tmp_path: Path) -> None:
+    one, other = _tree(tmp_path / "one"), _tree(tmp_path / "other", "\r\n", names=("b.py", "a.py"))
+
+    assert digests(one) == digests(other)
+    assert set(digests(one)) == {"coordinator/http/dashboard/a.py", "coordinator/http/dashboard/b.py"}
+    assert as_note(digests(one)) == as_note(dict(reversed(digests(other).items())))
+    assert from_note(as_note(digests(one)).replace("\n", "\r\n")) == digests(one)
+
+
+def test_stale_pictures_are_noticed_when_a_source_changes_comes_or_goes(tmp_path: Path) -> None:
+    root = _tree(tmp_path / "root")
+    before = digests(root)
+    folder = root / "coordinator" / "dashboard"
+    (folder / "a.py").write_text("x = 1\ny = 3\n")
+    (folder / "b.py").unlink()
+    (folder / "c.py").write_text("")
+
+    assert stale(before, before) == []
+    assert stale(before, digests(root)) == [f"coordinator/http/dashboard/{name}.py" for name in "abc"]
+
+
+def test_every_picture_is_shown_in_a_page_with_words_for_those_who_do_not_see_it() -> None:
+    shown: dict[str, set[str]] = {}
+    for page in pages():
+        for words, target in _SHOWN.findall(page.text):
+            shown.setdefault((page.path.parent / target).resolve().name, set()).add(words)
+    kept = {path.name for path in FOLDER.iterdir() if path.suffix in {".png", ".svg"}} - {"favicon.svg"}
+
+    assert shown.keys() == kept
+    assert [name for name, said in shown.items() if min(map(len, said)) < 20] == []
+
+
+def test_pictures_stay_small_together() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES

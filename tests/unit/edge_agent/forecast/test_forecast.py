@@ -1,0 +1,656 @@
+"""Live features, the model that is followed, sources, and a forecaster that must not fall over what it is fed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link
+from broker.servers.launch import launch
+from edge_agent import logs
+from edge_agent.forecast.config import load_config
+from edge_agent.forecast.features import LiveFeatures, vector
+from edge_agent.forecast.log import ForecastLog
+from edge_agent.forecast.model import ModelWatch, load_model
+from edge_agent.forecast.serve import Forecaster, is_alert
+from edge_agent.forecast.serve import run as run_forecaster
+from edge_agent.forecast.source import SampleLimits, Samples, parse
+from edge_agent.forecast.verify import at_time, model_of, verify
+from edge_agent.sources import read_source
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.lags import Memory, Recall, remember
+from glassfleet.data.windows import SlidingWindow, WindowPlan
+from glassfleet.discovery import DiscoveryParameters, discover
+from schemas.documents import document_digest
+from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.messages import Forecast
+from schemas.record import ModelRecord, Signature
+
+MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
+SAY = logs.get_logger("test")
+
+
+def rows(seed: int = 0, count: int = 60) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.repeat([1.0, 2.0], count // 2), np.tile(np.arange(count // 2), 2), rng.random((count, 2))])
+    return Dataset(("trip", "at", "a", "b"), "y", X, X[:, 2] + 0.3 * X[:, 3])
+
+
+def record(version: int = 1, memory: Memory | None = MEMORY, **parameters: Any) -> ModelRecord:
+    scheme = catalogue.load("frt")
+    data = rows()
+    names = MEMORY.extended(data.features) if memory is not None else ("a", "b")
+    domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
+    settings = scheme.exact(scheme.Parameters.model_validate({"max_depth": 2, **parameters}))
+    used = data if memory is not None else data.select(names)
+    document = local.central(scheme, settings, domain, used).model.to_document()
+    return ModelRecord(
+        name="m",
+        version=version,
+        digest=document_digest(document),
+        document=document,
+        fleet="f",
+        run="r",
+        scheme="frt",
+        cohort=["v"],
+        created="2026-01-01T00:00:00+00:00",
+    )
+
+
+FIRST, SECOND, PLAIN = record(), record(2, max_depth=1), record(3, memory=None)
+
+
+def samples(data: Dataset) -> list[dict[str, float]]:
+    return [dict(zip(data.features, row, strict=True)) for row in data.X.tolist()]
+
+
+class Said:
+    """Takes the lines of a log as they are."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def _take(self, event: str, **fields: Any) -> None:
+        self.lines.append({"event": event, **fields})
+
+    debug = info = warning = error = _take
+
+
+class Bench:
+    """A forecaster with a model folder, a log and a clock that is moved by hand."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        alert: str | None = None,
+        every: float = 1.0,
+        data: Path | None = None,
+        say: Any = SAY,
+    ) -> None:
+        self.models = folder / "models"
+        self.models.mkdir(exist_ok=True)
+        self.folder = folder / "forecasts"
+        self.log = ForecastLog(self.folder)
+        self.now = 100.0
+        self.published: list[Forecast] = []
+        self.forecaster = Forecaster(
+            LiveFeatures(),
+            ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
+            self.log,
+            every=every,
+            alert=alert,
+            publish=self.published.append,
+            say=say,
+            clock=lambda: self.now,
+            wall=lambda: self.now,
+        )
+
+    def keep(self, kept: ModelRecord) -> None:
+        draft = self.models / ".m.json.tmp"
+        draft.write_bytes(kept.to_bytes())
+        draft.replace(self.models / "m.json")
+
+    def take(self, sample: Any, seconds: float = 1.0) -> Forecast | None:
+        self.now += seconds
+        return self.forecaster.take(sample)
+
+    def made(self, sample: Any) -> Forecast:
+        forecast = self.take(sample)
+        assert forecast is not None
+        return forecast
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each time that the vehicle's rows are read for a tree of its own, by the source's own reader."""
+    seen: list[str] = []
+
+    def read(location: str, **options: Any) -> Any:
+        seen.append(location)
+        return read_source(location, **options)
+
+    monkeypatch.setattr("edge_agent.sources.read_source", read)
+    return seen
+
+
+def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(bench):
+    bench.keep(FIRST)
+    model = catalogue.load("frt").from_document(FIRST.document)
+    data = rows()
+    served = [bench.take(sample) for sample in samples(data)]
+    learned = remember(data, MEMORY).select(model.domain.names)
+    assert [forecast.prediction for forecast in served] == model.predict(learned.X).tolist()
+    assert all(
+        sum(forecast.shares.values()) + forecast.base == pytest.approx(forecast.prediction) for forecast in served
+    )
+    assert verify(bench.folder).last == data.rows
+    assert at_time(bench.folder, 103.0, within=0.1)["inputs"] == dict(
+        zip(model.domain.names, learned.X[2].tolist(), strict=True)
+    )
+
+
+def test_forecaster_imports_nothing_that_an_agent_does_not():
+    program = (
+        "import sys, edge_agent.runner; before = {name.partition('.')[0] for name in sys.modules}; "
+        "import edge_agent.forecast.serve, edge_agent.forecast.verify; "
+        "print(*({name.partition('.')[0] for name in sys.modules} - before - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(bench):
+    data = samples(rows())
+    assert [bench.take(sample) for sample in data[:5]] == [None] * 5
+    bench.keep(FIRST)
+    forecast = bench.take(data[5])
+    assert forecast.version == 1
+    inputs = at_time(bench.folder, bench.now, within=0.1)["inputs"]
+    assert inputs["a_change_1"] == data[5]["a"] - data[4]["a"]
+    assert inputs["b_before_2"] == data[3]["b"]
+
+
+def test_forecaster_takes_over_a_new_model_between_two_forecasts_with_its_memory(bench):
+    data = samples(rows())
+    bench.keep(FIRST)
+    assert [bench.take(sample).version for sample in data[:4]] == [1] * 4
+    bench.keep(SECOND)
+    assert bench.take(data[4]).version == 2
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[4]["a"] - data[3]["a"]
+    bench.keep(PLAIN)
+    assert bench.take(data[5]).version == 3
+    bench.keep(FIRST)
+    assert bench.take(data[6]).version == 1
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[6]["a"] - data[5]["a"]
+    assert verify(bench.folder).models == (FIRST.digest, SECOND.digest, PLAIN.digest)
+
+
+def test_forecaster_goes_on_with_the_fleets_model_when_its_central_reference_is_kept_beside_it(bench):
+    reference = SECOND.model_copy(
+        update={"name": "m.central", "cohort": [], "parameters": {"source": "central", "about": "all rows"}}
+    )
+    beside = bench.models / "m.central.json"
+    beside.write_bytes(reference.to_bytes())
+    data = samples(rows())
+    assert bench.take(data[0]) is None, "a reference alone is nothing to forecast with"
+    bench.keep(FIRST)
+    assert bench.take(data[1]).version == 1
+    bench.keep(PLAIN)
+    assert bench.take(data[2]).version == 3
+    beside.write_bytes(b"{")
+    bench.keep(FIRST)
+    assert bench.take(data[3]).version == 1
+    # A run of the fleet may have such a name, too: then there are two to choose from, and the one in use stays.
+    beside.write_bytes(SECOND.model_copy(update={"name": "m.central"}).to_bytes())
+    bench.keep(PLAIN)
+    assert bench.take(data[4]).version == 1
+
+
+def test_forecaster_remembers_one_version_of_a_reference_however_many_come(bench):
+    watch = ModelWatch(bench.models, None, SAY)
+    bench.keep(FIRST)
+    beside, draft = bench.models / "m.central.json", bench.models / ".m.central.json.tmp"
+    for version in range(1, 6):
+        reference = SECOND.model_copy(
+            update={"name": "m.central", "version": version, "cohort": [], "parameters": {"source": "central"}}
+        )
+        draft.write_bytes(reference.to_bytes())
+        draft.replace(beside)
+        served, _ = watch.look()
+        assert served is not None
+        assert served.record.name == "m"
+    assert list(watch._references) == ["m.central.json"]
+
+
+def test_forecaster_serves_a_reference_when_it_is_named(bench):
+    (bench.models / "m.central.json").write_bytes(
+        SECOND.model_copy(update={"name": "m.central", "parameters": {"source": "central"}}).to_bytes()
+    )
+    served, is_other = ModelWatch(bench.models, "m.central", SAY).look()
+    assert is_other
+    assert served is not None
+    assert served.record.digest == SECOND.digest
+
+
+def _population() -> ModelRecord:
+    """A population of structures, and what it says by itself, for a vehicle with rows (a, b) to make its tree of."""
+    scheme: Any = catalogue.load("fedga")
+    data = rows(count=120).select(("a", "b"))
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
+    document = local.central(scheme, scheme.trial, domain, data).model.to_document()
+    return FIRST.model_copy(update={"document": document, "digest": document_digest(document), "scheme": "fedga"})
+
+
+def _own_rows(path: Path, seed: int = 5) -> Dataset:
+    data = rows(seed, 120).select(("a", "b"))
+    lines = [",".join(map(repr, [*row, y])) for row, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
+    path.write_text("\n".join(["a,b,y", *lines]) + "\n", encoding="utf-8")
+    return data
+
+
+def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_population(tmp_path):
+    own = _own_rows(tmp_path / "own.csv")
+    bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
+    bench.keep(shared)
+    scheme: Any = catalogue.load("fedga")
+    tree = scheme.from_document(shared.document).personalise(own)
+    served = [forecast for sample in samples(own)[:40] if (forecast := bench.take(sample)) is not None]
+    assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
+    assert len({forecast.prediction for forecast in served}) > 1
+    assert {forecast.digest for forecast in served} == {document_digest(tree.to_document())}
+    # The log explains it without the rows, and says whose child the tree is.
+    kept = model_of(bench.folder, served[0].digest)
+    told = kept.model.explain(own.X[0])
+    assert str(told.fired.rule).startswith("IF ")
+    assert any(told.shares.values())
+    assert kept.model.to_document() == tree.to_document()
+    assert kept.record.parents == [shared.digest]
+    assert not kept.record.signatures
+    assert verify(bench.folder).last == 40
+
+
+def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_to_publish(tmp_path):
+    own, said = _own_rows(tmp_path / "own.csv"), Said()
+    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=said)
+    bench.keep(_population())
+    made = [bench.take(sample) for sample in samples(own)]
+    assert bench.published == made
+    assert {(each.rule, str(each.memberships), str(each.shares), each.base) for each in bench.published} == {
+        ("(the vehicle's own tree)", "[]", "{}", 0.0)
+    }
+    # Whatever is published or logged later: no number of the tree's is in it but what a forecast answers.
+    tree = model_of(bench.folder, bench.published[0].digest).model
+    rules = {str(tree.explain(row).fired.rule) for row in own.X}
+    assert len(rules) > 1
+    thresholds = {number for rule in rules for number in re.findall(r"-?\d+\.\d+", rule.partition(" THEN ")[0])}
+    assert thresholds
+    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(said.lines)
+    assert [text for text in [*rules, *thresholds, "IF "] if text in heard] == []
+    alerts = [line for line in said.lines if line["event"] == "forecast-alert"]
+    assert [sorted(line) for line in alerts] == [["event", "prediction", "threshold"]]
+
+
+def test_forecaster_publishes_and_logs_the_rule_when_the_model_is_the_fleets(tmp_path):
+    said = Said()
+    bench = Bench(tmp_path, alert="1e9", say=said)
+    bench.keep(PLAIN)
+    bench.take({"a": 0.1, "b": 0.2})
+    (forecast,) = bench.published
+    assert forecast.rule.startswith("IF ")
+    assert any(forecast.shares.values())
+    assert [line["because"] for line in said.lines if line["event"] == "forecast-alert"] == [forecast.rule]
+
+
+def test_forecaster_makes_its_tree_when_the_rows_come_later_than_the_model(tmp_path, reads):
+    path, said = tmp_path / "own.csv", Said()
+    bench = Bench(tmp_path, data=path, say=said)
+    bench.keep(_population())
+    sample = {"a": 0.5, "b": 0.5}
+    assert [bench.take(sample) for _ in range(50)] == [None] * 50
+    assert len(reads) == 1, "a slow source must not be read at every sample"
+    _own_rows(path)
+    assert bench.take(sample, 10.0) is None, "the pause is not over"
+    assert bench.take(sample) is not None
+    assert [bench.take(sample) is None for _ in range(70)] == [False] * 70
+    assert len(reads) == 2, "what could be read is not read again"
+    assert [line["event"] for line in said.lines].count("forecast-model-unusable") == 1
+
+
+def test_forecaster_stays_with_the_former_tree_when_the_rows_for_the_next_cannot_be_read(tmp_path, reads):
+    path = tmp_path / "own.csv"
+    _own_rows(path)
+    bench, shared = Bench(tmp_path, data=path), _population()
+    bench.keep(shared)
+    sample = {"a": 0.5, "b": 0.5}
+    assert bench.made(sample).version == 1
+    path.unlink()
+    document = {**shared.document, "model": {**shared.document["model"], "seed": "77"}}
+    other = shared.model_copy(update={"version": 2, "document": document, "digest": document_digest(document)})
+    bench.keep(other)
+    assert {bench.made(sample).version for _ in range(60)} == {1}
+    _own_rows(path)
+    assert bench.made(sample).version == 2
+    assert len(reads) == 3
+
+
+def test_forecaster_keeps_its_tree_when_the_same_model_is_only_signed_again(tmp_path, reads):
+    _own_rows(tmp_path / "own.csv")
+    bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
+    bench.keep(shared)
+    sample = {"a": 0.5, "b": 0.5}
+    first = bench.made(sample)
+    signature = Signature(key="coordinator c", algorithm="ed25519", value="AAAA")
+    for version in (1, 1, 2):
+        bench.keep(shared.model_copy(update={"version": version, "signatures": [signature]}))
+        again = bench.made(sample)
+        assert (again.version, again.digest, again.prediction) == (version, first.digest, first.prediction)
+    assert len(reads) == 1
+    bench.keep(FIRST)
+    assert bench.made({"trip": 1.0, "at": 0.0, **sample}).digest == FIRST.digest
+    bench.keep(shared)
+    assert bench.made(sample).digest == first.digest
+    assert len(reads) == 2, "another model was in use meanwhile: the tree is made anew"
+
+
+def test_forecaster_names_data_when_the_model_is_a_population_and_there_are_no_rows(bench):
+    shared = _population()
+    bench.keep(shared)
+    assert bench.take(samples(rows().select(("a", "b")))[0]) is None
+    with pytest.raises(NotFoundError, match="every vehicle makes its own with its rows: give them with --data"):
+        load_model(shared.to_bytes())
+
+
+def test_forecaster_ends_with_the_reason_when_the_only_model_cannot_be_used(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "m.json").write_bytes(_population().to_bytes())
+    (tmp_path / "drive.csv").write_text("a,b\n0.5,0.5\n", encoding="utf-8")
+    config = load_config(
+        id="v", state_dir=tmp_path / "state", source=str(tmp_path / "drive.csv"), models=models, speed=0.0
+    )
+    with pytest.raises(NotFoundError, match=r"not one forecast was made: .*give them with --data"):
+        run_forecaster(config)
+
+
+def test_forecaster_tells_what_is_wrong_when_the_rows_are_not_the_models(tmp_path):
+    other = tmp_path / "own.csv"
+    other.write_text("c,y\n1,2\n2,3\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"own\.csv: the vehicle's own model cannot be made of these rows"):
+        load_model(_population().to_bytes(), str(other))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", FIRST.to_bytes().replace(b'"max_depth":2', b'"max_depth":3')])
+def test_forecaster_stays_with_the_last_good_model_when_the_file_is_damaged(bench, content):
+    bench.keep(FIRST)
+    data = samples(rows())
+    assert bench.take(data[0]).version == 1
+    (bench.models / "m.json").write_bytes(content)
+    assert bench.take(data[1]).version == 1
+    (bench.models / "m.json").unlink()
+    assert bench.take(data[2]).version == 1
+
+
+def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
+    bench.keep(FIRST)
+    good = samples(rows())
+    bench.take(good[0])
+    bad = [
+        "not JSON",
+        {},
+        {**good[1], "a": "red"},
+        {**good[1], "a": float("nan")},
+        {**good[1], "at": None},
+        {**good[1], "at": -7.0},
+    ]
+    assert [bench.take(sample) for sample in bad] == [None] * len(bad)
+    assert bench.take(good[1]).prediction is not None
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == good[1]["a"] - good[0]["a"]
+    counts = bench.forecaster.counts
+    assert (counts["no-sample"], counts["missing-field"], counts["unusable-sample"]) == (1, 1, 4)
+
+
+def test_forecaster_makes_one_forecast_a_second_from_faster_and_from_jittering_samples(tmp_path):
+    bench = Bench(tmp_path)
+    bench.keep(PLAIN)
+    fast = [bench.take({"a": 0.5, "b": 0.5}, 0.1) for _ in range(100)]
+    assert 10 <= sum(forecast is not None for forecast in fast) <= 11
+    bench.now += 10
+    jitter = [bench.take({"a": 0.5, "b": 0.5}, seconds) for seconds in (1.0, 1.3, 0.7, 1.0, 0.8, 1.2, 1.0)]
+    assert None not in jitter
+
+
+def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
+    bench = Bench(tmp_path, alert="0.5")
+    bench.keep(PLAIN)
+    made = [bench.take({"a": a, "b": 0.2}) for a in (0.9, 0.1, 0.2, 0.9, 0.1)]
+    alerts = [forecast.alert for forecast in made if forecast is not None]
+    assert alerts == [False, True, True, False, True]
+    assert bench.forecaster.counts["alerts"] == 2
+    assert [forecast.alert for forecast in bench.published] == alerts
+
+
+@pytest.mark.parametrize(
+    ("prediction", "threshold", "expected"),
+    [
+        (0.4, "0.5", True),
+        (0.5, "0.5", False),
+        (0.4, None, False),
+        (0.4, "Poor", False),
+        ("Poor", "Poor", True),
+        ("Good", "Poor", False),
+    ],
+)
+def test_alert_is_below_a_number_or_of_a_class(prediction, threshold, expected):
+    assert is_alert(prediction, threshold) is expected
+
+
+def test_forecaster_notes_in_the_chain_what_was_missing_when_it_started(tmp_path):
+    first = Bench(tmp_path)
+    first.keep(PLAIN)
+    for _ in range(3):
+        first.take({"a": 0.5, "b": 0.5})
+    first.log.close()
+    with (first.folder / "00000001.jsonl").open("ab") as file:
+        file.write(b'{"torn')
+    second = Bench(tmp_path)
+    second.take({"a": 0.5, "b": 0.5})
+    found = verify(second.folder)
+    assert found.last == 5
+    assert found.notes == ("record 4: a record that was being written when the process ended was dropped",)
+
+
+def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
+    plan = WindowPlan.from_document(
+        {
+            "samples": 2,
+            "inputs": {"m": {"metric": "a", "statistic": "mean"}, "s": {"metric": "a", "statistic": "slope"}},
+        }
+        | {"drive": "trip", "time": "at", "step": 1}
+    )
+    window = SlidingWindow(plan)
+    got = [
+        window.push({"trip": trip, "at": at, "a": a})
+        for trip, at, a in [(1, 0, 1), (1, 1, 3), (1, 4, 9), (1, 5, 9), (2, 6, 1)]
+    ]
+    assert got[0] is got[2] is got[4] is None
+    assert got[1] == {"trip": 1, "at": 1, "m": 2, "s": 2}
+    with pytest.raises(ValueError, match="not in order"):
+        window.push({"trip": 2, "at": 6, "a": 1})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"samples": 1, "inputs": {"s": {"metric": "a", "statistic": "slope"}}},
+        {"samples": 0, "inputs": {"s": {"metric": "a", "statistic": "mean"}}},
+        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "median"}}},
+        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "mean"}}, "drive": "a"},
+        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "mean"}}, "step": 1},
+    ],
+)
+def test_window_is_refused_in_words_when_it_cannot_be_meant(document):
+    with pytest.raises(UsageError, match="windows: "):
+        WindowPlan.from_document(document)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[1]",
+        b"{",
+        b'{"a": true}',
+        b'{"a": null}',
+        b'{"a": NaN}',
+        b"\xff",
+        b"[" * 5000,
+        b" " * SampleLimits.max_bytes + b"{}",
+    ],
+)
+def test_line_that_is_no_sample_is_told_as_what_it_is(line):
+    assert isinstance(parse(line), str)
+
+
+def test_pipe_brings_samples_as_they_are_written_until_it_ends(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as file:
+            for part in (
+                b'{"a": 1}\n{"a"',
+                b': 2, "c": "red"}\n\n',
+                b"x" * (2 * SampleLimits.max_bytes),
+                b'\n{"a": 3}',
+            ):
+                file.write(part)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    got = list(Samples(str(pipe)))
+    writer.join()
+    assert [item for item in got if isinstance(item, dict)] == [{"a": 1}, {"a": 2, "c": "red"}, {"a": 3}]
+    assert any(isinstance(item, str) for item in got)
+
+
+def test_replay_brings_a_files_rows_without_their_split(tmp_path):
+    (tmp_path / "drive.csv").write_text("split,a,b\ntrain,1,2\ntest,3,4\n")
+    replay = Samples(str(tmp_path / "drive.csv"), speed=0)
+    assert replay.is_replay
+    assert list(replay) == [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}]
+
+
+@pytest.mark.parametrize("source", ["nosuch.csv", "nosuch.jsonl"])
+def test_source_that_is_not_there_is_told_in_words(tmp_path, source):
+    with pytest.raises(DataError):
+        Samples(str(tmp_path / source))
+
+
+def test_topic_of_a_local_broker_brings_samples_as_they_are_published(tmp_path):
+    broker = launch(prefer="embedded", state_dir=tmp_path)
+    sender = PahoTransport(Link(broker.url, "sensors"))
+    source = Samples(f"{broker.url}/vehicle/samples")
+    try:
+        sender.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
+        got: list[Any] = []
+        for sample in _published(sender, source):
+            got.append(sample)
+            if len(got) == 3:
+                source.stop()
+        assert got == [{"a": 1.0}] * 3
+    finally:
+        source.close()
+        sender.stop()
+        broker.stop()
+
+
+def _published(sender: PahoTransport, source: Samples) -> Iterator[Any]:
+    """Publish samples until they come: a subscription takes a moment."""
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.wait(0.05):
+            sender.publish("vehicle/samples", b'{"a": 1.0}')
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield from source
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_topic_must_be_named_in_the_url():
+    with pytest.raises(UsageError, match="name the topic"):
+        Samples("mqtt://127.0.0.1:1883")
+
+
+def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_path, monkeypatch):
+    file = tmp_path / "glassfleet.toml"
+    file.write_text('fleet = "fleet-1"\n[forecast]\nid = "v1"\nsource = "-"\nevery = 2.0\nspeed = 3.0\n')
+    monkeypatch.setenv("GLASSFLEET_FORECAST_EVERY", "4")
+    monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(tmp_path))
+    config = load_config(file, speed=5.0)
+    assert (config.id, config.fleet, config.every, config.speed) == ("v1", "fleet-1", 4.0, 5.0)
+    assert config.log_directory == tmp_path / "agents" / "fleet-1" / "v1" / "forecasts"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"source": None}, "source is missing: give --source, set GLASSFLEET_FORECAST_SOURCE, or write it in the"),
+        ({"id": None}, "id is missing: give --id, set GLASSFLEET_FORECAST_ID, or write it in the --config file"),
+        ({"publish": "all"}, "a broker is needed"),
+        ({"every": -1.0}, "--every"),
+        ({"id": "/"}, "--id"),
+    ],
+)
+def test_configuration_is_refused_in_words(tmp_path, flags, words):
+    given = {"id": "v1", "source": "-", "state_dir": tmp_path, **flags}
+    with pytest.raises(UsageError) as told:
+        load_config(None, **given)
+    assert words in str(told.value)
+
+
+def test_features_of_a_model_with_categories_take_text(tmp_path):
+    data = rows().select(("a",))
+    domain = discover(DiscoveryParameters(features=("a",), target="y"), [data])
+    colours = domain.features[0].model_copy(update={"low": 0.0, "high": 1.0, "categories": ("blue", "red")})
+    features = LiveFeatures()
+    features.serve(domain.model_copy(update={"features": (colours,)}))
+    assert features.push({"a": "red"}) == {"a": 1.0}
+    assert vector({"a": 1.0}).tolist() == [1.0]
+    with pytest.raises(ValueError, match="no category"):
+        features.push({"a": "green"})
+
+
+def test_target_known_meanwhile_is_remembered_from_its_field() -> None:
+    memory = Memory(inputs=(Recall(input="target", lag=2),), horizon=2, start="drop")
+    data = rows().select(("a",))
+    names = memory.extended(data.features)
+    domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
+    features = LiveFeatures(observed="shown")
+    features.serve(domain)
+    push: Callable[[float], Any] = lambda shown: features.push({"a": 0.5, "shown": shown})
+    assert [push(shown) for shown in (0.1, 0.2)] == [None, None]
+    assert push(0.3) == {"a": 0.5, "target_before_2": 0.3}, "what shows now is the target of two rows ago"
+    assert json.loads(json.dumps(push(0.4)))["target_before_2"] == 0.4

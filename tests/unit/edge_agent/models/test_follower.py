@@ -1,0 +1,242 @@
+"""A vehicle that follows the registry: pointers that go back are refused, records verified, trials answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.memory import MemoryHub
+from broker.port import Link
+from edge_agent.agent import Agent
+from edge_agent.config import load_config
+from edge_agent.runner import link_of
+from edge_agent.sources import Source
+from glassfleet import catalogue, local
+from schemas.documents import document_digest
+from schemas.envelope import Envelope
+from schemas.errors import StorageError
+from schemas.messages import Evaluation, ModelPointer, Trial
+from schemas.parts import frames_for_model
+from schemas.record import ModelRecord
+from schemas.trial import ALL
+from schemas.trust.signing import Verifier
+from tests.support.fake_coordinator import Desk, domain_of, rows, source
+from tests.support.keys import TestCa
+
+URL = "mqtt://memory"
+
+
+def document(depth: int) -> dict[str, Any]:
+    scheme = catalogue.load("frt")
+    data = rows(seed=5, count=200)
+    parameters = scheme.Parameters.model_validate({"max_depth": depth})
+    return dict(local.central(scheme, parameters, domain_of(data), data).model.to_document())
+
+
+class World:
+    """A desk that publishes versions 1 and 2 of a model, and one agent on the same hub."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hub = MemoryHub()
+        self.folder = folder
+        self.desk = Desk(self.hub.transport(Link(URL, "desk", max_message_bytes=128 * 1024)))
+        self.records = [self.record(version) for version in (1, 2)]
+
+    def record(self, version: int) -> ModelRecord:
+        told = document(version)
+        return ModelRecord(
+            name="m",
+            version=version,
+            digest=document_digest(told),
+            document=told,
+            fleet=self.desk.topics.fleet,
+            run="r1",
+            scheme="frt",
+            cohort=["v1"],
+            created="2027-01-15T08:00:00+00:00",
+        )
+
+    def agent(self, name: str = "v1", *, data: Source | None = None, verifier: Verifier | None = None) -> Agent:
+        config = load_config(state_dir=self.folder, id=name, broker=URL, data="memory")
+        agent = Agent(
+            config,
+            data or source(),
+            lambda will: self.hub.transport(link_of(config, will)),
+            clock=lambda: self.hub.now,
+            wall=lambda: self.hub.now,
+            verifier=verifier,
+        )
+        agent.start()
+        return agent
+
+    def put(self, record: ModelRecord) -> None:
+        topics = self.desk.topics
+        for frame in frames_for_model(record.to_bytes(), topics, "m", record.version, 128 * 1024).frames:
+            self.desk.transport.publish(frame.topic, frame.payload, retain=True)
+
+    def point(self, version: int, sequence: int, reason: str = "") -> None:
+        digest = self.records[version - 1].digest
+        self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, reason=reason))
+
+    def try_it(self, version: int, sequence: int, champion: int) -> None:
+        trial = Trial(salt="s", below=ALL, champion=self.records[champion - 1].digest if champion else "")
+        digest = self.records[version - 1].digest
+        self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, trial=trial))
+
+    def _say(self, pointer: ModelPointer) -> None:
+        topics = self.desk.topics
+        topic = topics.model_current("m") if pointer.trial is None else topics.model_candidate("m")
+        payload = Envelope(fleet=topics.fleet, body=pointer).to_bytes()
+        self.desk.transport.publish(topic, payload, retain=True)
+
+    def run(self, *agents: Agent) -> None:
+        for _ in range(10):
+            self.hub.advance(0.1)
+            for agent in agents:
+                agent.tick(self.hub.now)
+                while agent.idle():
+                    pass
+
+    def end(self, agent: Agent) -> None:
+        self.hub.kill(link_of(agent.config).client_id)
+        agent._outbox.close()
+        agent._lock.release()
+
+
+def held(agent: Agent) -> tuple[int, int]:
+    """Version on disk, and the highest sequence."""
+    folder = agent.config.directory / "models"
+    version = json.loads((folder / "m.json").read_bytes())["version"]
+    return int(version), int(json.loads((folder / ".sequences.json").read_bytes())["m"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    for record in world.records:
+        world.put(record)
+    world.point(2, 100)
+    return world
+
+
+def test_agent_follows_a_rollback_and_refuses_whoever_repeats_the_pointer_before_it(world: World) -> None:
+    agent = world.agent()
+    world.run(agent)
+    assert held(agent) == (2, 100)
+    world.point(1, 101, "false alarms")
+    world.run(agent)
+    assert held(agent) == (1, 101)
+    world.point(2, 100)
+    world.run(agent)
+    assert held(agent) == (1, 101)
+    assert agent.counts["pointers-refused"] == 1
+    assert agent.counts["ignored-too-old"] == 1
+
+
+def test_agent_refuses_another_version_when_the_sequence_is_the_same(world: World) -> None:
+    agent = world.agent()
+    world.run(agent)
+    world.point(1, 100)
+    world.run(agent)
+    assert (held(agent), agent.counts["pointers-refused"]) == ((2, 100), 1)
+
+
+def test_agent_remembers_the_sequence_when_it_was_killed_and_its_model_lost(world: World) -> None:
+    agent = world.agent()
+    world.run(agent)
+    world.end(agent)
+    (agent.config.directory / "models" / "m.json").unlink()
+    world.point(1, 99)
+    agent = world.agent()
+    world.run(agent)
+    assert agent.counts["pointers-refused"] >= 1  # retained, and kept in the session
+    assert not (agent.config.directory / "models" / "m.json").exists()
+
+
+def test_agent_holds_the_current_model_at_once_when_it_joins_late(world: World) -> None:
+    world.point(1, 101, "false alarms")
+    late = world.agent("late")
+    world.run(late)
+    assert held(late) == (1, 101)
+
+
+def test_agent_does_not_start_when_its_sequences_cannot_be_read(world: World) -> None:
+    folder = world.folder / "agents" / "fleet" / "v1" / "models"
+    folder.mkdir(parents=True)
+    (folder / ".sequences.json").write_text("[1")
+    with pytest.raises(StorageError, match="which models are too old"):
+        world.agent()
+
+
+def test_agent_takes_only_records_that_a_coordinator_of_its_fleet_signed(world: World) -> None:
+    ca, other = TestCa(), TestCa("another CA")
+    first, second = world.records
+    world.put(first.signed_by(ca.coordinator().signer()))
+    world.put(second)
+    agent = world.agent(verifier=ca.verifier())
+    for sequence, forged in enumerate(
+        (second, second.signed_by(ca.agent("v9").signer()), second.signed_by(other.coordinator().signer())), 200
+    ):
+        world.put(forged)
+        world.point(2, sequence)
+        world.run(agent)
+        assert not (agent.config.directory / "models" / "m.json").exists()
+    assert agent.counts["ignored-unsigned"] >= 1
+    assert agent.counts["ignored-wrong-signer"] >= 1
+    world.point(1, 300)
+    world.run(agent)
+    assert held(agent) == (1, 300)
+    kept = ModelRecord.from_bytes((agent.config.directory / "models" / "m.json").read_bytes())
+    assert str(kept.verified_by(ca.verifier())) == "coordinator cloud"
+
+
+def test_agent_reports_both_errors_of_a_trial_and_keeps_the_current_model(world: World) -> None:
+    world.point(1, 101)
+    agent = world.agent()
+    world.run(agent)
+    world.try_it(2, 102, champion=1)
+    world.run(agent)
+    said = world.desk.bodies(Evaluation)[-1]
+    assert (said.version, said.champion_digest, said.cannot) == (2, world.records[0].digest, "")
+    assert said.champion != said.federated
+    assert held(agent) == (1, 101)
+
+
+def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.put(world.records[1])
+    data = rows(count=40)
+    agent = world.agent(data=Source(rows(), data))
+    world.try_it(2, 102, champion=0)
+    world.run(agent)
+    (said,) = world.desk.bodies(Evaluation)
+    mean = float(np.sqrt(np.mean((data.y - rows().y.mean()) ** 2)))
+    assert (said.version, said.champion, said.champion_digest, said.constant) == (2, None, "", mean)
+    assert said.federated < mean
+
+
+def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: World) -> None:
+    agent = world.agent(data=Source(rows(), rows(count=0)))
+    world.point(1, 101)
+    world.try_it(2, 102, champion=1)
+    world.run(agent)
+    (said,) = world.desk.bodies(Evaluation)
+    assert (said.version, said.cannot, said.rows, said.champion) == (2, "no test rows", 0, None)
+    assert held(agent) == (1, 101)
+
+
+def test_agent_says_why_it_cannot_when_it_lacks_a_column(world: World) -> None:
+    data = rows()
+    mine = type(data)(("p", "q", "r"), "y", data.X, data.y)
+    agent = world.agent(data=Source(mine, mine))
+    world.point(1, 101)
+    world.run(agent)
+    world.try_it(2, 102, champion=1)
+    world.run(agent)
+    said = world.desk.bodies(Evaluation)[-1]
+    assert said.champion is None
+    assert said.cannot == "no column 'a' here"

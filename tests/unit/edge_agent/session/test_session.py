@@ -1,0 +1,221 @@
+"""The session: what an agent does about what it sees."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from edge_agent.session import session
+from edge_agent.session.events import (
+    Compute,
+    Computed,
+    ComputeFailed,
+    Connected,
+    Disconnected,
+    EndRun,
+    Forget,
+    Park,
+    ReceiptSeen,
+    Refuse,
+    RequestCleared,
+    RequestSeen,
+    Restarted,
+    Send,
+    Tick,
+)
+from edge_agent.session.session import SessionState, Timing, step
+from schemas.messages import Request
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def fresh(**changes: Any) -> Any:
+    return SessionState(**{"agent": "v1", "schemes": frozenset({"frt", "domain"}), "timing": Timing(), **changes})
+
+
+def seen(digest: Any = A, *, sent: Any = 1.0, asked: Any = None, scheme: Any = "frt", run: Any = "r1") -> Any:
+    request = Request(task={}, task_digest=digest, remaining=1.0, asked=asked)
+    return RequestSeen(run, request, scheme, sent)
+
+
+def play(state: Any, *events: Any) -> Any:
+    """The state after `events`, and all effects."""
+    effects: list[Any] = []
+    for event in events:
+        state, caused = step(state, event)
+        effects += caused
+    return state, effects
+
+
+def wait_of(state: SessionState) -> float:
+    """Seconds until the next resend."""
+    due = state.next_due()
+    assert due is not None
+    return due - state.now
+
+
+def kinds(effects: Any) -> Any:
+    return [type(effect) for effect in effects]
+
+
+def test_session_computes_then_sends_when_asked():
+    state, effects = play(fresh(), Connected(), seen(), Computed("r1", A))
+    assert kinds(effects) == [Compute, Send]
+    assert state.phase("r1", A) == "sending"
+
+
+def test_session_ignores_a_request_that_asks_others():
+    state, effects = play(fresh(), Connected(), seen(asked=["v2"]))
+    assert effects == []
+    assert state.phase("r1", A) == "unseen"
+
+
+def test_session_refuses_by_name_and_keeps_silent_in_general_when_the_scheme_is_not_installed():
+    _, effects = play(fresh(), Connected(), seen(asked=["v1"], scheme="fedga"))
+    assert [(effect.reason) for effect in effects] == ["scheme 'fedga' is not installed here"]
+    _, effects = play(fresh(), Connected(), seen(scheme="fedga"))
+    assert effects == []
+
+
+def test_session_refuses_again_when_the_request_is_seen_again():
+    failed = ComputeFailed("r1", A, "no column 'x'")
+    _, effects = play(fresh(), Connected(), seen(), failed, seen(sent=2.0))
+    assert kinds(effects) == [Compute, Refuse, Refuse]
+    assert effects[2].reason == "no column 'x'"
+
+
+@pytest.mark.parametrize("outcome", ["accepted", "duplicate", "late", "rejected", "unknown-run"])
+def test_session_never_sends_again_after_any_receipt(outcome):
+    state, _ = play(fresh(), Connected(), seen(), Computed("r1", A))
+    state, effects = play(state, ReceiptSeen("r1", A, outcome), Tick(1e6), seen(sent=9.0), Disconnected(), Connected())
+    assert kinds(effects) == [Forget]
+    assert state.next_due() is None
+
+
+def test_session_resends_with_growing_jittered_waits_when_no_receipt_comes():
+    timing = Timing(first=2.0, factor=2.0, longest=10.0, jitter=0.5)
+    state, _ = play(fresh(timing=timing, seed=3), Connected(), seen(), Computed("r1", A))
+    waits = []
+    for _ in range(6):
+        due = state.next_due()
+        waits.append(due - state.now)
+        assert play(state, Tick(due - 1e-3))[1] == []
+        state, effects = step(state, Tick(due))
+        assert kinds(effects) == [Send]
+    for wait, most in zip(waits, [2, 4, 8, 10, 10, 10], strict=True):
+        assert most / 2 <= wait <= most
+    assert len(set(waits)) == len(waits)
+
+
+def test_session_draws_other_waits_when_the_seed_differs():
+    dues = {play(fresh(seed=seed), Connected(), seen(), Computed("r1", A))[0].next_due() for seed in range(20)}
+    assert len(dues) == 20
+
+
+def test_session_sends_nothing_while_offline_and_what_is_unsent_when_connected():
+    state, effects = play(fresh(), seen(), Computed("r1", A), Tick(100.0))
+    assert kinds(effects) == [Compute]
+    _, effects = step(state, Connected())
+    assert kinds(effects) == [Send]
+
+
+def test_session_does_not_publish_twice_at_once_when_the_link_comes_back():
+    state, _ = play(fresh(), Connected(), seen(), Computed("r1", A), Disconnected())
+    state, effects = step(state, Connected())
+    assert effects == ()
+    assert wait_of(state) <= Timing().first
+
+
+def test_session_resends_soon_when_the_coordinator_asks_again():
+    state, _ = play(fresh(), Connected(), seen(), Computed("r1", A))
+    for _ in range(5):
+        state, _ = step(state, Tick(state.next_due()))
+    assert wait_of(state) > 5
+    state, effects = step(state, seen(sent=2.0))
+    assert effects == ()
+    assert wait_of(state) <= Timing().first
+
+
+def test_session_parks_the_older_answer_when_a_newer_request_is_seen():
+    state, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0), Tick(1e3))
+    assert kinds(effects) == [Compute, Send, Park, Compute]
+    assert state.phase("r1", A) == "parked"
+
+
+def test_session_parks_the_older_answer_when_the_newer_request_asks_others():
+    _, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0, asked=["v2"]), Tick(1e3))
+    assert kinds(effects) == [Compute, Send, Park]
+
+
+def test_session_leaves_a_parked_answer_parked_when_a_late_copy_of_its_request_comes():
+    state, _ = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0), Computed("r1", B))
+    after, effects = step(state, seen(A, sent=1.0))
+    assert effects == ()
+    assert after.phase("r1", B) == "sending"
+
+
+def test_session_takes_a_parked_task_up_again_when_it_is_asked_anew():
+    state, _ = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0), Computed("r1", B))
+    after, effects = step(state, seen(A, sent=3.0))
+    assert kinds(effects) == [Park, Compute]
+    assert (after.phase("r1", A), after.phase("r1", B)) == ("computing", "parked")
+
+
+def test_session_answers_both_when_an_older_request_comes_out_of_order():
+    state, _ = play(fresh(), Connected(), seen(B, sent=2.0), Computed("r1", B), seen(A, sent=1.0), Computed("r1", A))
+    assert (state.phase("r1", A), state.phase("r1", B)) == ("sending", "sending")
+
+
+def test_session_ignores_an_answer_that_was_superseded_while_it_was_computed():
+    _, effects = play(fresh(), Connected(), seen(A), seen(B, sent=2.0), Computed("r1", A))
+    assert kinds(effects) == [Compute, Park, Compute]
+
+
+def test_session_forgets_all_of_a_run_when_its_request_is_cleared():
+    state, effects = play(fresh(), Connected(), seen(), Computed("r1", A), seen(C, run="r2"), RequestCleared("r1"))
+    assert effects[-1] == EndRun("r1")
+    assert set(state.runs) == {"r2"}
+
+
+def test_session_sends_what_the_outbox_kept_and_nothing_that_ended_when_restarted():
+    restarted = Restarted(pending=[("r1", A)], parked=[("r1", C)], ended=[("r1", B)])
+    state, effects = play(fresh(), restarted, Connected())
+    assert effects == [Send("r1", A, 1)]
+    assert play(state, seen(B))[1] == [Park("r1", A)]
+
+
+def test_session_takes_a_receipt_for_an_answer_of_a_former_life_while_it_computes():
+    state, effects = play(fresh(), Connected(), seen(), ReceiptSeen("r1", A, "accepted"), Computed("r1", A))
+    assert kinds(effects) == [Compute, Forget]
+    assert state.phase("r1", A) == "ended"
+
+
+def test_session_ignores_receipts_and_results_of_tasks_that_it_does_not_know():
+    state = fresh(online=True)
+    for event in (ReceiptSeen("r1", A, "late"), Computed("r1", A), ComputeFailed("r1", A, "x")):
+        assert step(state, event) == (state, ())
+
+
+def test_session_time_never_runs_backwards():
+    state, _ = play(fresh(), Tick(10.0), Tick(3.0))
+    assert state.now == 10.0
+
+
+def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():
+    state = replace(fresh(online=True), memory=session.Memory(runs=8, tasks=16))
+    for index in range(28):
+        state, _ = step(state, seen(run=f"run-{index}"))
+    assert len(state.runs) == 8
+    for index in range(36):
+        state, _ = step(state, seen(f"{index:064x}", sent=float(index), run="long"))
+    assert len(state.runs["long"]) == 16
+    assert state.phase("long", f"{35:064x}") == "computing"
+
+
+def test_session_table_names_only_phases_and_triggers_that_its_prose_explains():
+    prose = session.__doc__
+    for before, _ in session.TRANSITIONS:
+        assert before in prose
+    for after in session.TRANSITIONS.values():
+        assert after in prose
+    assert all(before != "ended" for before, _ in session.TRANSITIONS), "ended is the end"

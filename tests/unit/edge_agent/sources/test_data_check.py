@@ -1,0 +1,502 @@
+"""``glassfleet data check``: every fault of a table is found at once, with its place and the way out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+import os
+import random
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from console.main import run
+from edge_agent.sources import judge
+from edge_agent.sources.cells import plain_cells
+from edge_agent.sources.check import examine
+from edge_agent.sources.findings import Findings
+from edge_agent.sources.fit import fit, order_of
+from edge_agent.sources.table import read_source, read_table
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.lags import Memory
+from schemas.errors import DataError
+
+GOOD = "a,b,y\n" + "".join(f"{row * 1.5},{row % 7},{row / 50}\n" for row in range(50))
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str | bytes, name: str = "data.csv") -> Path:
+        path = tmp_path / name
+        data = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write
+
+
+def faults(found: Findings, level: str = "error") -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(fault.column, fault.what, fault.lines) for fault in found.faults if fault.level == level]
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz"])
+def test_check_finds_nothing_when_an_agent_would_take_the_file(write: Write, name: str) -> None:
+    path = write("\ufeff" + GOOD, name)  # a byte order mark is taken for what it is
+    found = examine(path)
+    assert found.usable
+    assert not found.faults
+    assert (found.rows, [column.name for column in found.columns]) == (50, ["a", "b", "y"])
+    assert read_source(path).train.rows == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said", "lines"),
+    [
+        ("a,y\n1,2\n3,x\n\n5,6\n7,nan\n", "y", "1 cell that is no number: 'x'", (3,)),
+        ("a,y\n1,2\n3,4\n\n5,6\n7,-inf\n", "y", "1 cell with a number that is not finite: -inf", (6,)),
+        ("a,y\n1,2\nNA,3\n,4\n5,5\n6,6\n", "a", "2 cells without a value, 40.0% (written as 'NA')", (3, 4)),
+        ('a,y\n"1,5",2\n2.5,3\n', "a", "1 number with a decimal comma, mixed with points, e.g. '1,5'", (2,)),
+        ('a,y\n"1,5",2\n"2,5",3\n', "a", "2 numbers with a decimal comma, throughout, e.g. '1,5'", (2, 3)),
+        ("a,y\nred,2\nblue,3\n", "a", "text, e.g. 'red', where numbers are needed", (2, 3)),
+        ("a,y\n2,red\n3,blue\n", "y", "the target holds text, e.g. 'red'", (2, 3)),
+        ("a,y,split\n2,1,train\n3,2,train\n4,4,tain\n", "split", "'tain': neither 'train' nor 'test'", (4,)),
+        ("a,a,y\n1,2,3\n4,5,6\n", "", "2 columns are called 'a'", ()),
+        ("a,,y\n1,2,3\n4,5,6\n", "", "column 2 has no name", ()),
+        ("1,2,3\n4,5,6\n7,8,9\n", "", "the first row holds numbers only", ()),
+        ("a,y\n1,2\n3,4,5\n5,6\n", "", "1 row with 3 cells, where the header has 2", (3,)),
+        ("a,y\n1,2\n", "", "1 row to train on; at least 2 are needed", ()),
+        ("a,y\n", "", "there are columns but no rows", ()),
+        ("y\n1\n2\n", "", "there is no input column beside the target", ()),
+        ("a,b,y\n,1,2\n,2,3\n", "a", "no cell has a value", ()),
+        ("a;y\n1,5;2\n3,5;4\n", "", "the columns are separated by semicolons", ()),
+        ("a\ty\n1\t2\n", "", "the columns are separated by tabs", ()),
+        ("", "", "the file is empty", ()),
+    ],
+)
+def test_check_names_fault_and_line_and_an_agent_refuses_too_when_a_file_is_wrong(
+    write: Write, text: str, column: str, said: str, lines: tuple[int, ...]
+) -> None:
+    path = write(text)
+    found = examine(path)
+    assert (column, said, lines) in faults(found)
+    assert all(fault.mend for fault in found.faults if fault.level == "error")
+    with pytest.raises(DataError):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said", "mend"),
+    [
+        (["1,000,000", "2,500"], "2 numbers with commas between thousands, e.g. '1,000,000'", "without: 1000000"),
+        (["1,000.5", "999.5"], "1 number with commas between thousands, e.g. '1,000.5'", "without: 1000.5"),
+        (["1,000", "999.5"], "1 number with commas between thousands, e.g. '1,000'", "without: 1000"),
+        (["1,000", "0,999"], "2 numbers with a decimal comma, throughout, e.g. '1,000'", "Write decimal points"),
+        (
+            ["1,000", "2,500"],
+            "2 numbers with a comma that may be a decimal comma or part thousands, e.g. '1,000'",
+            "Write 1000 if it parts thousands, 1.000 if it is a decimal comma",
+        ),
+        (["1,000,000", "2,5"], "2 numbers with commas of two kinds, e.g. '2,5', '1,000,000'", "nothing between"),
+    ],
+)
+def test_check_tells_commas_between_thousands_from_decimal_ones(
+    write: Write, cells: list[str], said: str, mend: str
+) -> None:
+    path = write("a,y\n" + "".join(f'"{cell}",{row}\n' for row, cell in enumerate(cells)))
+    (fault,) = [fault for fault in examine(path).faults if fault.level == "error"]
+    assert fault.what == said
+    assert mend in fault.mend
+    with pytest.raises(DataError, match="nothing between thousands"):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        ("a,y\n01.02.2026 10:00,1\n02.02.2026 10:00,2\n", "Write a time as a number of seconds"),
+        ("a,y\n02/13/2026,1\n02/14/2026,2\n", "Write a time as a number of seconds"),
+        ("a,y\n80 %,1\n12 km/h,2\n", "Write the number alone"),
+        ("a,y\n1'000,1\n2'000,2\n", "Write the number alone"),
+        ("a,y\nA12,1\nB12,2\n", "Encode it as numbers or remove it"),
+        ("a,y\n1,2,\n3,4,\n", "Remove the comma at the end of these rows"),
+        ("a,y\n1,000,2\n3,000,4\n", "a comma in a number makes two cells of one"),
+        ("written by a logger\na,y\n1,2\n3,4\n", "Remove the lines above the columns' names"),
+    ],
+)
+def test_check_says_how_to_mend_what_people_write(write: Write, text: str, mend: str) -> None:
+    path = write(text)
+    assert mend in next(fault.mend for fault in examine(path).faults if fault.level == "error")
+    with pytest.raises(DataError):
+        read_source(path)
+
+
+def test_check_warns_of_ids_and_of_numbers_that_a_float_cannot_hold(write: Write) -> None:
+    rng = random.Random(0)
+    rows = "".join(f"{10**18 + 3 * row + 1},{100 + row * row},{rng.random()},{row % 3}\n" for row in range(40))
+    found = examine(write("id,distance,a,y\n" + rows))
+    assert found.usable
+    assert {(fault.column, fault.what, fault.count) for fault in found.faults} == {
+        ("id", "40 numbers with more digits than are kept, e.g. 1000000000000000001 becomes 1000000000000000000", 40),
+        ("distance", "whole numbers that rise from row to row, like an id or a time", 0),
+    }
+
+
+def test_check_finds_all_faults_at_once(write: Write) -> None:
+    found = examine(write('a,b,y\n1,"2,5",x\n,3.5,1\ninf,4.5,2\n4,5,3\n5,6,4\n6,7,5\n'))
+    assert [column for column, _, _ in faults(found)] == ["a", "a", "b", "y"]
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("latin-1", "WINDOWS-1252"), ("utf-16", "UTF-16")])
+def test_check_names_the_command_when_the_encoding_is_wrong(write: Write, encoding: str, name: str) -> None:
+    found = examine(write("größe,y\n1,2\n3,4\n".encode(encoding)))
+    (fault,) = found.faults
+    assert fault.what.startswith("not UTF-8 text")
+    assert f"iconv -f {name} -t UTF-8 data.csv" in fault.mend
+
+
+def test_check_makes_no_set_for_each_row_when_many_cells_are_missing(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def counted(*given: Any) -> set[Any]:
+        made.append(given)
+        return set(*given)
+
+    monkeypatch.setattr(judge, "set", counted, raising=False)
+    for rows in (10, 1000):
+        examine(str(write("a,b,y\n" + "1,,2\n2,red,3\n" * rows)), target="y", labels=False, categories=True)
+        made.append(rows)
+    few, many = made.index(10), made.index(1000) - made.index(10) - 1
+    assert many == few
+
+
+def test_check_warns_when_something_is_odd_but_usable(write: Write) -> None:
+    rows = "".join(f"{row},7,{row % 3}\n" for row in range(40))
+    found = examine(write("id,same,y\n" + rows))
+    assert found.usable
+    assert {(fault.column, fault.what) for fault in found.faults} == {
+        ("id", "it counts the rows"),
+        ("same", "all cells are the same; it cannot help the model here"),
+    }
+    assert ("", "only 3 rows to train on", ()) in faults(examine(write("a,y\n1,2\n2,4\n3,5\n")), "warning")
+
+
+def test_check_takes_categories_and_classes_when_the_scheme_does(write: Write, capsys: Any) -> None:
+    path = write("speed,fuel,use\n" + "".join(f"{row},{'ab'[row % 2]},{'xy'[row // 20]}\n" for row in (*range(40),)))
+    assert run(["data", "check", str(path), "--scheme", "frt"]) == 3
+    assert run(["data", "check", str(path), "--scheme", "frbc"]) == 3  # takes classes, no categories
+    capsys.readouterr()
+    assert run(["data", "check", str(path), "--scheme", "fedga", "--labels", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["usable"]
+    assert document["columns"][1]["common"] == {"a": 20, "b": 20}
+    assert document["faults"][-1]["what"] == "judged as an agent reads it with --labels and --categories"
+    assert read_source(path, labels=True, categories=True).train.rows == 40
+
+
+def test_check_and_agent_agree_on_marks_for_missing_values_and_on_truth_values(write: Write, tmp_path: Path) -> None:
+    text = "work,use,y\n" + "".join(f"{'?' if row % 4 else 'none'}{row % 2 or ''},{row},{row}\n" for row in range(32))
+    path = write(text + "?,3,5\n")
+    found = examine(path, categories=True)
+    assert found.usable
+    assert faults(found, "warning") == [
+        ("work", "17 cells with '?', 'none', which counts as a text of its own", (2, 4, 6, 8, 10))
+    ]
+    assert read_source(path, categories=True).train.rows == 33
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"a": [1.5, 2.5, 4.0], "y": [True, False, True]})
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    assert examine(tmp_path / "rows.parquet").usable
+    assert read_source(tmp_path / "rows.parquet").train.y.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_check_compares_with_a_domain_when_one_is_given(write: Write, tmp_path: Path, capsys: Any) -> None:
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=10, unit="m"), Variable(name="b", low=0, high=6)),
+        target=Variable(name="y", low=0, high=1),
+    )
+    file = tmp_path / "domain.json"
+    file.write_text(domain.model_dump_json())
+    assert run(["data", "check", str(write(GOOD)), "--domain", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "a: 43 values (86.0%) beyond 0 to 10 m; they are clipped" in out
+    assert run(["data", "check", str(write("a,y\n1,2\n3,4\n")), "--domain", str(file)]) == 3
+    assert "the domain needs the column 'b', which is not there" in capsys.readouterr().out
+
+
+def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
+    memory = Memory.from_document({"memory": [{"input": "a", "difference": 1}], "drive": "drive", "time": "time"})
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=50), Variable(name="a_change_1", low=-1, high=1)),
+        target=Variable(name="y", low=0, high=1),
+        memory=memory,
+    )
+    text = "drive,time,a,y\n" + "".join(f"{row // 25},{row % 25},{row},0.{row}\n" for row in range(50))
+
+    def judged(text: str) -> Findings:
+        path = write(text)
+        found = examine(path, target="y")
+        fit(found, path, domain, labels=False, categories=False)
+        return found
+
+    good = judged(text)
+    assert good.usable
+    assert "memory inputs can be computed: a_change_1" in [fault.what for fault in good.faults]
+    double = judged(text + "1,24,3,0.5\n")
+    assert "two rows of one drive have the same time" in faults(double)[0][1]
+
+
+def test_order_tells_drives_step_gaps_and_doubles(write: Write) -> None:
+    rows = [(0, 0), (0, 1), (0, 2), (1, 5), (1, 6), (1, 9), (1, 9), (1, 8)]
+    table = read_table(write("trip,time_s,a,y\n" + "".join(f"{trip},{at},1,2\n" for trip, at in rows)))
+    order = order_of(table)
+    assert order is not None
+    assert (order.drive, order.time, order.drives, order.shortest, order.longest) == ("trip", "time_s", 2, 3, 5)
+    assert (order.sorted, order.step, order.gaps, order.doubles) == (False, 1.0, 1, 1)
+    assert order_of(read_table(write(GOOD))) is None
+
+
+def test_describe_says_what_a_file_holds_and_judges_nothing(write: Write, capsys: Any) -> None:
+    path = write("a,kind,y\n1,red,2\n3,,4\n5,red,6.5\n")
+    assert run(["data", "describe", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}: 3 rows, 2 inputs, target y"
+    assert lines[2].split() == ["a", "input", "number", "0", "3", "1", "3", "5"]
+    assert lines[3].split() == ["kind", "input", "text", "1", "1", "red", "2"]
+    assert run(["data", "describe", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"][2]["mean"] == pytest.approx(12.5 / 3)
+    assert run(["data", "describe", "nofile.csv"]) == 3
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_check_reads_a_query_and_the_file_stays_as_it_was_when_the_query_writes(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "drives.db"
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE rows (a, b, y)")
+        database.executemany("INSERT INTO rows VALUES (?, ?, ?)", [(row, row % 5, row / 9) for row in range(5000)])
+    database.close()
+    before = file.read_bytes()
+    source = read_source(f"sqlite:///{file}?query=SELECT a + 1 AS a, b, y FROM rows WHERE b < 4 ORDER BY a")
+    assert source.train.X[0].tolist() == [1.0, 0.0]
+    assert source.train.rows == 4000
+    assert read_source(f"sqlite:///{file}?table=rows").train.rows == 5000
+    for query, said in (
+        ("DELETE FROM rows", "Only reading is allowed here"),
+        ("SELECT nosuch FROM rows", "no such column: nosuch"),
+        ("SELECT a, y FROM rows WHERE a < 0", "there are columns but no rows"),
+        ("SELECT a, NULL AS y FROM rows", "no cell has a value"),
+    ):
+        assert run(["data", "check", f"sqlite:///{file}?query={query}"]) == 3
+        assert said in capsys.readouterr().out
+    assert file.read_bytes() == before
+
+
+def test_database_password_is_refused_on_the_command_line_and_never_shown(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql://car:s3cret@127.0.0.1:9/drives?table=rows"
+    assert run(["data", "check", url]) == 2
+    assert run(["agent", "--id", "v", "--broker", "mqtt://127.0.0.1:9", "--data", url]) == 2
+    assert run(["doctor", "--data", url]) == 2
+    assert run(["data", "collect", "--source", "mqtt://u:s3cret@127.0.0.1:9/x", "--store", "w.window"]) == 2
+    monkeypatch.setenv("GLASSFLEET_AGENT_DATA", url)
+    assert run(["data", "check"]) == 3  # tried: nothing listens there
+    told = capsys.readouterr()
+    assert "car:***@127.0.0.1" in told.out
+    assert "s3cret" not in told.out + told.err
+    assert told.err.count("a password on a command line can be read") == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("mysql://h/d?table=x", "mysql:// is not known here"),
+        ("mqtt://h/topic", "collected into a window first"),
+        ("sqlite:///x.db", "say which rows: end the URL with ?query=SELECT"),
+    ],
+)
+def test_source_url_is_refused_with_the_way_out_when_it_names_no_rows(capsys: Any, source: str, said: str) -> None:
+    assert run(["data", "check", source]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["sqlalchemy", "psycopg"])
+def test_database_names_the_package_to_install_when_it_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(DataError, match="pip install 'glassfleet"):
+        read_source("postgresql://car@127.0.0.1:9/drives?table=rows")
+
+
+@pytest.mark.parametrize("seconds", [1, 1_000, 1_000_000])
+def test_times_of_a_parquet_file_are_the_same_seconds_whatever_unit_its_writer_took(
+    tmp_path: Path, seconds: int
+) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    unit = {1: "s", 1_000: "ms", 1_000_000: "us"}[seconds]
+    at = pa.array([(1_772_323_200 + row) * seconds for row in range(3)], pa.int64())
+    columns = {
+        "at": at.cast(pa.timestamp(unit)),
+        "there": at.cast(pa.timestamp(unit, tz="Europe/Rome")),
+        "day": pa.array([20_513, 20_514, 20_515], pa.int32()).cast(pa.date32()),
+        "clock": pa.array([3_600_000, 3_601_500, 3_602_000], pa.int32()).cast(pa.time32("ms")),
+        "took": pa.array([row * seconds for row in range(3)], pa.int64()).cast(pa.duration(unit)),
+        "gear": pa.array(["1", "2", "3"]).dictionary_encode(),
+        "y": [0.1, 0.2, 0.4],
+    }
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    assert examine(path).usable
+    assert read_source(path).train.X.T.tolist() == [
+        [1_772_323_200.0, 1_772_323_201.0, 1_772_323_202.0],
+        [1_772_323_200.0, 1_772_323_201.0, 1_772_323_202.0],
+        [20_513 * 86_400.0, 20_514 * 86_400.0, 20_515 * 86_400.0],
+        [3600.0, 3601.5, 3602.0],
+        [0.0, 1.0, 2.0],
+        [1.0, 2.0, 3.0],
+    ]
+
+
+def test_values_of_a_database_become_numbers_and_texts_in_one_way() -> None:
+    here = dt.timezone(dt.timedelta(hours=1))
+    rows: list[list[Any]] = [
+        [dt.datetime(2026, 3, 1), dt.datetime(2026, 3, 1, 1, tzinfo=here), dt.date(2026, 3, 1)],  # noqa: DTZ001
+        [dt.time(1, 0, 1, 500_000), dt.timedelta(minutes=1), None],
+        [Decimal("1.5"), True, UUID(int=7)],
+    ]
+    assert plain_cells("here", ("a", "b", "c"), rows) == [
+        [1_772_323_200.0, 1_772_323_200.0, 1_772_323_200.0],
+        [3601.5, 60.0, None],
+        [Decimal("1.5"), True, "00000000-0000-0000-0000-000000000007"],
+    ]
+    for cell in ([1, 2], {"a": 1}, b"\x00"):
+        with pytest.raises(
+            DataError, match=r"here: column 'a' holds values of type \w+, which are neither numbers nor"
+        ):
+            plain_cells("here", ("a",), [[cell]])
+
+
+@pytest.mark.parametrize("categories", [False, True])
+def test_check_and_agent_refuse_columns_that_hold_no_cells_by_their_name(tmp_path: Path, categories: bool) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"spectrum": [[1, 2], [3, 4]], "y": [0.1, 0.2]}), path)
+    (fault,) = examine(path, categories=categories).faults
+    assert fault.what.startswith("column 'spectrum' holds values of type list<")
+    with pytest.raises(DataError, match="column 'spectrum' holds values"):
+        read_source(path, categories=categories)
+
+
+def test_check_and_agent_refuse_a_parquet_file_in_one_line_when_it_is_empty_double_or_cut(tmp_path: Path) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    column = pa.array([1.0, 2.0])
+    parquet.write_table(pa.table({"a": column, "y": column}).slice(0, 0), tmp_path / "none.parquet")
+    parquet.write_table(pa.Table.from_arrays([column] * 3, names=["a", "a", "y"]), tmp_path / "double.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "double.parquet").read_bytes()[:-40])
+    for name, said in (
+        ("none", "there are columns but no rows"),
+        ("double", "two columns are called 'a' (1 and 2)"),
+        ("cut", "not a readable Parquet file"),
+    ):
+        path = tmp_path / f"{name}.parquet"
+        (fault,) = examine(path).faults
+        assert fault.what.startswith(said)
+        assert fault.mend
+        assert "\n" not in fault.what
+        with pytest.raises(DataError) as caught:
+            read_source(path)
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "mend"),
+    [
+        ("made by logger\na,y\n1,2\n3,4\n5,6\n", "4 rows with 2 cells, where the header has 1", "Remove the lines"),
+        ('a,b,y\n1,2,3\n1,2,3\n1,"2,3\n1,2,3\n', "1 row with 2 cells, where the header has 3", "not closed"),
+        ("a|b|y\n1|2|3\n", "the columns are separated by vertical bars", "commas"),
+        ("a,b,,\n1,2,,\n3,4,,\n", "columns 3, 4 have no name", "remove them"),
+        ("trip,y\n2026_03,1\n2026_04,2\n", "text, e.g. '2026_03', where numbers are needed", "Encode it"),
+        ("at,y\n2026-03-01 14:05,1\n2026-03-01 14:06,2\n", "text, e.g. '2026-03-01 14:05'", "a number of seconds"),
+        ("a,y\n1," + "9" * 400 + "\n2,3\n4,5\n", f"1 cell with a number that is not finite: {'9' * 40}", "Correct"),
+    ],
+)  # fmt: skip
+def test_check_names_the_cause_when_a_table_is_not_as_it_looks(write: Write, text: str, what: str, mend: str) -> None:
+    path = write(text)
+    first = next(fault for fault in examine(path).faults if fault.level == "error")
+    assert first.what.startswith(what)
+    assert mend in first.mend
+    with pytest.raises(DataError):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"SQLite format 3\x00\x04\xff\xff", "an SQLite database, not a CSV file. Name its rows: sqlite:///"),
+        (b"PAR1\xff\xff", "a Parquet file, not a CSV file. Let its name end in .parquet"),
+        (b"PK\x03\x04\xff", "a spreadsheet or a zip archive, not a CSV file. Save the table as CSV"),
+        (gzip.compress(b"a,y\n", mtime=0), "a file compressed with gzip, not a CSV file. Let its name end in .csv.gz"),
+    ],
+)
+def test_agent_says_what_a_file_is_when_it_is_no_csv(write: Write, content: bytes, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_source(write(content))
+    assert said in str(caught.value)
+
+
+def test_check_does_not_overflow_when_numbers_are_as_large_as_they_get(write: Write) -> None:
+    rows = "".join(f"{sign}1.7e308,{number}\n" for number, sign in enumerate(("", "-") * 20))
+    (column, _) = examine(write("a,y\n" + rows)).columns
+    assert (column.low, column.high, column.mean) == (-1.7e308, 1.7e308, 0.0)
+
+
+def test_columns_of_one_name_are_warned_of_once_and_a_target_is_not_to_be_left_out(write: Write) -> None:
+    found = examine(write("a,a,y\n1,1,3\n1,1,3\n"))
+    same = [(fault.column, fault.mend) for fault in found.faults if fault.what.startswith("all cells are the same")]
+    assert same == [
+        ("a", "Leave it out, unless other vehicles differ"),
+        ("y", "Name another column with --target, unless other vehicles differ"),
+    ]
+
+
+def test_check_counts_one_row_and_one_input_in_the_singular(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("a,y\n1,2\n")
+    assert run(["data", "check", str(path)]) == 3
+    assert capsys.readouterr().out.startswith(f"{path}: 1 row, 1 input, target y\n")
+
+
+def test_file_that_may_not_be_read_is_a_fault_of_the_data(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    # Not in pytest's folder, which only its owner may enter; root is not kept out by rights, so another user looks.
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "data.csv"
+        path.write_text(GOOD)
+        path.chmod(0o000)
+        Path(name).chmod(0o755)
+        assert run(["data", "check", str(write(GOOD))]) == 0  # all that it imports is there for anybody from now on
+        is_root = os.geteuid() == 0
+        if is_root:
+            # Both: the system's question "may I" is about the real user.
+            os.setresuid(65534, 65534, 0)
+        try:
+            code = run(["data", "check", str(path)])
+        finally:
+            if is_root:
+                os.setresuid(0, 0, 0)
+    assert code == 3
+    assert "cannot be read (Permission denied)" in capsys.readouterr().out
+
+
+def test_check_names_the_line_where_a_record_begins_when_a_cell_goes_over_several(write: Write) -> None:
+    path = write('a,b,y\n1,2,3\n\n"4\n5",1,6,9\n1,x,3\n')
+    found = examine(path)
+    assert {line for _, _, lines in faults(found) for line in lines} == {4, 6}

@@ -1,0 +1,194 @@
+"""The window over a live stream: bounded, on disk, and what an agent learns from when a run freezes its rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.memory import MemoryHub
+from broker.port import Link
+from edge_agent.agent import Agent
+from edge_agent.config import load_config
+from edge_agent.runner import link_of
+from edge_agent.sources import read_source, read_table
+from edge_agent.sources.window import WindowStore
+from schemas.errors import DataError, StorageError
+from tests.support.fake_coordinator import Desk, first_task, rows
+
+
+def sample(number: int, **more: Any) -> dict[str, Any]:
+    return {"a": number, "b": number % 3, "c": 0.5 * number, "y": number / 100, **more}
+
+
+def test_window_keeps_the_newest_rows_when_more_come(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window", max_rows=10)
+    for start in range(0, 35, 5):
+        assert store.append([sample(number) for number in range(start, start + 5)]) == []
+    names, kept = store.read()
+    assert names == ("a", "b", "c", "y")
+    assert [row[0] for row in kept] == list(range(25, 35))
+    assert store.span()[0] == 10
+    assert WindowStore.open(tmp_path / "w.window").limits == (10, 0.0)  # a restarted collector keeps the bound
+
+
+def test_window_lets_rows_go_by_age_also_when_nothing_comes(tmp_path: Path) -> None:
+    now = [1000.0]
+    store = WindowStore(tmp_path / "w.window", max_seconds=60, clock=lambda: now[0])
+    store.append([sample(1)])
+    now[0] += 50
+    store.append([sample(2)])
+    now[0] += 11
+    assert [row[0] for row in store.read()[1]] == [2]
+    store.append([sample(3)])
+    assert store.span()[0] == 2
+    now[0] += 3600
+    assert store.read()[1] == []
+
+
+def test_window_does_not_grow_on_disk_when_rows_pass_through(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window", max_rows=200)
+    sizes = []
+    for turn in range(12):
+        for _ in range(5):
+            store.append([sample(number) for number in range(200)])
+        with sqlite3.connect(store.path) as look:
+            look.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if turn > 3:
+            sizes.append(store.path.stat().st_size)
+    assert max(sizes) <= 1.2 * min(sizes)
+
+
+def test_window_refuses_a_sample_that_does_not_fit_and_keeps_the_others(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    odd = [
+        {"a": 1, "b": 2},
+        sample(1, y="high"),
+        sample(1, b=True),
+        sample(1, c=float("nan")),
+        sample(1, extra=5),
+        sample(2, kind=None),
+    ]
+    assert store.append([sample(0), *odd]) == [
+        "the field 'c' is missing",
+        "the field 'y' is not a finite number",
+        "the field 'b' is not a finite number",
+        "the field 'c' is not a finite number",
+    ]
+    assert [row[0] for row in store.read()[1]] == [0, 1, 2]
+
+
+def test_window_keeps_texts_where_the_first_sample_has_one(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window", columns=("speed", "fuel", "y"))
+    good = [{"y": 1, "speed": 2.5, "fuel": "petrol", "id": 7}, {"y": 2, "speed": 3, "fuel": "diesel"}]
+    assert store.append([*good, {"y": 1, "speed": 2, "fuel": 3}]) == [
+        "the field 'fuel' is not a text, as in the first sample"
+    ]
+    table = read_table(store.path)
+    assert (table.names, table.text) == (("speed", "fuel", "y"), ("fuel",))
+    source = read_source(store.path, categories=True)
+    assert source.train.categories == {"fuel": ("diesel", "petrol")}
+
+
+def test_window_is_refused_when_file_or_columns_are_others(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no such window\. Fill one with: glassfleet data collect"):
+        read_source(tmp_path / "none.window")
+    (tmp_path / "text.window").write_text("no database\n" * 100)
+    with pytest.raises(DataError, match="not a window store"):
+        WindowStore.open(tmp_path / "text.window")
+    with pytest.raises(StorageError, match="Check the folder"):
+        WindowStore(tmp_path / "nofolder" / "w.window")
+    WindowStore(tmp_path / "w.window").append([sample(0)])
+    with pytest.raises(DataError, match=r"holds the columns a, b, c, y, not b, a"):
+        WindowStore(tmp_path / "w.window", columns=("b", "a"))
+    WindowStore(tmp_path / "empty.window")
+    with pytest.raises(DataError, match="the window is empty"):
+        read_source(tmp_path / "empty.window")
+
+
+def test_window_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    WindowStore(tmp_path / "w.window").append([sample(0)])
+    assert (tmp_path / "w.window").stat().st_mode & 0o077 == 0
+
+
+def test_source_of_a_window_moves_on_and_is_read_again_only_when_it_did(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window", max_rows=50)
+    store.append([sample(number) for number in range(50)])
+    source = read_source(store.path)
+    assert source.current().train is source.current().train
+    store.append([sample(100)])
+    moved = source.current()
+    assert moved.train.X[:, 0].tolist() == [*range(1, 50), 100]
+    assert moved.current().train is source.current().train
+
+
+def test_agent_freezes_what_is_in_the_window_when_a_run_asks(tmp_path: Path) -> None:
+    data = rows(count=90)
+    store = WindowStore(tmp_path / "w.window", max_rows=60)
+
+    def collect(start: int, end: int) -> None:
+        lines = zip(data.X[start:end].tolist(), data.y[start:end].tolist(), strict=True)
+        assert store.append([{**dict(zip("abc", x, strict=True)), "y": y} for x, y in lines]) == []
+
+    collect(0, 20)
+    hub = MemoryHub()
+    desk = Desk(hub.transport(Link("mqtt://memory", "desk")))
+    config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
+    agent = Agent(
+        config,
+        read_source(store.path),
+        lambda will: hub.transport(link_of(config, will)),
+        clock=lambda: hub.now,
+        wall=lambda: hub.now,
+    )
+    agent.start()
+
+    def turn() -> None:
+        for _ in range(10):
+            hub.advance(0.1)
+            agent.tick(hub.now)
+
+    turn()
+    collect(20, 70)  # the window is full, and moves
+    first = first_task(data)
+    desk.ask(first)
+    turn()
+    collect(70, 90)
+    desk.acknowledge("v1", first.digest)
+    second = first_task(data, max_depth=2)
+    desk.ask(second, number=2)
+    turn()
+    desk.acknowledge("v1", second.digest)
+    desk.ask(first, run="r2")
+    turn()
+    answers = [(answer.rows, answer.data_digest) for answer in desk.answers]
+    assert [count for count, _ in answers] == [60, 60, 60]
+    assert answers[0][1] == answers[1][1]  # one run, one set of rows, though the window moved
+    assert answers[2][1] != answers[0][1]
+    assert (tmp_path / "agents").exists()
+    agent.stop()
+
+
+def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    data = rows(count=30)
+    lines = zip(data.X.tolist(), data.y.tolist(), strict=True)
+    store.append([{**dict(zip("abc", x, strict=True)), "y": y} for x, y in lines])
+    hub = MemoryHub()
+    desk = Desk(hub.transport(Link("mqtt://memory", "desk")))
+    config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
+    source = read_source(store.path)
+    agent = Agent(config, source, lambda will: hub.transport(link_of(config, will)), clock=lambda: hub.now)
+    agent.start()
+    with sqlite3.connect(store.path) as other:
+        other.execute("DELETE FROM rows")
+    desk.ask(first_task(data))
+    for _ in range(20):
+        hub.advance(0.1)
+        agent.tick(hub.now)
+    (refusal,) = desk.refusals
+    assert "Collect data first" in refusal.reason
+    assert desk.answers == []
+    agent.stop()

@@ -1,0 +1,211 @@
+"""Counterfactuals: they hold, they are within bounds, small, and the same every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassfleet.explain import Goal, counterfactual
+from schemas.errors import UsageError
+from tests.support.sample_models import FEATURES, KINDS, NAMES, model, population, rows
+
+CLASSIFIERS = [kind for kind in KINDS if model(kind).domain.classes]
+REGRESSORS = [kind for kind in KINDS if not model(kind).domain.classes]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counterfactual_reaches_its_goal_within_bounds_when_predicted_again(kind: str) -> None:
+    learned = model(kind)
+    found = 0
+    for row in rows(8, seed=5):
+        told = counterfactual(learned, None, row)
+        for way in (told.best, *told.alternatives) if told.best else ():
+            found += 1
+            point = np.array([way.row[name] for name in NAMES])
+            answer = learned.predict(point[None, :])[0]
+            assert answer == way.prediction
+            if isinstance(told.prediction, str):
+                assert answer != told.prediction
+            else:
+                assert abs(answer - told.prediction) >= 0.1 * _range(kind) * (1 - 1e-12)
+            changed = {part.feature for part in way.changes}
+            for name, before, after, variable in zip(NAMES, row, point, FEATURES, strict=True):
+                assert (name in changed) == (before != after)
+                assert name not in changed or variable.low <= after <= variable.high
+        if told.best:
+            assert told.best.cost == min(way.cost for way in (told.best, *told.alternatives))
+    assert found >= 8
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_counterfactual_is_no_worse_than_a_fine_grid_of_one_input_when_one_input_is_enough(kind: str) -> None:
+    learned = model(kind)
+    for row in rows(5, seed=6):
+        told = counterfactual(learned, None, row)
+        costs = []
+        for i, variable in enumerate(FEATURES):
+            X = np.tile(row, (400, 1))
+            X[:, i] = np.linspace(variable.low, variable.high, 400)
+            other = learned.predict(X) != told.prediction
+            costs += (np.abs(X[other, i] - row[i]) / (variable.high - variable.low) + 0.1).tolist()
+        if costs:
+            assert told.best is not None
+            # The search's own grid is coarser, and short numbers cost up to a hundredth of the range.
+            assert told.best.cost <= min(costs) + 0.045
+
+
+@pytest.mark.parametrize("kind", ["frt", "tsk", "fmt", "fedga-numbers"])
+@pytest.mark.parametrize("goal", [">18", "<6", "+2.5", "-10%"])
+def test_threshold_and_change_are_reached_when_asked_for(kind: str, goal: str) -> None:
+    learned = model(kind)
+    row = np.array([6.0, 70.0, 0.5, 2.0])
+    told = counterfactual(learned, None, row, Goal.parse(goal, learned.domain))
+    assert told.best is not None
+    before, after = told.prediction, told.best.prediction
+    assert isinstance(before, float)
+    assert isinstance(after, float)
+    tenth = 0.1 * _range(kind)
+    assert {">18": after >= 18, "<6": after <= 6, "+2.5": after >= before + 2.5, "-10%": after <= before - tenth}[goal]
+
+
+@pytest.mark.parametrize("kind", ["frt", "tsk"])
+def test_smallest_move_either_way_is_found_when_no_goal_is_named(kind: str) -> None:
+    learned = model(kind)
+    ways: set[bool] = set()
+    assert Goal.default(learned.domain, 1.0) == Goal.parse("+-10%", learned.domain)
+    for row in rows(5, seed=7):
+        told = counterfactual(learned, None, row)
+        one = [counterfactual(learned, None, row, Goal.parse(goal, learned.domain)).best for goal in ("+10%", "-10%")]
+        costs = [way.cost for way in one if way is not None]
+        assert (told.best is not None) == bool(costs)
+        if told.best is not None:
+            # The same candidates are tried for all three, and of the cheapest a few are relaxed.
+            assert told.best.cost <= min(costs) + 0.0101
+            assert isinstance(told.prediction, float)
+            assert isinstance(told.best.prediction, float)
+            ways.add(told.best.prediction > told.prediction)
+    assert ways == {True, False}, "up for some rows, down for others"
+
+
+@pytest.mark.parametrize(("at", "goal"), [(0.05, "+10%"), (0.5, "+-10%"), (0.95, "-10%"), (1.5, "-10%")])
+def test_default_goal_leaves_out_the_way_that_leads_out_of_the_range(at: float, goal: str) -> None:
+    domain = model("frt").domain
+    assert domain.target is not None
+    forecast = domain.target.low + at * (domain.target.high - domain.target.low)
+    assert Goal.default(domain, forecast) == Goal.parse(goal, domain)
+
+
+def test_goal_either_way_is_told_with_both_ends_when_put_in_words() -> None:
+    domain = model("frt").domain
+    goal = Goal.parse("± 0.5", domain)
+    assert goal == Goal.parse("+-0.5", domain) == Goal(either=0.5)
+    assert goal.words(domain, 3.0) == "mos is at least 3.5 points or at most 2.5 points"
+    assert goal.reached(3.0, np.array([2.5, 2.6, 3.4, 3.5])).tolist() == [True, False, False, True]
+    assert goal.distance(3.0, np.array([2.75, 3.0, 3.25])).tolist() == [0.25, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_named_class_is_reached_when_it_is_asked_for(kind: str) -> None:
+    for label in ("bad", "good"):
+        told = counterfactual(model(kind), None, rows()[1], Goal(label=label))
+        assert told.already == (told.prediction == label)
+        assert told.already or (told.best is not None and told.best.prediction == label)
+
+
+def test_kept_inputs_stay_and_few_inputs_change_when_asked() -> None:
+    for kind in ("frt", "frbc"):
+        told = counterfactual(model(kind), None, rows()[2], keep=["dist", "snr"])
+        for way in (told.best, *told.alternatives) if told.best else ():
+            assert not {"dist", "snr"} & {part.feature for part in way.changes}
+        told = counterfactual(model(kind), None, rows()[2], max_inputs=1)
+        assert all(len(way.changes) == 1 for way in (told.best, *told.alternatives) if way)
+
+
+def test_nothing_is_found_when_nothing_can_change_the_answer() -> None:
+    told = counterfactual(population(), None, rows()[0])
+    assert (told.found, told.best) == (False, None)
+    assert "no change" in told.text
+    told = counterfactual(model("frt"), None, rows()[0], Goal(above=1e9))
+    assert told.closest is not None
+    assert told.closest >= float(model("frt").predict(rows(50)).max()) - 1.0
+    assert not counterfactual(model("frt"), None, rows()[0], keep=NAMES).found
+
+
+def test_nothing_is_to_be_changed_when_the_row_reaches_the_goal() -> None:
+    told = counterfactual(model("frt"), None, rows()[0], Goal(above=-1e9))
+    assert (told.found, told.already, told.best) == (True, True, None)
+
+
+def test_answer_is_the_same_when_asked_twice() -> None:
+    first, second = (counterfactual(model("frt"), None, rows()[4]) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("frt", "good"),
+        ("frt", "5"),
+        ("frt", ">x"),
+        ("frt", "+0"),
+        ("frt", "+-0"),
+        ("frt", "+--1"),
+        ("frt", "+/--1"),
+        ("frt", "+/1"),
+        ("frt", "\N{MINUS SIGN}"),
+        ("frbc", "+-1"),
+        ("frbc", ">3"),
+        ("frbc", "no"),
+    ],
+)
+def test_goal_is_refused_when_it_is_none_for_the_target(kind: str, text: str) -> None:
+    with pytest.raises(UsageError):
+        Goal.parse(text, model(kind).domain)
+
+
+def test_search_is_refused_when_goal_or_input_is_unknown() -> None:
+    for kind, goal, keep in (
+        ("frt", Goal(label="good"), ()),
+        ("frt", Goal(), ()),
+        ("frbc", Goal(above=1.0), ()),
+        ("frbc", Goal(label="no"), ()),
+        ("frbc", Goal(), ("height",)),
+    ):
+        with pytest.raises(UsageError):
+            counterfactual(model(kind), None, rows()[0], goal, keep=keep)
+    with pytest.raises(UsageError, match="at least one"):
+        counterfactual(model("frt"), None, rows()[0], max_inputs=0)
+    with pytest.raises(ValueError, match="one of"):
+        Goal(above=1.0, below=2.0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        ("+/-0.5", "+-0.5"),
+        ("+/- 10 %", "+-10%"),
+        ("± .5", "+-0.5"),
+        ("+\N{MINUS SIGN}0.5", "+-0.5"),
+        ("\N{MINUS SIGN}0.5", "-0.5"),
+        ("> \N{MINUS SIGN}3e\N{MINUS SIGN}1", ">-0.3"),
+    ],
+)
+def test_goal_is_read_when_its_signs_are_typed_otherwise(typed: str, plain: str) -> None:
+    domain = model("frt").domain
+    assert Goal.parse(typed, domain) == Goal.parse(plain, domain)
+
+
+@given(st.floats(-1e6, 1e6).filter(bool))
+def test_goals_mean_what_they_say_when_typed(number: float) -> None:
+    domain = model("frt").domain
+    assert Goal.parse(f">{number!r}", domain) == Goal(above=number)
+    assert Goal.parse(f"<= {number!r}", domain) == Goal(below=number)
+    assert Goal.parse(f"{number:+}", domain) == Goal(change=float(f"{number:+}"))
+
+
+def _range(kind: str) -> float:
+    target = model(kind).domain.target
+    assert target is not None
+    return target.high - target.low

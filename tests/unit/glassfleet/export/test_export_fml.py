@@ -1,0 +1,289 @@
+"""FML: the schema's structure, the way back, tampering, and what an independent implementation makes of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pyit2fls
+import pytest
+
+from glassfleet.explain.partitions import partitions
+from glassfleet.export.fml import from_fml, to_fml
+from schemas.documents import document_digest
+from schemas.errors import DocumentError, UsageError, VerificationError
+from tests.support.sample_models import KINDS, TEXTUAL, model, population, rows, trips
+
+HELD = [*(kind for kind in KINDS if not kind.startswith("fedavg_mlp")), *TEXTUAL]
+NS = "{http://www.ieee1855.org}"
+OPEN = '<fuzzySystem xmlns="http://www.ieee1855.org" xmlns:g="urn:glassfleet:fml:1" name="x">'
+OURS = "{urn:glassfleet:fml:1}"
+
+# The part of the standard's XML schema (IEEE 1855-2016, annex; as JFML, the reference implementation, ships it) that
+# these files can use: by element its required and optional attributes, and its children in order with their numbers.
+ONE, SOME = (1, 1), (1, 10**6)
+RULE = {"name"}, {"andMethod", "orMethod", "connector", "weight", "networkAddress"}
+BASE = {"name"}, {"activationMethod", "andMethod", "orMethod", "networkAddress"}
+SHAPES = ("triangularShape", "trapezoidShape", "rectangularShape", "singletonShape", "customShape")
+SCHEMA: dict[str, tuple[set[str], set[str], list[tuple[tuple[str, ...], tuple[int, int]]]]] = {
+    "fuzzySystem": (
+        {"name"},
+        {"networkAddress"},
+        [(("knowledgeBase",), ONE), (("mamdaniRuleBase", "tskRuleBase"), SOME)],
+    ),
+    "knowledgeBase": (set(), {"networkAddress"}, [(("fuzzyVariable", "tskVariable"), (2, 10**6))]),
+    "fuzzyVariable": (
+        {"name", "domainleft", "domainright"},
+        {"scale", "type", "accumulation", "defuzzifier", "defaultValue", "networkAddress"},
+        [(("fuzzyTerm",), SOME)],
+    ),
+    "fuzzyTerm": ({"name"}, {"complement"}, [(SHAPES, ONE)]),
+    "triangularShape": ({"param1", "param2", "param3"}, set(), []),
+    "trapezoidShape": ({"param1", "param2", "param3", "param4"}, set(), []),
+    "rectangularShape": ({"param1", "param2"}, set(), []),
+    "singletonShape": ({"param1"}, set(), []),
+    "customShape": ({"name"}, set(), []),
+    "tskVariable": (
+        {"name", "type"},
+        {"scale", "combination", "defaultValue", "networkAddress"},
+        [(("tskTerm",), SOME)],
+    ),
+    "tskTerm": ({"name", "order"}, set(), [(("tskValue",), SOME)]),
+    "tskValue": (set(), set(), []),
+    "mamdaniRuleBase": (*BASE, [(("rule",), SOME)]),
+    "tskRuleBase": (*BASE, [(("tskRule",), SOME)]),
+    "rule": (*RULE, [(("antecedent",), ONE), (("consequent",), ONE)]),
+    "tskRule": (*RULE, [(("antecedent",), ONE), (("tskConsequent",), ONE)]),
+    "antecedent": (set(), set(), [(("clause",), SOME)]),
+    "consequent": (set(), set(), [(("then",), ONE), (("else",), (0, 1))]),
+    "tskConsequent": (set(), set(), [(("tskThen",), ONE), (("tskElse",), (0, 1))]),
+    "then": (set(), set(), [(("clause",), SOME)]),
+    "tskThen": (set(), set(), [(("tskClause",), SOME)]),
+    "clause": (set(), {"modifier"}, [(("variable",), ONE), (("term",), ONE)]),
+    "tskClause": (set(), set(), [(("variable",), ONE), (("term",), ONE)]),
+    "variable": (set(), set(), []),
+    "term": (set(), set(), []),
+}
+VALUES = {
+    "type": {"input", "output"},
+    "accumulation": {"MAX"},
+    "defuzzifier": {"MOM"},
+    "andMethod": {"PROD"},
+    "orMethod": {"MAX"},
+    "activationMethod": {"PROD"},
+    "connector": {"and"},
+    "order": {"0", "1"},
+    "complement": {"false"},
+}
+
+
+def _check(element: ET.Element) -> None:
+    name = element.tag.removeprefix(NS)
+    required, optional, children = SCHEMA[name]
+    assert required <= set(element.attrib) <= required | optional, name
+    for key, value in element.attrib.items():
+        assert key not in VALUES or value in VALUES[key], (name, key, value)
+        assert not key.startswith(("param", "domain")) or np.isfinite(float(value))
+        assert key != "combination" or value == "WA" or value.startswith("custom_")
+    found = [child for child in element if not child.tag.startswith(OURS)]
+    for kinds, (least, most) in children:
+        count = 0
+        while found and found[0].tag.removeprefix(NS) in kinds:
+            _check(found.pop(0))
+            count += 1
+        assert least <= count <= most, (name, kinds)
+    assert not found, (name, found[0].tag)
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_fml_has_the_structure_and_unique_names_of_the_schema_when_written(kind: str) -> None:
+    root = ET.fromstring(to_fml(model(kind), "qoe v1"))
+    assert root.tag == f"{NS}fuzzySystem"
+    _check(root)
+    names = [element.attrib["name"] for element in root.iter() if "name" in element.attrib]
+    assert len(set(names)) == len(names)
+    assert all(name.replace(".", "_").replace("-", "_").isidentifier() for name in names)
+    used = [text for tag in ("variable", "term") for text in (item.text for item in root.iter(f"{NS}{tag}"))]
+    assert set(used) <= set(names)
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_fml_gives_the_same_document_when_it_is_read_back(kind: str) -> None:
+    learned = model(kind)
+    again = from_fml(to_fml(learned, "any name"))
+    assert document_digest(again.to_document()) == document_digest(learned.to_document())
+    X = trips() if kind in TEXTUAL else rows()
+    assert (again.predict(X) == learned.predict(X)).all()
+
+
+def _without_document(text: str) -> ET.Element:
+    """Return the standard part alone: nothing of ours helps the independent reading."""
+    root = ET.fromstring(text)
+    for extra in root.findall(f"{OURS}document"):
+        root.remove(extra)
+    return root
+
+
+def _rectangle(x: Any, points: list[float]) -> float:
+    return float(points[0] <= x <= points[1])
+
+
+def _number(_x: Any, points: list[float]) -> float:
+    return points[0]
+
+
+def _sets(root: ET.Element) -> dict[str, Callable[[Any], Any]]:
+    """Return the memberships of all terms, as PyIT2FLS computes them."""
+    made: dict[str, Callable[[Any], Any]] = {}
+    for variable in root.iter(f"{NS}fuzzyVariable"):
+        space = np.linspace(float(variable.attrib["domainleft"]), float(variable.attrib["domainright"]), 11)
+        for term in variable:
+            shape = term[0]
+            points = [
+                float(shape.attrib[f"param{i + 1}"])
+                for i in range(len(shape.attrib))
+                if f"param{i + 1}" in shape.attrib
+            ]
+            name = term.attrib["name"]
+            match shape.tag.removeprefix(NS):
+                case "triangularShape":
+                    made[name] = pyit2fls.T1FS(space, pyit2fls.tri_mf, [*points, 1.0])
+                case "trapezoidShape":
+                    made[name] = pyit2fls.T1FS(space, pyit2fls.trapezoid_mf, [*points, 1.0])
+                case "rectangularShape":
+                    made[name] = pyit2fls.T1FS(space, _rectangle, points)
+                case "singletonShape":
+                    made[name] = pyit2fls.T1FS(space, _number, points)
+    return made
+
+
+def _rules(root: ET.Element) -> list[tuple[list[tuple[str, str]], str]]:
+    """Return each rule's antecedent and consequent term."""
+    found = []
+    for rule in [*root.iter(f"{NS}tskRule"), *root.iter(f"{NS}rule")]:
+        ante = [(clause[0].text or "", clause[1].text or "") for clause in rule[0]]
+        found.append((ante, rule[1][0][0][1].text or ""))
+    return found
+
+
+def _polynomials(root: ET.Element) -> Mapping[str, list[float]]:
+    return {term.attrib["name"]: [float(value.text or "") for value in term] for term in root.iter(f"{NS}tskTerm")}
+
+
+@pytest.mark.parametrize("kind", ["frt-other", "tsk-other", "fmt", "fmt-other", "fedga-numbers"])
+def test_standard_part_alone_forecasts_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
+    learned = model(kind)
+    root = _without_document(to_fml(learned))
+    sets, polynomials = _sets(root), _polynomials(root)
+    assert [item.attrib["combination"] for item in root.iter(f"{NS}tskVariable")] == ["WA"]
+    system = pyit2fls.T1TSK()
+    inputs = [item.attrib["name"] for item in root.iter(f"{NS}fuzzyVariable")]
+    for name in inputs:
+        system.add_input_variable(name)
+    system.add_output_variable("mos")
+    for antecedent, consequent in _rules(root):
+        if any(term not in sets for _, term in antecedent):
+            continue  # OTHERWISE has a shape of its own, which a reader of the standard leaves out
+        line = polynomials[consequent]
+        output = lambda *x, line=line: line[0] + sum(a * b for a, b in zip(line[1:], x, strict=False))
+        system.add_rule([(name, sets[term]) for name, term in antecedent], [("mos", output)])
+    target = learned.domain.target
+    assert target is not None
+    for row in rows(60, seed=11):
+        told = learned.explain(row)
+        if told.fallback:
+            continue
+        found = system.evaluate(dict(zip(inputs, row, strict=True)), tuple(row.tolist()))["mos"]
+        if kind.startswith("fmt"):
+            found = min(max(float(found), target.low), target.high)
+        assert float(found) == pytest.approx(float(told.prediction), abs=1e-9 * (target.high - target.low) + 1e-9)
+
+
+def _height(x: Any, number_and_weight: list[float]) -> Any:
+    """A singleton of the height of its rule's weight: with product activation this is how a weight counts."""
+    number, weight = number_and_weight
+    return np.where(np.asarray(x) == number, weight, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["frbc", "frbc-other", "dp_tree", "dp_tree-text", "fedga-classes"])
+def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
+    """PyIT2FLS computes memberships, rule activation (PROD) and accumulation (MAX); MOM is read off its fuzzy set."""
+    learned = model(kind)
+    root = _without_document(to_fml(learned))
+    sets = _sets(root)
+    (output,) = (item for item in root.iter(f"{NS}fuzzyVariable") if item.attrib["type"] == "output")
+    assert (output.attrib["accumulation"], output.attrib["defuzzifier"]) == ("MAX", "MOM")
+    (base,) = root.iter(f"{NS}mamdaniRuleBase")
+    assert (base.attrib["activationMethod"], base.attrib["andMethod"]) == ("PROD", "PROD")
+    numbers = {term.attrib["name"]: float(term[0].attrib["param1"]) for term in output}
+    places = np.linspace(float(output.attrib["domainleft"]), float(output.attrib["domainright"]), len(numbers))
+    assert places.tolist() == sorted(numbers.values())
+    system = pyit2fls.T1Mamdani(engine="Product", defuzzification="CoG")
+    system.add_output_variable("class")
+    inputs = [item.attrib["name"] for item in root.iter(f"{NS}fuzzyVariable") if item.attrib["type"] == "input"]
+    for name in inputs:
+        system.add_input_variable(name)
+    for rule, (antecedent, consequent) in zip(root.iter(f"{NS}rule"), _rules(root), strict=True):
+        then = pyit2fls.T1FS(places, _height, [numbers[consequent], float(rule.attrib["weight"])])
+        system.add_rule([(name, sets[term]) for name, term in antecedent], [("class", then)])
+    agreed = set()
+    for row in trips(25, seed=12) if kind in TEXTUAL else rows(25, seed=12):
+        accumulated, _ = system.evaluate(dict(zip(inputs, row.tolist(), strict=True)))
+        degrees = np.asarray(accumulated["class"](places))
+        (winner,) = np.flatnonzero(degrees == degrees.max())  # one class is highest: the mean of maxima is its number
+        assert learned.domain.classes[winner] == learned.predict(row[None, :])[0]
+        agreed.add(int(winner))
+    assert len(agreed) >= 2
+
+
+def test_partitions_are_rebuilt_to_the_models_memberships_when_pyit2fls_reads_them() -> None:
+    learned = model("frt")
+    sets = _sets(_without_document(to_fml(learned)))
+    for part in partitions(learned):
+        for value in np.linspace(part.low - 1.0, part.high + 1.0, 101):
+            for item in part.sets:
+                found = float(sets[f"{part.feature}.{item.term}"](value))
+                assert found == pytest.approx(item.degree(float(value)), abs=1e-12)
+
+
+def test_fml_is_refused_when_a_rule_or_the_document_was_changed() -> None:
+    text = to_fml(model("frt"))
+    for old, new, fault in (
+        ("<term>snr.Low</term>", "<term>snr.High</term>", "rules in this FML were changed"),
+        ('param1="0.0" param2="2.5"', 'param1="0.0" param2="2.6"', "rules in this FML were changed"),
+        ('"weight":', '"weight":0', "document"),
+        ("</tskRuleBase>", "<tskRule/></tskRuleBase>", "changed|added"),
+    ):
+        assert old in text
+        with pytest.raises((VerificationError, DocumentError), match=fault):
+            from_fml(text.replace(old, new, 1))
+    first = text.index('"support":') + 12
+    digit = next(i for i in range(first, first + 40) if text[i] in "12345678")
+    with pytest.raises(VerificationError, match="not that of its digest"):
+        from_fml(text[:digit] + str(int(text[digit]) + 1) + text[digit + 1 :])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<a/>",
+        "not xml",
+        '<fuzzySystem xmlns="http://www.ieee1855.org" name="x"/>',
+        '<!DOCTYPE x [<!ENTITY a "b">]><fuzzySystem xmlns="http://www.ieee1855.org" name="&a;"/>',
+        OPEN + "<g:document>{}</g:document></fuzzySystem>",
+        OPEN + "<g:document>[1]</g:document></fuzzySystem>",
+    ],
+)
+def test_text_is_refused_by_name_when_it_is_no_fml_of_ours(text: str) -> None:
+    with pytest.raises(DocumentError):
+        from_fml(text)
+
+
+def test_fml_is_refused_when_there_are_no_rules_to_hold() -> None:
+    with pytest.raises(UsageError, match="a network has none"):
+        to_fml(model("fedavg_mlp-numbers"))
+    with pytest.raises(UsageError, match="population"):
+        to_fml(population())

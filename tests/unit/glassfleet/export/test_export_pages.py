@@ -1,0 +1,388 @@
+"""Pages and pictures: complete, escaped, self-contained, the same every time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from glassfleet import nature
+from glassfleet.explain import counterfactual, explain_row, in_words_of, partitions, readable_rules
+from glassfleet.explain.summary import slopes_of
+from glassfleet.export import FORMATS, export, to_html, to_markdown
+from glassfleet.export.canvas import consequents, plain
+from glassfleet.export.figures import PICTURES, main_picture, picture
+from glassfleet.export.page import forecast_page
+from glassfleet.export.run_page import run_page
+from glassfleet.export.sheet import html_of, markdown_of
+from glassfleet.scheme import Model
+from schemas.documents import document_digest
+from schemas.errors import UsageError
+from tests.support.sample_models import KINDS, NAMES, TEXTUAL, TRIP, model, population, rows, trips
+
+FEW = ("frt", "fmt", "frbc", "dp_tree", "fedavg_mlp-numbers")
+"""Drawing takes a second or so; these are all kinds of pictures."""
+
+STATUS: dict[str, Any] = {
+    "run": "run-1",
+    "scheme": "frt",
+    "participation": "cohort",
+    "outcome": "finished",
+    "reason": "",
+    "started": "2026-01-01T12:00:00+00:00",
+    "ended": "2026-01-01T12:00:02+00:00",
+    "cohort": ["va", "vb"],
+    "domain_contributors": ["va"],
+    "nullified": 7,
+    "restarts": 1,
+    "rounds": [
+        {"number": 1, "phase": "statistics", "kind": "level", "attempt": 1, "asked": 3, "accepted": 2, "late": 1}
+        | {"rejected": 0, "dropped": 1, "seconds": 0.5, "bytes": 12345, "dropped_agents": {"vc": "<b>offline</b>"}}
+        | {"late_agents": ["vd"]}
+    ],
+    "agents": {"va": {"status": "member", "reason": ""}, "vc": {"status": "lost", "reason": "offline"}},
+    "model": {"name": "qoe", "version": 1},
+}
+SCORES = [
+    {"vehicle": "va", "metric": "rmse", "rows": 10, "local": 0.5, "federated": 0.25, "central": None},
+    {"vehicle": "vb", "metric": "rmse", "rows": 12, "local": 0.7, "federated": 0.35, "central": None},
+]
+
+
+class _Links(HTMLParser):
+    """Gathers what a page would load, and its open elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [value or "" for key, value in attrs if key in ("src", "href", "srcset", "action", "poster")]
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_html_holds_everything_and_loads_nothing_when_a_model_is_a_page(kind: str) -> None:
+    learned = model(kind)
+    text = to_html(learned, "qoe v1 <script>alert(1)</script>")
+    page = _Links()
+    page.feed(text)
+    assert bool(page.loads) == (nature(learned) != "network")
+    assert all(link.startswith("data:image/png;base64,") for link in page.loads)
+    assert "script" not in page.tags
+    for link in page.loads:
+        assert base64.b64decode(link.partition(",")[2])[:8] == b"\x89PNG\r\n\x1a\n"
+    assert document_digest(learned.to_document()) in text
+    assert text.count("<li>") == min(len(readable_rules(learned)), 200)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
+def test_markdown_states_rules_and_uses_when_a_model_is_a_page(kind: str) -> None:
+    text = to_markdown(model(kind), "qoe v1")
+    assert text.startswith("# qoe v1\n")
+    assert text.count("- **rule ") == min(len(readable_rules(model(kind))), 200)
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if re.match(r"\| (---|--:)", line):  # a table's lines have as many cells as its head
+            cells = re.split(r"(?<!\\)\|", line)
+            assert len(re.split(r"(?<!\\)\|", lines[number - 1])) == len(cells)
+            assert len(re.split(r"(?<!\\)\|", lines[number + 1])) == len(cells)
+
+
+def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page() -> None:
+    page = run_page(STATUS, model("frt"), {"training": {"rows": 500}}, SCORES, ["CL is not known, and why."])
+    html, text = html_of(page), markdown_of(page)
+    for told in (html, text):
+        for word in ("run-1", "va, vb", "12,345", "0.2500", "0.3000", "too late", "CL is not known, and why.", "500"):
+            assert word in told.replace("\\", ""), word
+    assert "&lt;b&gt;offline" in html
+    assert "<b>" not in html
+    assert "vc: \\<b\\>offline" in text
+    assert html.count("<img") == 3
+    assert "<details>" not in html
+
+
+def test_report_names_vehicles_that_stand_out_and_who_was_left_out() -> None:
+    told = {"notes": ["vd: at most 640 of its 64000 rows count"], "max_rows_each": 640, "spec": {"without": ["vx"]}}
+    text = markdown_of(run_page({**STATUS, **told}, None)).replace("\\", "")
+    for word in ("vd: at most 640 of its 64000 rows count", "at most 640", "vx"):
+        assert word in text
+
+
+def test_report_tells_rounds_of_a_kind_together_when_there_are_many() -> None:
+    one = STATUS["rounds"][0]
+    late = {"late": 2, "late_agents": ["vd", "vd2"]}
+    rounds = [{**one, "number": 1, "kind": "limits"}]
+    rounds += [{**one, "number": number, "kind": "scores", **(late if number == 7 else {})} for number in range(2, 108)]
+    page = run_page({**STATUS, "rounds": rounds}, None)
+    html, text = html_of(page), markdown_of(page)
+    assert html.count("<img") == 1  # the timeline
+    assert html.count("<details>") == html.count("</details>") == 1
+    before, _, folded = html.partition("<details>")
+    assert before.count("<tr><td") == 2 + len(STATUS["agents"])
+    assert folded.count("<tr><td") == 107
+    assert "| 2 to 107 | statistics scores | 106 | 318 | 212 | 107 | 0 | 106 | 53.00 | 1,308,570 |" in text
+    assert "vc: \\<b\\>offline\\</b\\> (106 rounds); vd: too late (106 rounds); vd2: too late |" in text
+    assert "| 107 | statistics scores | 1 | 3 |" in text
+
+
+def test_report_has_central_scores_and_says_how_they_are_known_when_they_are() -> None:
+    scores = [{**each, "central": each["federated"]} for each in SCORES]
+    text = markdown_of(run_page(STATUS, None, None, scores, ["CL is FL."]))
+    assert "| va | 10 | 0.5000 | 0.2500 | 0.2500 |" in text
+    assert "| mean |  | 0.6000 | 0.3000 | 0.3000 |" in text
+    assert "CL is FL." in text
+
+
+def test_report_says_why_there_are_no_scores_when_none_came() -> None:
+    text = markdown_of(run_page(STATUS, None, None, (), ["No vehicle has sent scores since noon."]))
+    assert "## Scores\n\nNo vehicle has sent scores since noon.\n" in text
+    assert "## Scores" not in markdown_of(run_page(STATUS, None))
+
+
+def test_report_tells_the_end_when_a_run_made_no_model() -> None:
+    page = run_page({"run": "r", "outcome": "failed", "reason": "quorum-missed", "rounds": []}, None)
+    assert "failed: quorum-missed" in html_of(page)
+    assert "No round was closed." in markdown_of(page)
+
+
+def _shared_out(learned: Model) -> Any:
+    """Return a row whose answer has shares; a classifier has none where no rule of another class fires."""
+    return next(row for row in rows() if explain_row(learned, None, row).shares)
+
+
+def test_forecast_page_tells_rule_rivals_and_other_outcome_when_made() -> None:
+    learned = model("frbc")
+    row = _shared_out(learned)
+    told, other = explain_row(learned, None, row), counterfactual(learned, None, row)
+    html = html_of(forecast_page(learned, told, other))
+    assert html.count("<img") == 2
+    assert html.count("<li>") == 1 + len(told.runners_up)
+    assert "Another outcome" in html
+
+
+@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("what", PICTURES)
+def test_pictures_are_the_same_bytes_when_drawn_twice_or_refused_by_name(kind: str, what: str) -> None:
+    learned = model(kind)
+    row = _shared_out(learned)
+    try:
+        svg = picture(learned, what, "svg", row=row, title="A title")
+    except UsageError as fault:
+        network = kind.startswith("fedavg_mlp") and what != "shares"
+        assert network or (what == "tree" and kind.startswith(("tsk", "frbc"))), fault  # noqa: PT017
+        return
+    assert svg == picture(learned, what, "svg", row=row, title="A title")
+    root = ET.fromstring(svg)
+    texts = {text.strip() for element in root.iter() for text in element.itertext()}
+    assert "A title" in texts
+    assert what != "shares" or "base" in texts
+    assert what != "partitions" or any(name in text for name in NAMES for text in texts)
+
+
+def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
+    for kind in ("frt", "fedga-numbers"):
+        learned = model(kind)
+        texts = list(ET.fromstring(picture(learned, "tree")).itertext())
+        leaves = [text for text in texts if re.search(r"\([\d.e-]+ %\)$", text.strip())]
+        folded = sum(int(match[1]) - 1 for text in leaves if (match := re.search(r": (\d+) rules", text)))
+        assert len(leaves) + folded == len(learned.rules())
+        assert len(leaves) <= 40
+
+
+def test_main_picture_is_the_tree_where_there_is_one() -> None:
+    drawn = {kind: main_picture(model(kind)) for kind in KINDS}
+    assert {kind for kind, what in drawn.items() if what == "tree"} == {
+        *("frt", "frt-other", "fmt", "fmt-other", "fedga-numbers", "fedga-classes", "dp_tree")
+    }
+    assert main_picture(population()) == "tree"
+    assert {kind for kind, what in drawn.items() if what is None} == {"fedavg_mlp-numbers", "fedavg_mlp-classes"}
+
+
+def test_network_is_told_as_one_when_it_is_a_page_or_a_picture_is_asked_for() -> None:
+    learned = model("fedavg_mlp-classes")
+    for text in (to_html(learned), to_markdown(learned)):
+        assert "it has no rules" in text
+        assert "Ranges" in text
+        for word in ("How the inputs are used", "Rules (", "support", "confidence", "always", "IF "):
+            assert word not in text, word
+    for what in (None, "tree", "rules"):
+        with pytest.raises(UsageError, match="a network: it has neither rules nor a tree"):
+            export(learned, "png", what=what)
+
+
+def test_structures_are_told_by_fitness_when_a_population_is_a_page() -> None:
+    learned = population()
+    ranked = readable_rules(learned)
+    text, html = to_markdown(learned), to_html(learned)
+    told = [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- structure ")]
+    assert told == [str(rule) for rule in ranked]
+    fitness = [rule.fitness or 0.0 for rule in ranked]
+    assert fitness == sorted(fitness, reverse=True)
+    assert f"Structures ({len(ranked)})" in html
+    assert 'alt="The fittest structure' in html
+    assert "mean leaves" in html
+    for word in ("support", "confidence", "always", "Rules ("):
+        assert word not in text, word
+        assert word not in html, word
+
+
+def _texts(svg: bytes) -> list[str]:
+    return [text.strip() for text in ET.fromstring(svg).itertext() if text.strip()]
+
+
+@pytest.mark.parametrize("number", [None, 1, 4])
+def test_structure_is_drawn_with_its_inputs_and_leaves_when_asked_for_by_rank(number: int | None) -> None:
+    learned = population()
+    chosen = readable_rules(learned)[(number or 1) - 1]
+    genes = learned.to_document()["model"]["structures"][chosen.index - 1]
+    texts = _texts(export(learned, "svg", what="tree" if number else None, structure=number))
+    assert sorted(text for text in texts if text in NAMES) == sorted(NAMES[gene] for gene in genes if gene >= 0)
+    assert texts.count("…") == genes.count(-1)
+    assert texts.count("low") == texts.count("high") == len(genes) - genes.count(-1)
+    assert any(f"structure {number or 1} of {len(readable_rules(learned))}" in text for text in texts)
+    assert not any("%" in text for text in texts)
+
+
+def test_structure_is_refused_when_there_is_none_of_that_rank_or_none_at_all() -> None:
+    learned = population()
+    for number in (0, len(readable_rules(learned)) + 1):
+        with pytest.raises(UsageError, match=f"no structure {number}: there are"):
+            export(learned, "svg", structure=number)
+    with pytest.raises(UsageError, match="only a population of fedga"):
+        export(model("frt"), "svg", structure=2)
+    with pytest.raises(UsageError, match="drawn as a tree"):
+        export(learned, "svg", what="rules", structure=1)
+    with pytest.raises(UsageError, match="tree structures, not rules"):
+        export(learned, "svg", what="rules")
+    with pytest.raises(UsageError, match="no picture"):
+        export(learned, "json", structure=1)
+
+
+@pytest.mark.parametrize("kind", ["fmt", "dp_tree", "dp_tree-text", "fedga-numbers-text"])
+def test_branches_are_named_as_the_rules_name_them_when_a_tree_is_drawn(kind: str) -> None:
+    learned = model(kind)
+    said = {word for rule in learned.rules() for part in rule.conditions for word in part.term.split(" and ")}
+    texts = _texts(picture(learned, "tree"))
+    sides = [text for text in texts if re.match(r"(at most|at least|above|below|up to|from|≤|>) ?", text)]
+    assert len(sides) >= 5
+    # Each side of a split is a limit of some rule, in the same words; of fuzzy sets, that or a narrower one.
+    known = set(said)
+    if kind == "fmt":
+        terms = {item.term for part in partitions(learned) for item in part.sets}
+        known = {f"{side} {term}" for term in terms for side in ("at most", "at least")}
+        assert known & said
+    assert set(sides) <= known
+    assert not [text for text in texts if "e+0" in text]
+
+
+def test_leaves_name_the_input_that_moves_the_forecast_most_when_rules_are_polynomials() -> None:
+    for kind, what in (("frt", "tree"), ("fmt", "tree"), ("tsk", "rules")):
+        learned = model(kind)
+        slopes = slopes_of(learned)
+        assert slopes is not None
+        told = consequents(learned)
+        assert len(told) == len(slopes)
+        for line, text in zip(slopes, told, strict=True):
+            most = int(abs(line).argmax())
+            assert text == f"{NAMES[most]} {line[most]:+.3g} points …"
+        texts = _texts(picture(learned, what))
+        assert all(any(part.startswith(text) or part.endswith(text) for part in texts) for text in told)
+
+
+def test_rule_for_all_other_rows_is_told_as_otherwise_when_drawn_or_written() -> None:
+    learned = model("tsk")
+    (other,) = (rule for rule in learned.rules() if rule.otherwise)
+    texts = _texts(picture(learned, "rules"))
+    assert any(text.startswith("otherwise: ") for text in texts)
+    assert any(text.startswith(f"rule {other.index} ") for text in texts)
+    for text in (to_markdown(learned), to_html(learned), export(learned, "python").decode()):
+        assert "OTHERWISE mos" in text
+        assert "always" not in text
+
+
+def test_numbers_below_ten_millions_are_written_out_when_drawn() -> None:
+    assert plain("above 8.138e+04 m and at most 1.9e+05 m") == "above 81380 m and at most 190000 m"
+    assert plain("-1.5e+06") == "-1500000"
+    for text in ("1.5e+07", "2e-05", "cable+04", "1e+041"):
+        assert plain(text) == text
+
+
+@pytest.mark.parametrize("kind", TEXTUAL)
+def test_categories_are_texts_when_a_model_with_columns_of_text_is_drawn_or_written(kind: str) -> None:
+    learned = model(kind)
+    drawn = " ".join(_texts(picture(learned, "tree")))
+    assert "Thu" in drawn
+    assert "économie" in drawn
+    shown = _texts(picture(learned, "partitions", row=trips()[3]))
+    for variable in TRIP:
+        assert set(variable.categories) <= set(shown)
+    for name in ("json", "markdown", "html", "c", "python", "fml"):
+        text = export(learned, name).decode()
+        assert "zone 2" in text.replace("_", " "), name
+        assert "Thu" in text, name
+    assert "dist = " in " ".join(_texts(picture(learned, "shares", row=trips()[3])))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_bytes_or_a_clear_refusal_when_exported(kind: str) -> None:
+    held = 0
+    for learned in (*(model(name) for name in ("frt", "tsk", "fedavg_mlp-classes")), population()):
+        try:
+            data = export(learned, kind, title="qoe v1")
+        except UsageError as fault:
+            assert re.search(r"population|network", str(fault))  # noqa: PT017
+            continue
+        held += 1
+        assert len(data) > 400
+        assert kind != "png" or data[:4] == b"\x89PNG"
+    assert held >= 2
+
+
+@pytest.mark.parametrize("kind", ["frt", "fmt", "tsk", "frbc"])
+def test_every_format_speaks_the_engineers_terms_and_units_when_the_domain_names_them(kind: str) -> None:
+    learned = model(kind)
+    count = len(partitions(learned)[0].sets)
+    terms = tuple(f"grade{number}" for number in range(count))
+    words = learned.domain.features[0].model_copy(update={"unit": "dBm", "terms": terms})
+    features = (words, *learned.domain.features[1:])
+    spoken = in_words_of(learned, learned.domain.model_copy(update={"features": features}))
+    for name in ("json", "fml", "markdown", "html", "python"):
+        text = export(spoken, name).decode()
+        assert re.search(r"grade\d", text), name
+        assert "dBm" in text, name
+        assert re.search(r"snr is (at most |at least |between )?(Very|Extremely)?(Low|Medium|High)", text) is None, name
+    assert "dBm" in export(spoken, "c").decode()
+    assert b"grade0" in export(spoken, "svg", what="partitions")
+    told = explain_row(spoken, None, rows()[0])
+    assert {degree.term for part in told.inputs if part.feature == "snr" for degree in part.memberships} <= set(terms)
+    assert (spoken.predict(rows()) == learned.predict(rows())).all()
+
+
+def test_json_holds_document_digest_and_summary_when_exported() -> None:
+    told = json.loads(export(model("tsk"), "json"))
+    assert document_digest(told["document"]) == told["digest"] == told["summary"]["digest"]
+
+
+def test_shares_are_refused_with_the_reason_when_there_is_nothing_to_share_out() -> None:
+    learned = model("frbc")
+    row = next(row for row in rows() if not explain_row(learned, None, row).shares)
+    with pytest.raises(UsageError, match="this forecast has no shares to draw: no rule of another class fires"):
+        picture(learned, "shares", row=row)
+    html = html_of(forecast_page(learned, explain_row(learned, None, row), None))
+    assert "no rule of another class fires" in html
+    assert html.count("<img") == 1
+
+
+def test_export_is_refused_when_format_or_picture_is_unknown() -> None:
+    for kind, what in (("pdf", None), ("c", "tree"), ("svg", "shares")):
+        with pytest.raises(UsageError):
+            export(model("frt"), kind, what=what)
+    with pytest.raises(UsageError, match="no picture 'x'"):
+        picture(model("frt"), "x")

@@ -1,0 +1,222 @@
+"""dp_tree: noise, budget, growing, and what each mode promises."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import central, federated
+from glassfleet.scheme import Contribution, ContributionError, Next, TaskError
+from glassfleet.schemes.dp_tree import SCHEME, Parameters
+from glassfleet.schemes.dp_tree.client import bin_rows, grid_edges
+from glassfleet.schemes.dp_tree.messages import GRID, Question
+from glassfleet.schemes.dp_tree.noise import deviation, draw, true_epsilon
+from schemas.errors import RunFailedError, UsageError
+
+DOMAIN = Domain(
+    features=(
+        Variable(name="a", low=0.0, high=1.0),
+        Variable(name="b", low=0.0, high=1.0),
+        Variable(name="c", low=0.0, high=2.0, categories=("x", "y", "z")),
+    ),
+    label="kind",
+    classes=("no", "yes"),
+)
+
+
+def _fleet(agents: int = 4, rows: int = 500) -> dict[str, Dataset]:
+    fleet = {}
+    for number in range(agents):
+        rng = np.random.default_rng(number)
+        X = np.column_stack([rng.random((rows, 2)), rng.integers(0, 3, rows)])
+        y = np.where((X[:, 0] > 0.5) ^ (X[:, 2] == 2), "yes", "no")
+        fleet[f"v{number}"] = Dataset(("a", "b", "c"), "kind", X, y, categories={"c": ("x", "y", "z")})
+    return fleet
+
+
+# --- noise -----------------------------------------------------------------------------------------------------------
+
+
+def test_local_noise_falls_by_exp_epsilon_per_step() -> None:
+    drawn = draw(np.random.default_rng(0), (400_000,), 0.7, "local", 20)
+    counts = {z: int((drawn == z).sum()) for z in range(-3, 4)}
+    for z in (0, 1, 2):
+        assert counts[z] / counts[z + 1] == pytest.approx(math.exp(0.7), rel=0.03)
+        assert counts[-z] / counts[-z - 1] == pytest.approx(math.exp(0.7), rel=0.03)
+
+
+@pytest.mark.parametrize("agents", [3, 8, 20])
+def test_shares_of_all_but_one_agent_add_up_to_the_noise_of_one(agents: int) -> None:
+    rng, epsilon = np.random.default_rng(1), 0.5
+    total = np.sum([draw(rng, (100_000,), epsilon, "aggregate", agents) for _ in range(agents - 1)], axis=0)
+    whole = draw(rng, (100_000,), epsilon, "local", agents)
+    # The whole distribution, not its deviation alone: Kolmogorov and Smirnov's distance at these sizes is below 0.0073
+    # in 99 of 100 draws.
+    values = np.arange(-30, 31)
+    first, second = (np.searchsorted(np.sort(part), values, side="right") / 100_000 for part in (total, whole))
+    assert float(np.abs(first - second).max()) < 0.0073
+
+
+@pytest.mark.parametrize("mode", ["local", "aggregate", "paper"])
+@pytest.mark.parametrize("agents", [1, 2, 5, 20])
+def test_deviation_is_that_of_the_sum(mode: Any, agents: int) -> None:
+    rng = np.random.default_rng(2)
+    total = np.sum([draw(rng, (60_000,), 0.3, mode, agents) for _ in range(agents)], axis=0)
+    assert float(total.std()) == pytest.approx(deviation(0.3, mode, agents), rel=0.04)
+
+
+def test_papers_noise_is_a_quarter_of_what_epsilon_needs_with_twenty_agents() -> None:
+    small = 1e-3  # where the geometric distribution is Laplace's
+    assert deviation(small, "paper", 20) / deviation(small, "local", 1) == pytest.approx(math.sqrt(20) / 19, rel=1e-3)
+
+
+def test_nothing_is_called_private_that_is_not() -> None:
+    assert true_epsilon("local", 1.0, 20) == 1.0
+    assert true_epsilon("aggregate", 1.0, 20) == 1.0
+    assert true_epsilon("paper", 1.0, 20) is None
+    assert true_epsilon("none", 1.0, 20) is None
+
+
+# --- the budget ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameters", [Parameters(), Parameters(max_depth=3, edge_share=0.4, epsilon=7.0)])
+@pytest.mark.parametrize("features", [1, 11])
+def test_questions_of_a_run_spend_the_budget_and_no_more(parameters: Parameters, features: int) -> None:
+    spent = parameters.edge_epsilon(features) * features
+    for level in range(parameters.max_depth + 1):
+        last = level == parameters.max_depth
+        spent += parameters.node_epsilon(last=last)
+        spent += 0.0 if last else parameters.cell_epsilon(features) * features
+    assert spent == pytest.approx(parameters.epsilon)
+
+
+def test_a_row_is_once_in_every_histogram_so_that_its_budget_is_what_it_costs() -> None:
+    data = _fleet(1)["v0"]
+    more = Dataset(
+        data.features,
+        "kind",
+        np.vstack([data.X, [[0.3, 0.6, 1.0]]]),
+        np.append(data.y, "yes"),
+        categories=data.categories,
+    )
+    step: Any = SCHEME.server.start(Parameters(noise="none", max_depth=3), DOMAIN, 0)
+    changes: list[tuple[str, int]] = []
+    while isinstance(step, Next):
+        without, with_row = (
+            SCHEME.client.contribute(step.task, rows, np.random.default_rng(0)) for rows in (data, more)
+        )
+        for name, counts in without.sums.items():
+            change = np.abs(with_row.sums[name] - counts)
+            changes.append((name, int(change.sum())))
+        step = SCHEME.server.reduce(step.state, [without])
+    assert ("histogram", 3) in changes
+    assert {change for name, change in changes if name == "cells"} <= {0, 3}
+    assert {change for name, change in changes if name == "nodes"} <= {0, 1}
+
+
+def test_noise_is_the_same_when_asked_again_and_other_for_another_generator() -> None:
+    data = _fleet(1)["v0"]
+    hello: Any = SCHEME.server.start(Parameters(), DOMAIN, 0)
+    step: Any = SCHEME.server.reduce(
+        hello.state, [SCHEME.client.contribute(hello.task, data, np.random.default_rng(0))]
+    )
+    first, again, other = (
+        SCHEME.client.contribute(step.task, data, np.random.default_rng(seed)).sums["histogram"] for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert np.count_nonzero(first != other) > 100
+
+
+# --- growing -------------------------------------------------------------------------------------------------------
+
+
+def test_fleet_learns_the_pooled_tree_bit_for_bit_when_there_is_no_noise() -> None:
+    fleet = _fleet()
+    parameters = Parameters(noise="none", max_depth=4)
+    together = federated(SCHEME, parameters, DOMAIN, fleet).model
+    alone = central(SCHEME, parameters, DOMAIN, pool(list(fleet.values()))).model
+    assert together.to_document() == alone.to_document()
+    data = pool(list(fleet.values()))
+    assert float((together.predict(data.X) == data.y).mean()) > 0.85
+
+
+def test_tree_is_useful_when_the_budget_is_large() -> None:
+    fleet = _fleet()
+    outcome = federated(SCHEME, Parameters(epsilon=200.0, max_depth=3), DOMAIN, fleet)
+    data = pool(list(fleet.values()))
+    assert float((outcome.model.predict(data.X) == data.y).mean()) > 0.8
+    assert outcome.summary["private"] is True
+
+
+def test_tree_is_a_single_leaf_when_noise_drowns_the_rows() -> None:
+    outcome = federated(SCHEME, Parameters(epsilon=0.01), DOMAIN, _fleet(rows=50))
+    assert outcome.model.tree.size == 1
+
+
+def test_run_says_that_papers_noise_is_not_private() -> None:
+    outcome = federated(SCHEME, Parameters(noise="paper"), DOMAIN, _fleet())
+    assert outcome.summary["private"] is False
+    assert outcome.summary["epsilon_sum"] is None
+    assert outcome.summary["epsilon_answer"] is None
+
+
+def test_sum_is_not_used_when_too_many_shares_of_noise_are_missing() -> None:
+    fleet = _fleet(5)
+    step: Any = SCHEME.server.start(Parameters(noise="aggregate"), DOMAIN, 0)
+    rng = np.random.default_rng(0)
+    step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, data, rng) for data in fleet.values()])
+    answers = [SCHEME.client.contribute(step.task, data, rng) for data in fleet.values()]
+    assert isinstance(SCHEME.server.reduce(step.state, answers[:4]), Next)
+    with pytest.raises(RunFailedError, match="too-few-shares"):
+        SCHEME.server.reduce(step.state, answers[:3])
+
+
+def test_bins_hold_a_value_at_an_edge_below_it_and_each_category_apart() -> None:
+    edges = grid_edges(DOMAIN)
+    assert edges.shape == (3, GRID - 1)
+    X = np.array([[1 / 64, 0.0, 0.0], [np.nextafter(1 / 64, 1), 5.0, 1.0], [1.0, -5.0, 2.0]])
+    assert bin_rows(X, edges).tolist() == [[0, 0, 0], [1, 63, 1], [63, 0, 2]]
+
+
+def test_server_refuses_a_numeric_target() -> None:
+    domain = Domain(features=DOMAIN.features, target=Variable(name="kind", low=0.0, high=1.0))
+    with pytest.raises(UsageError, match="learns classes"):
+        SCHEME.server.start(Parameters(), domain, 0)
+
+
+def test_server_refuses_more_classes_than_a_tree_can_hold() -> None:
+    def start(count: int) -> Any:
+        names = tuple(f"k{number:03d}" for number in range(count))
+        return SCHEME.server.start(Parameters(), Domain(features=DOMAIN.features, label="kind", classes=names), 0)
+
+    assert start(256).task.kind == start(2).task.kind
+    with pytest.raises(UsageError, match="257 classes, at most 256 are possible"):
+        start(257)
+
+
+def test_vehicle_refuses_numbers_for_classes() -> None:
+    task = SCHEME.server.start(Parameters(), DOMAIN, 0).task
+    data = Dataset(("a", "b", "c"), "kind", np.zeros((3, 3)), np.zeros(3))
+    with pytest.raises(TaskError, match="numeric here"):
+        SCHEME.client.contribute(task, data, np.random.default_rng(0))
+
+
+def test_server_refuses_counts_farther_away_than_noise_can_be() -> None:
+    fleet = _fleet(2)
+    step: Any = SCHEME.server.start(Parameters(), DOMAIN, 0)
+    rng = np.random.default_rng(0)
+    step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, data, rng) for data in fleet.values()])
+    given = SCHEME.client.contribute(step.task, fleet["v0"], rng)
+    question = Question.from_task(step.task)
+    slack = 100.0 / question.epsilons()["histogram"]
+    for wrong in (-slack - 10, 500 + slack + 10):
+        counts = given.sums["histogram"].copy()
+        counts[0, 0] = int(wrong)
+        with pytest.raises(ContributionError, match="farther"):
+            SCHEME.server.check(step.task, Contribution("edges", given.rows, {"histogram": counts}))

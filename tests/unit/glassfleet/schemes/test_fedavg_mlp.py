@@ -1,0 +1,106 @@
+"""The averaged perceptron: exact averages, honest explanations, clear refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import central, federated
+from glassfleet.scheme import Next, TaskError
+from glassfleet.schemes.fedavg_mlp.messages import BITS
+from glassfleet.schemes.fedavg_mlp.network import Shape
+from schemas.errors import RunFailedError, UsageError
+
+pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+
+SCHEME = catalogue.load("fedavg_mlp")
+PARAMETERS = SCHEME.Parameters(rounds=3, hidden=(8, 4))
+NAMES = ("a", "b", "c")
+FEATURES = tuple(Variable(name=name, low=0.0, high=10.0) for name in NAMES)
+DOMAIN = Domain(features=FEATURES, target=Variable(name="y", low=0.0, high=30.0))
+CLASSES = Domain(features=FEATURES, label="y", classes=("high", "low", "middle"))
+
+
+def rows(count: int, seed: int, *, labels: bool = False) -> Dataset:
+    X = np.random.default_rng(seed).uniform(0, 10, (count, 3))
+    y: Any = X[:, 0] * 2 + np.where(X[:, 1] > 5, X[:, 2], 0)
+    if labels:
+        y = np.where(y > 15, "high", np.where(y > 8, "middle", "low"))
+    return Dataset(NAMES, "y", X, y)
+
+
+def test_server_averages_weights_by_rows() -> None:
+    step = SCHEME.server.start(PARAMETERS, DOMAIN, 0)
+    rng = np.random.default_rng(0)
+    given = [SCHEME.client.contribute(step.task, rows(n, n), rng) for n in (30, 90)]
+    after = SCHEME.server.reduce(step.state, given)
+    assert isinstance(after, Next)
+    mean = [part.sums["weights"] / (part.rows << BITS) for part in given]
+    assert after.task.body["weights"] == pytest.approx(0.25 * mean[0] + 0.75 * mean[1])
+    assert not np.array_equal(mean[0], mean[1])
+    turned = SCHEME.server.reduce(step.state, given[::-1])
+    assert isinstance(turned, Next)
+    assert turned.task.digest == after.task.digest
+
+
+def test_fleet_learns_what_is_there() -> None:
+    fleet = {f"v{seed}": rows(200, seed) for seed in range(3)}
+    parameters = SCHEME.Parameters(rounds=20, epochs=5)
+    model = federated(SCHEME, parameters, DOMAIN, fleet).model
+    test = rows(500, 99)
+    error = np.sqrt(np.mean((model.predict(test.X) - test.y) ** 2))
+    assert error < 0.5 * np.std(test.y)
+
+
+def test_client_of_one_class_only_and_of_a_foreign_class_answers() -> None:
+    whole = rows(200, 1, labels=True)
+    one = whole.y == "low"
+    foreign = Dataset(NAMES, "y", whole.X[:20], np.array(["unheard"] * 20))
+    fleet = {"all": whole, "one": Dataset(NAMES, "y", whole.X[one], whole.y[one]), "foreign": foreign}
+    outcome = federated(SCHEME, SCHEME.Parameters(rounds=20, epochs=5), CLASSES, fleet)
+    assert outcome.summary["rows"] == 200 + int(one.sum())
+    test = rows(500, 99, labels=True)
+    assert np.mean(outcome.model.predict(test.X) == test.y) > 0.6
+
+
+def test_shares_are_those_of_the_linear_function_around_the_row() -> None:
+    model = central(SCHEME, PARAMETERS, DOMAIN, rows(200, 1)).model
+    x = np.array([3.1, 6.2, 4.3])
+    explanation = model.explain(x)
+    step = 1e-6
+    for index, name in enumerate(NAMES):
+        there = x.copy()
+        there[index] += step
+        slope = (model.predict(there[None])[0] - model.predict(x[None])[0]) / step
+        centred = 2 * x[index] / 10.0 - 1  # of the input, from -1 to 1
+        assert explanation.shares[name] == pytest.approx(slope * centred * 5.0, abs=1e-4)
+
+
+def test_network_of_too_many_weights_is_refused() -> None:
+    with pytest.raises(UsageError, match="at most 1048576"):
+        SCHEME.server.start(SCHEME.Parameters(hidden=(1024, 1024, 1024)), DOMAIN, 0)
+
+
+def test_layers_and_vector_are_inverse() -> None:
+    shape = Shape((3, 8, 4, 1))
+    vector = shape.start(5)
+    assert shape.size == vector.size == 3 * 8 + 8 + 8 * 4 + 4 + 4 + 1
+    assert np.array_equal(shape.vector(*zip(*shape.layers(vector), strict=True)), vector)
+
+
+def test_numbers_for_classes_and_classes_for_numbers_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(TaskError, match="class labels"):
+        SCHEME.client.contribute(SCHEME.server.start(PARAMETERS, CLASSES, 0).task, rows(20, 1), rng)
+    with pytest.raises(TaskError, match="needs numbers"):
+        SCHEME.client.contribute(SCHEME.server.start(PARAMETERS, DOMAIN, 0).task, rows(20, 1, labels=True), rng)
+
+
+def test_fleet_without_rows_ends_by_name() -> None:
+    with pytest.raises(RunFailedError, match=r"^no-rows"):
+        federated(SCHEME, PARAMETERS, DOMAIN, {"v": rows(0, 1)})

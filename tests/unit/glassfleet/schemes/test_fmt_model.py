@@ -1,0 +1,279 @@
+"""The coordinator's half and the finished model tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import central, federated
+from glassfleet.numerics.ridge import ridge_objective, solve_ridge
+from glassfleet.schemes.fmt import SCHEME, Parameters
+from glassfleet.schemes.fmt.linear import moments
+from glassfleet.schemes.fmt.words import span_words
+from schemas.documents import canonical_json, document_digest
+from schemas.errors import DocumentError, RunFailedError, UsageError
+from tests.unit.glassfleet.numerics.test_exact_kernels import _supported  # which kernels this processor can run
+
+DOMAIN = Domain(
+    features=(
+        Variable(name="speed", low=0.0, high=120.0, unit="km/h"),
+        Variable(name="signal", low=-120.0, high=-60.0, unit="dBm"),
+        Variable(name="noise", low=0.0, high=1.0),
+    ),
+    target=Variable(name="frames", low=0.0, high=100.0, unit="%"),
+)
+
+
+def rows(n: int = 1500) -> Dataset:
+    """Slow: the signal decides; fast: the speed does. A third input has no say."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.uniform(0, 120, n), rng.uniform(-120, -60, n), rng.random(n)])
+    y = np.where(X[:, 0] < 50, (X[:, 1] + 120) * 1.5, 100 - 0.6 * X[:, 0]) + rng.normal(0, 1, n)
+    return Dataset(("speed", "signal", "noise"), "frames", X, y)
+
+
+def learn(**settings: Any) -> Any:
+    return central(SCHEME, Parameters(**settings), DOMAIN, rows())
+
+
+def test_coordinator_needs_few_rules_when_the_truth_has_two():
+    outcome = learn()
+    size = outcome.model.complexity()
+    assert 2 <= size["leaves"] <= 12
+    assert np.sqrt(np.mean((outcome.model.predict(rows().X) - rows().y) ** 2)) < 8.0
+    assert outcome.model.rules()[0].conditions[0].feature == "speed"
+
+
+def test_rules_read_as_sentences_in_own_units():
+    texts = [str(rule) for rule in learn(max_rules=2, other_sets=(), max_slopes=1).model.rules()]
+    assert texts[0].startswith("IF speed is at most ")
+    assert texts[1].startswith("IF speed is at least ")
+    assert texts[0].endswith(" signal) %")
+    assert " AND " not in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        ((0, 0), "ExtremelyLow"),
+        ((0, 3), "at most Medium"),
+        ((3, 6), "at least Medium"),
+        ((2, 4), "between Low and High"),
+        ((0, 6), "anything"),
+    ],
+)
+def test_adjacent_sets_are_merged_into_words(sets, words):
+    knots = tuple(j / 6 for j in range(7))
+    assert span_words(DOMAIN.features[0], knots, *sets) == words
+
+
+def test_partition_without_names_is_spoken_of_in_numbers():
+    knots = tuple(j / 10 for j in range(11))
+    assert span_words(DOMAIN.features[0], knots, 0, 4) == "below 54 km/h"
+    assert span_words(DOMAIN.features[0], knots, 5, 10) == "above 54 km/h"
+    assert span_words(DOMAIN.features[0], knots, 2, 4) == "between 18 and 54 km/h"
+
+
+def test_sparse_rules_have_at_most_as_many_slopes_as_asked_and_drop_what_has_no_say():
+    model = learn(max_slopes=2).model
+    for rule in model.to_document()["model"]["rules"]:
+        assert len(rule["coefficients"]) <= 2
+        assert "noise" not in rule["coefficients"]
+    constants = learn(max_slopes=0).model
+    assert all(rule["coefficients"] == {} for rule in constants.to_document()["model"]["rules"])
+
+
+def test_rules_are_short_without_being_asked_to():
+    rng = np.random.default_rng(8)
+    names = tuple(f"x{i}" for i in range(12))
+    X = rng.random((4000, 12))
+    y = np.where(X[:, 0] > 0.5, X[:, 1] - 0.5 * X[:, 2], 0.4 * X[:, 3]) + 0.02 * X[:, 4:].sum(axis=1)
+    domain = Domain(
+        features=tuple(Variable(name=name, low=0, high=1) for name in names), target=Variable(name="y", low=-1, high=2)
+    )
+    outcome = federated(SCHEME, Parameters(), domain, {"a": Dataset(names, "y", X, y + rng.normal(0, 0.1, 4000))})
+    rules = outcome.model.to_document()["model"]["rules"]
+    assert max(len(rule["coefficients"]) for rule in rules) <= 6
+    assert outcome.summary["slopes"] <= 6
+    dense = federated(SCHEME, Parameters(max_slopes=64, size_tolerance=0.0, max_rules=2), domain, {"a": pooled(X, y)})
+    assert dense.summary["slopes"] in (2, 4, 6, 12)
+
+
+def pooled(X: Any, y: Any) -> Dataset:
+    return Dataset(tuple(f"x{i}" for i in range(X.shape[1])), "y", X, y)
+
+
+def test_larger_tolerance_gives_a_simpler_tree_that_is_no_better_on_held_out_rows():
+    sizes, errors = [], []
+    for tolerance in (0.0, 0.05, 0.5):
+        outcome = learn(size_tolerance=tolerance)
+        size = outcome.model.complexity()
+        sizes.append(size["parameters"])
+        errors.append(outcome.summary["held_out_rmse"][size["leaves"] - 1])
+    assert sizes == sorted(sizes, reverse=True)
+    assert errors == sorted(errors)
+
+
+def test_number_of_rules_keeps_to_the_most_and_without_held_out_rows_reaches_it():
+    assert learn(max_rules=5).model.complexity()["leaves"] <= 5
+    whole = learn(max_rules=9, holdout=0.0)
+    assert whole.model.complexity()["leaves"] == 9
+    assert whole.summary["held_out"] == 0
+
+
+def test_forecasts_stay_within_the_targets_limits():
+    X = np.array([[1e6, -1e6, 5.0], [-1e6, 1e6, -5.0], [60.0, -60.0, 0.5]])
+    predicted = learn().model.predict(X)
+    assert (predicted >= 0.0).all()
+    assert (predicted <= 100.0).all()
+
+
+def test_one_rule_answers_with_the_value_of_the_rule_it_names():
+    model = learn(inference="one_rule").model
+    rules = model.to_document()["model"]["rules"]
+    names = DOMAIN.names
+    for row in rows().X[:60]:
+        why = model.explain(row)
+        scaled = DOMAIN.scale_inputs(row[None])[0]
+        rule = rules[why.fired.rule.index]
+        value = rule["intercept"] + sum(v * scaled[names.index(name)] for name, v in rule["coefficients"].items())
+        assert why.prediction == pytest.approx(100.0 * min(max(value, 0.0), 1.0), abs=1e-9)
+        assert all(degree >= 0.5 for degree in why.fired.memberships)
+
+
+def test_averaged_inference_weighs_the_rules_by_degrees_that_add_up_to_one():
+    model = learn(max_rules=4, holdout=0.0).model
+    for row in rows().X[:60]:
+        why = model.explain(row)
+        strengths = [why.fired.strength, *(other.strength for other in why.runners_up)]
+        assert sum(strengths) == pytest.approx(1.0)
+        assert strengths == sorted(strengths, reverse=True)
+        assert why.fired.strength == pytest.approx(np.prod(why.fired.memberships))
+
+
+def test_federated_choice_of_sets_is_no_worse_on_held_out_rows_than_either():
+    best = {
+        settings: min(learn(n_sets=settings[0], other_sets=settings[1:], size_tolerance=0.0).summary["held_out_rmse"])
+        for settings in ((3,), (7,), (3, 7))
+    }
+    assert best[3, 7] == min(best[3,], best[7,])
+
+
+def test_ridge_solution_is_that_of_the_textbook():
+    rng = np.random.default_rng(6)
+    Z = np.column_stack([np.ones(200), rng.random((200, 4))])
+    Z[:, 4] = 0.4  # collinear with the intercept
+    y = Z @ [0.2, 0.5, -0.3, 0.1, 0.0] + rng.normal(0, 0.01, 200)
+    full = np.column_stack([Z, y])
+    matrix = (full.T @ full)[:, :, None]
+    coefficients, objective = solve_ridge(matrix, 0.5)
+    pull = np.diag([0.0, 0.5, 0.5, 0.5, 0.5])
+    expected = np.linalg.solve(Z.T @ Z + pull, Z.T @ y)
+    assert coefficients[:, 0] == pytest.approx(expected, abs=1e-9)
+    error = np.sum((y - Z @ expected) ** 2) + 0.5 * np.sum(expected[1:] ** 2)
+    assert objective[0] == pytest.approx(error, rel=1e-9)
+    assert ridge_objective(matrix, 0.5)[0] == objective[0]
+    alone = solve_ridge(np.concatenate([matrix, 3.0 * matrix], axis=2), 0.5)[0]
+    assert np.array_equal(alone[:, 0], coefficients[:, 0])
+
+
+def test_moments_undo_the_triangle():
+    full = np.arange(9, dtype=np.int64).reshape(3, 3)
+    full = full + full.T
+    assert np.array_equal(moments(full[np.triu_indices(3)][None], 3)[:, :, 0] * 2.0**40, full)
+
+
+def test_run_ends_by_name_when_nobody_has_rows_or_the_target_is_a_class():
+    empty = Dataset(("speed", "signal", "noise"), "frames", np.zeros((0, 3)), np.zeros(0))
+    with pytest.raises(RunFailedError, match="any rows"):
+        federated(SCHEME, Parameters(), DOMAIN, {"a": empty})
+    few = Dataset(("speed", "signal", "noise"), "frames", rows().X[:2], rows().y[:2])
+    with pytest.raises(RunFailedError, match="condensing takes more different rows"):
+        federated(SCHEME, Parameters(min_rows=3), DOMAIN, {"a": few})
+    classes = Domain(features=DOMAIN.features, label="state", classes=("bad", "good"))
+    with pytest.raises(UsageError, match="numeric target"):
+        SCHEME.server.start(Parameters(), classes, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda d: d.pop("format"), "members"),
+        (lambda d: d.update(format=2), "format 2"),
+        (lambda d: d.update(scheme="frt"), "not 'fmt'"),
+        (lambda d: d["parameters"].update(n_sets=1), "n_sets"),
+        (lambda d: d["model"]["rules"].pop(), "rules for"),
+        (lambda d: d["model"]["rules"][0].update(weight=2.0), "weight"),
+        (lambda d: d["model"]["rules"][0]["coefficients"].update(altitude=1.0), "altitude"),
+        (lambda d: d["model"]["splits"][0].update(feature=7), "input 7"),
+        (lambda d: d["model"]["splits"][0].update(node=3), "no leaf"),
+        (lambda d: d["model"]["splits"][0].update(cut=6), "behind set 6"),
+        (lambda d: d["model"]["knots"][0].reverse(), "increase"),
+    ],
+)
+def test_reader_refuses_a_broken_document_with_the_reason(change, reason):
+    document = learn(other_sets=()).model.to_document()
+    change(document)
+    with pytest.raises(DocumentError, match=reason):
+        SCHEME.from_document(document)
+
+
+def test_progress_draws_the_tree_as_it_grows():
+    step: Any = SCHEME.server.start(Parameters(other_sets=()), DOMAIN, 0)
+    drawn = []
+    for _ in range(4):
+        drawn.append(SCHEME.server.progress(step.state)["lines"])
+        answer = SCHEME.client.contribute(step.task, rows(), np.random.default_rng(0))
+        step = SCHEME.server.reduce(step.state, [answer])
+    assert drawn[0] == ["everything ?"]
+    assert drawn[2][1].startswith("  speed is at most ")
+
+
+PROGRAM = """
+import numpy as np
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import federated
+from glassfleet.schemes.fmt import SCHEME, Parameters
+from schemas.documents import document_digest
+rng = np.random.default_rng(5)
+X = rng.random((3000, 9))
+X[:, 3] = 0.3
+X[:, 4] = 1.0 - X[:, 5]
+y = np.clip(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.05 * rng.standard_normal(3000), 0, 1)
+names = tuple(f"x{i}" for i in range(9))
+inputs = tuple(Variable(name=name, low=0, high=1) for name in names)
+domain = Domain(features=inputs, target=Variable(name="y", low=0, high=1))
+parts = {f"a{i}": Dataset(names, "y", X[i::3], y[i::3]) for i in range(3)}
+for settings in ({}, {"max_slopes": 3, "partition": "union"}):
+    outcome = federated(SCHEME, Parameters(max_rules=12, other_sets=(), **settings), domain, parts)
+    print(document_digest(outcome.model.to_document()), outcome.summary["sums_digest"])
+"""
+
+
+def test_model_tree_has_one_digest_under_every_blas_kernel():
+    kernels = _supported()
+    if len(kernels) < 2:
+        pytest.skip("this processor offers fewer than two of the kernels compared")
+    digests = {}
+    for kernel in sorted(kernels):
+        for threads in ("1", "2"):
+            environment = {**os.environ, "OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": threads}
+            done = subprocess.run(
+                [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+            )
+            digests[kernel, threads] = done.stdout.strip()
+    assert len(set(digests.values())) == 1, digests
+
+
+def test_document_is_complete_and_small():
+    document = learn(max_rules=12).model.to_document()
+    assert len(canonical_json(document)) < 6000
+    assert document_digest(SCHEME.from_document(document).to_document()) == document_digest(document)

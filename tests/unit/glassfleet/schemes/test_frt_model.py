@@ -1,0 +1,157 @@
+"""The model in words and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.fuzzy import condition, linguistic_terms
+from glassfleet.fuzzy.consequent import bare_sum
+from glassfleet.local import federated
+from glassfleet.schemes.frt import SCHEME, Parameters
+from schemas.errors import DocumentError
+
+DOMAIN = Domain(
+    features=(
+        Variable(name="speed", low=0, high=120, unit="km/h"),
+        Variable(name="signal", low=-110, high=-50, unit="dB", terms=("Poor", "Fair", "Good")),
+    ),
+    target=Variable(name="rate", low=0, high=50, unit="Mb/s"),
+)
+
+
+def _model(**parameters: Any) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.uniform(0, 120, 600), rng.uniform(-110, -50, 600)])
+    y = np.clip(25 + 0.4 * (X[:, 1] + 80) - 0.1 * X[:, 0] * (X[:, 1] > -90), 0, 50)
+    data = Dataset(("speed", "signal"), "rate", X, y)
+    return federated(SCHEME, Parameters(n_sets=3, **parameters), DOMAIN, {"a": data}).model, X, y
+
+
+def test_model_predicts_in_the_targets_unit():
+    model, X, y = _model()
+    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 2.0
+
+
+def test_rules_read_as_sentences():
+    model, _, _ = _model()
+    text = str(model.rules()[0])
+    assert text.startswith("IF ")
+    assert " is " in text
+    assert "THEN rate = " in text
+    assert text.endswith(" Mb/s")
+    assert ") Mb/s" in " ".join(str(rule) for rule in model.rules())
+    assert {part.term for rule in model.rules() for part in rule.conditions if part.feature == "signal"} <= {
+        "Poor", "Fair", "Good",
+    }  # fmt: skip
+
+
+def test_rule_text_gives_the_numbers_of_the_rule():
+    model, _, _ = _model(max_depth=0)
+    words = bare_sum(model.rules()[0].output.split(" = ")[1], "Mb/s").split()
+    total, at = float(words[0]), {"speed": 60.0, "signal": -80.0}
+    for sign, slope, name in zip(words[1::3], words[2::3], words[3::3], strict=False):
+        total += (-1 if sign == "-" else 1) * float(slope) * at[name]
+    assert total == pytest.approx(model.predict(np.array([[60.0, -80.0]]))[0], rel=1e-2)
+
+
+def test_bare_sum_gives_back_what_it_was_given_when_the_unit_is_another():
+    assert bare_sum("(90 - 0.5 speed) %", "%") == "90 - 0.5 speed"
+    assert bare_sum("(90 - 0.5 speed) %", "min") == "(90 - 0.5 speed) %"
+
+
+def test_explanation_names_the_rule_and_adds_up():
+    model, X, _ = _model()
+    why = model.explain(X[0])
+    assert why.prediction == model.predict(X[:1])[0]
+    assert why.base + sum(why.shares.values()) == pytest.approx(why.prediction)
+    assert not why.fallback
+    assert np.prod(why.fired.memberships) == pytest.approx(why.fired.strength)
+
+
+def test_explanation_ranks_rules_by_what_the_choice_was_made_on():
+    model, X, _ = _model()
+    by_strength_alone = 0
+    for row in X[:50]:
+        why = model.explain(row)
+        ranked = [why.fired, *why.runners_up]
+        normalised = [item.normalised_strength for item in ranked]
+        assert normalised == sorted(normalised, reverse=True)
+        assert all(item.normalised_strength >= item.strength for item in ranked), "a mean strength is at most 1"
+        by_strength_alone += why.fired.strength == max(item.strength for item in ranked)
+    assert by_strength_alone < 50, "some row is answered by a rule that is not the strongest; the explanation says why"
+    averaged, X, _ = _model(inference="weighted_average")
+    assert averaged.explain(X[0]).fired.normalised_strength is None
+
+
+def test_rule_of_highest_weight_answers_when_none_fires():
+    document = _model(max_depth=1, min_samples_fraction=0.0)[0].to_document()
+    nodes = document["model"]["nodes"]
+    split = nodes[0]["feature"]
+    gone = nodes[0]["children"][2]  # cut off the highest set
+    rule = nodes[gone]["rule"]
+    nodes[0]["children"][2] = None
+    del nodes[gone], document["model"]["rules"][rule]
+    model = SCHEME.from_document(document)
+    row = np.array([60.0, -80.0])
+    row[split] = DOMAIN.features[split].high
+    why = model.explain(row)
+    assert why.fallback
+    assert why.fired.strength == 0.0
+    assert why.fired.rule.weight == max(rule.weight for rule in model.rules())
+
+
+def test_weighted_average_lies_between_the_rules_that_fire():
+    model, X, _ = _model(inference="weighted_average", order=0)
+    outputs = [float(rule.output.split(" = ")[1].split()[0]) for rule in model.rules()]
+    predicted = model.predict(X)
+    assert predicted.min() >= min(outputs) - 0.01
+    assert predicted.max() <= max(outputs) + 0.01
+
+
+def test_constant_rules_have_no_coefficients():
+    model, _, _ = _model(order=0)
+    assert all(rule["coefficients"] == [] for rule in model.to_document()["model"]["rules"])
+    size = model.complexity()
+    assert size["parameters"] == size["nodes"]
+
+
+@pytest.mark.parametrize("X", [np.zeros((3, 1)), np.zeros(2), np.array([[np.nan, 0.0]])])
+def test_model_refuses_rows_of_the_wrong_shape_or_not_finite(X):
+    with pytest.raises(ValueError, match="X"):
+        _model()[0].predict(X)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda d: d.pop("format"), "members"),
+        (lambda d: d.update(format=2), "format 2"),
+        (lambda d: d.update(scheme="tsk"), "not 'frt'"),
+        (lambda d: d["parameters"].update(n_sets=1), "n_sets"),
+        (lambda d: d["model"]["rules"].pop(), "unknown or used twice"),
+        (lambda d: d["model"]["rules"][0].update(weight=2.0), "weight"),
+        (lambda d: d["model"]["rules"][0].update(coefficients=[1.0]), "coefficients"),
+        (lambda d: d["model"]["nodes"][0].update(feature=7), "feature"),
+        (lambda d: d["model"]["nodes"][0]["children"].reverse() or d["model"]["nodes"].append({"rule": 0}), "twice"),
+        (lambda d: d["model"]["nodes"][0]["children"].__setitem__(0, 0), "comes first"),
+    ],
+)
+def test_reader_refuses_a_broken_document_with_the_reason(change, reason):
+    document = _model()[0].to_document()
+    change(document)
+    with pytest.raises(DocumentError, match=reason):
+        SCHEME.from_document(document)
+
+
+def test_terms_are_the_variables_own_or_the_standard_ones():
+    assert linguistic_terms(5)[0] == "VeryLow"
+    assert linguistic_terms(3, DOMAIN.features[1]) == ("Poor", "Fair", "Good")
+    assert linguistic_terms(5, DOMAIN.features[1])[4] == "VeryHigh"
+    assert len(linguistic_terms(9)) == 9
+    middle = condition(DOMAIN.features[0], 1, 3)
+    assert (middle.low, middle.peak, middle.high, middle.unit) == (0.0, 60.0, 120.0, "km/h")

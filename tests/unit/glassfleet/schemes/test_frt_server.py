@@ -1,0 +1,155 @@
+"""The server half: what it refuses, how it grows, how it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import federated
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task
+from glassfleet.schemes.frt import SCHEME, Parameters
+from schemas.codec import digest_of
+from schemas.errors import RunFailedError, UsageError
+
+NAMES = ("a", "b")
+DOMAIN = Domain(
+    features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=1)
+)
+RNG = np.random.default_rng(0)
+
+
+def _data(n: int = 200, seed: int = 1) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 2))
+    return Dataset(NAMES, "y", X, np.clip(X[:, 0] ** 2 * X[:, 1], 0, 1))
+
+
+def _question(kind: str, parameters: Parameters | None = None) -> Next:
+    step: Any = SCHEME.server.start(parameters or Parameters(), DOMAIN, 0)
+    while step.task.kind != kind:
+        step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, _data(), RNG)])
+    assert isinstance(step, Next)
+    return step
+
+
+def _tampered(kind: str, name: str, change: Any) -> tuple[Task, Contribution]:
+    task = _question(kind).task
+    answer = SCHEME.client.contribute(task, _data(), RNG)
+    sums = {key: array.copy() for key, array in answer.sums.items()}
+    sums[name] = change(sums[name])
+    return task, Contribution(kind, answer.rows, sums)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "reason"),
+    [
+        ("level", "cell_ws", lambda a: a - (1 << 60), "negative"),
+        ("level", "cell_ws", lambda a: a + (1 << 40), "WS exceeds its count"),
+        ("level", "cell_wls", lambda a: a + (1 << 40), "WLS exceeds its WS"),
+        ("level", "cell_wss", lambda a: a + (1 << 40), "WSS exceeds its WLS"),
+        ("level", "cell_wss", lambda a: a * 0, "contradict"),
+        ("level", "cell_count", lambda a: a + 10**6, "count exceeds the agent's rows"),
+        ("level", "cell_strong", lambda a: a + 10**6, "strong count exceeds"),
+        ("level", "node_count", lambda a: a * 0, "exceeds its count"),
+        ("level", "node_ws", lambda a: a[:0], "shape"),
+        ("leaves", "count", lambda a: a + 10**6, "count exceeds the agent's rows"),
+        ("leaves", "ws", lambda a: a // 2, "contradicts its WS"),
+        ("leaves", "gram_low", lambda a: a + (1 << 40), "low limb"),
+        ("leaves", "gram_high", lambda a: a * 2, "contradicts its WS"),
+        ("leaves", "gram_high", lambda a: a * np.array([1, 9, 1, 1, 1, 1, 1, 1, 1, 1]), "exceeds|semi-definite"),
+        ("weights", "wq", lambda a: a + (1 << 50), "quality sum exceeds"),
+        ("weights", "ws", lambda a: a + (1 << 50), "WS exceeds the agent's rows"),
+    ],
+)
+def test_server_refuses_impossible_sums_with_the_reason(kind, name, change, reason):
+    task, answer = _tampered(kind, name, change)
+    with pytest.raises(ContributionError, match=reason):
+        SCHEME.server.check(task, answer)
+
+
+def test_server_refuses_an_answer_to_another_question():
+    task = _question("level").task
+    answer = SCHEME.client.contribute(_question("weights").task, _data(), RNG)
+    with pytest.raises(ContributionError, match="the question was 'level'"):
+        SCHEME.server.check(task, answer)
+    with pytest.raises(ContributionError, match="expected the sums"):
+        SCHEME.server.check(task, Contribution("level", answer.rows, answer.sums))
+    with pytest.raises(ContributionError, match="sums only"):
+        SCHEME.server.check(task, Contribution("level", 0, {}, {"x": 1}))
+
+
+def test_server_refuses_statistics_of_a_feature_on_the_path():
+    step: Next | Done = SCHEME.server.start(Parameters(min_samples_fraction=0.01), DOMAIN, 0)
+    assert isinstance(step, Next)
+    step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, _data(), RNG)])
+    assert isinstance(step, Next)
+    assert step.task.kind == "level"
+    answer = SCHEME.client.contribute(step.task, _data(), RNG)
+    cells = answer.sums["cell_count"].copy()
+    used = int(np.flatnonzero(~cells[0].any(axis=1))[0])
+    cells[0, used, 0] = 1
+    with pytest.raises(ContributionError, match="path uses already"):
+        SCHEME.server.check(step.task, Contribution("level", answer.rows, {**answer.sums, "cell_count": cells}))
+
+
+def test_server_names_the_end_when_there_are_no_rows_or_too_many():
+    step = SCHEME.server.start(Parameters(), DOMAIN, 0)
+    empty = SCHEME.client.contribute(step.task, _data(0), RNG)
+    SCHEME.server.check(step.task, empty)
+    with pytest.raises(RunFailedError, match="any rows"):
+        SCHEME.server.reduce(step.state, [empty, empty])
+    many = Contribution("level", Parameters().max_rows, empty.sums)
+    with pytest.raises(RunFailedError, match="use fewer bits"):
+        SCHEME.server.reduce(step.state, [many, many])
+    with pytest.raises(ContributionError, match="the grid is good for"):
+        SCHEME.server.check(step.task, Contribution("level", Parameters().max_rows + 1, empty.sums))
+
+
+def test_server_refuses_a_domain_with_classes():
+    classes = Domain(features=DOMAIN.features, label="c", classes=("x", "y"))
+    with pytest.raises(UsageError, match="numeric target"):
+        SCHEME.server.start(Parameters(), classes, 0)
+
+
+def test_server_refuses_more_inputs_than_linear_leaves_take():
+    wide = Domain(features=tuple(Variable(name=f"x{i}", low=0, high=1) for i in range(257)), target=DOMAIN.target)
+    with pytest.raises(UsageError, match="order=0"):
+        SCHEME.server.start(Parameters(), wide, 0)
+    assert SCHEME.server.start(Parameters(order=0), wide, 0).task.kind == "level"
+
+
+def test_progress_draws_the_tree():
+    progress = SCHEME.server.progress(_question("leaves").state)
+    assert progress["open"] == 0
+    assert progress["leaves"] > 1
+    assert len(progress["lines"]) == progress["nodes"] + 1
+    assert " is " in progress["lines"][1]
+
+
+def test_reduce_is_pure():
+    step = _question("leaves")
+    answers = [SCHEME.client.contribute(step.task, _data(seed=seed), RNG) for seed in (1, 2)]
+    before = digest_of([dict(step.state), [answer.to_value() for answer in answers]])
+    one, two = (SCHEME.server.reduce(step.state, answers) for _ in range(2))
+    assert digest_of([dict(step.state), [answer.to_value() for answer in answers]]) == before
+    assert isinstance(one, Next)
+    assert isinstance(two, Next)
+    assert digest_of(dict(one.state)) == digest_of(dict(two.state))
+
+
+def test_server_grows_no_deeper_than_told():
+    for depth in (0, 1, 2):
+        parameters = Parameters(max_depth=depth, min_samples_fraction=0.0, min_gain=0.0)
+        outcome = federated(SCHEME, parameters, DOMAIN, {"a": _data()})
+        assert outcome.model.complexity()["depth"] == depth
+
+
+def test_client_nullifies_cells_of_one_or_two_rows_as_the_paper_does():
+    step = SCHEME.server.start(Parameters(min_rows=1), DOMAIN, 0)
+    two = SCHEME.client.contribute(step.task, _data(2), RNG)
+    assert two.nullified > 0
+    assert not any(array.any() for array in two.sums.values())

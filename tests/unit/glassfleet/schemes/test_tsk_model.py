@@ -1,0 +1,171 @@
+"""The TSK system in words and numbers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import federated
+from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
+from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, in_order
+from schemas.errors import DocumentError
+
+DOMAIN = Domain(
+    features=(
+        Variable(name="speed", low=0, high=100, unit="km/h"),
+        Variable(name="signal", low=-110, high=-50, unit="dB", terms=("Poor", "Fair", "Good")),
+    ),
+    target=Variable(name="rate", low=0, high=50, unit="Mb/s"),
+)
+
+
+def _base(rules: list[Any]) -> RuleBase:
+    """Make a base of (antecedent, coefficients and intercept, weight)."""
+    weight = np.array([float(rule[2]) for rule in rules])
+    return RuleBase(
+        np.array([rule[0] for rule in rules], dtype=np.int8),
+        np.array([rule[1] for rule in rules], dtype=np.float64),
+        weight, weight, weight,
+    )  # fmt: skip
+
+
+RULES = [
+    ((0, 0), (0.0, 0.0, 0.2), 0.3),
+    ((0, 1), (0.5, 0.1, 0.1), 0.6),
+    ((1, 1), (0.0, -0.2, 0.8), 0.9),
+]
+
+
+def _model(**parameters: Any) -> TskSystem:
+    return TskSystem(Parameters(**parameters), DOMAIN, _base(RULES))
+
+
+def test_strongest_rule_answers() -> None:
+    # speed 10: Low 0.8, Medium 0.2; signal -80: Fair 1.
+    assert _model().predict(np.array([[10.0, -80.0]]))[0] == pytest.approx(50 * (0.5 * 0.1 + 0.1 * 0.5 + 0.1))
+
+
+def test_rule_weight_decides_when_rules_are_equally_strong() -> None:
+    # speed 25: Low and Medium 0.5 each, signal -80: Fair 1. The third rule weighs more than the second.
+    why = _model().explain(np.array([25.0, -80.0]))
+    assert why.fired.rule.index == 2
+    assert why.fired.strength == why.runners_up[0].strength == 0.5
+    assert why.prediction == pytest.approx(50 * (0.8 - 0.2 * 0.5))
+
+
+def test_weightiest_rule_answers_when_none_fires() -> None:
+    why = _model().explain(np.array([100.0, -50.0]))
+    assert why.fallback
+    assert why.fired.rule.index == 2
+    assert why.fired.strength == 0.0
+    assert why.prediction == pytest.approx(50 * (0.8 - 0.2))
+
+
+def test_weighted_average_is_by_strength() -> None:
+    model = _model(inference="weighted_average")
+    # speed 10: Low 0.8, Medium 0.2; signal -95: Poor 0.5, Fair 0.5 (scaled 0.25).
+    strength = np.array([0.4, 0.4, 0.1])
+    output = np.array([0.2, 0.5 * 0.1 + 0.1 * 0.25 + 0.1, 0.8 - 0.2 * 0.25])
+    expected = 50 * (strength * output).sum() / strength.sum()
+    assert model.predict(np.array([[10.0, -95.0]]))[0] == pytest.approx(expected)
+
+
+def test_weighted_average_holds_for_strengths_near_nothing() -> None:
+    names = tuple(f"x{i}" for i in range(300))
+    domain = Domain(features=tuple(Variable(name=n, low=0, high=1) for n in names), target=DOMAIN.target)
+    line = np.zeros((2, 300), dtype=np.int8)
+    line[1, 0] = 1
+    coefficients = np.zeros((2, 301))
+    coefficients[:, -1] = 0.2, 0.6
+    half = np.full(2, 0.5)
+    model = TskSystem(Parameters(inference="weighted_average"), domain, RuleBase(line, coefficients, half, half, half))
+    # Every degree is 0.08: both strengths are 0.08^299 times a degree, which float64 holds only below its normal range.
+    x = np.full((1, 300), 0.46)
+    x[0, 0] = 0.25
+    predicted = model.predict(x)[0]
+    assert 0.2 * 50 <= predicted <= 0.6 * 50
+    why = model.explain(x[0])
+    assert why.base + sum(why.shares.values()) == pytest.approx(predicted)
+
+
+def test_rules_read_as_sentences_in_the_variables_own_units() -> None:
+    text = str(_model().rules()[1])
+    # 50 (0.5 speed / 100 + 0.1 (signal + 110) / 60 + 0.1)
+    assert text == "IF speed is Low AND signal is Fair THEN rate = (14.17 + 0.25 speed + 0.08333 signal) Mb/s"
+
+
+def test_explanation_adds_up_and_gives_the_degree_of_each_condition() -> None:
+    why = _model().explain(np.array([10.0, -80.0]))
+    assert why.fired.memberships == pytest.approx((0.8, 1.0))
+    assert why.shares == pytest.approx({"speed": 2.5, "signal": 2.5})
+    assert why.base == pytest.approx(5.0)
+
+
+def test_complexity_counts_rules_conditions_and_parameters() -> None:
+    assert _model().complexity() == {"rules": 3, "rule_length": 2, "parameters": 15}
+
+
+def test_model_learns_a_smooth_surface() -> None:
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.uniform(0, 100, 600), rng.uniform(-110, -50, 600)])
+    y = 25 + 0.3 * (X[:, 1] + 80) - 0.002 * X[:, 0] * (X[:, 1] + 110)
+    data = Dataset(("speed", "signal"), "rate", X, y)
+    for variant in ({}, {"consequents": "averaged"}, {"antecedents": "federated"}):
+        model = federated(SCHEME, Parameters(n_clusters=20, **variant), DOMAIN, {"a": data}).model
+        assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.1 * y.std(), variant
+
+
+def test_antecedent_of_a_centre_takes_the_lower_set_on_a_tie() -> None:
+    centres = np.array([[0.25, 0.75], [0.2500001, 0.7499999], [0.25, 0.75], [0.0, 1.0]])
+    assert antecedents_of(centres, 3).tolist() == [[0, 1], [0, 2], [1, 1]]
+
+
+def test_consequents_are_averaged_by_rule_weight_and_weights_plainly() -> None:
+    one = _base([((0, 1), (1.0, 0.0, 0.0), 0.2), ((1, 1), (4.0, 0.0, 0.0), 0.5)])
+    two = _base([((0, 0), (3.0, 1.0, 0.0), 0.1), ((0, 1), (3.0, 1.0, 0.5), 0.6)])
+    merged = average([one, two])
+    assert merged.antecedents.tolist() == [[0, 0], [0, 1], [1, 1]]
+    assert merged.coefficients[1] == pytest.approx([(0.2 * 1 + 0.6 * 3) / 0.8, 0.6 / 0.8, 0.3 / 0.8])
+    assert merged.coefficients[2].tolist() == [4.0, 0.0, 0.0]
+    assert merged.weight == pytest.approx([0.1, 0.4, 0.5])
+
+
+def test_rules_that_never_fired_anywhere_are_averaged_without_weights() -> None:
+    parts = [_base([((0, 0), (1.0, 0.0, 0.0), 0.0)]), _base([((0, 0), (2.0, 0.0, 0.0), 0.0)])]
+    merged = average(parts)
+    assert merged.coefficients.tolist() == [[1.5, 0.0, 0.0]]
+    assert merged.weight.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "ordered"),
+    [([[0, 1], [0, 2], [1, 0]], True), ([[0, 1], [0, 1]], False), ([[1, 0], [0, 2]], False), ([[0, 2], [0, 1]], False)],
+)
+def test_order_of_antecedents_is_lexicographic(lines: Any, ordered: bool) -> None:
+    assert in_order(np.array(lines, dtype=np.int8)) is ordered
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda d: d["model"]["rules"].reverse(), "lexicographic"),
+        (lambda d: d["model"]["rules"].append(d["model"]["rules"][0]), "lexicographic"),
+        (lambda d: d["model"]["rules"].clear(), "rules"),
+        (lambda d: d["model"]["rules"][0]["antecedent"].append(0), "one set and one coefficient"),
+        (lambda d: d["model"]["rules"][0]["antecedent"].__setitem__(0, 3), "not in"),
+        (lambda d: d["model"]["rules"][0].update(intercept=1e30), "larger than any"),
+        (lambda d: d["model"]["rules"][0].update(weight=1.5), "weight"),
+        (lambda d: d["parameters"].update(consequents="averaged", antecedents="federated"), "pooled"),
+        (lambda d: d.update(domain={"features": [{"name": "a", "low": 0, "high": 1}], "classes": ["u"]}), "numeric"),
+    ],
+)
+def test_document_that_does_not_fit_together_is_refused_with_the_reason(change: Any, reason: str) -> None:
+    document = copy.deepcopy(_model().to_document())
+    change(document)
+    with pytest.raises(DocumentError, match=reason):
+        SCHEME.from_document(document)

@@ -1,0 +1,285 @@
+"""Domain discovery: parameters, the two halves, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Variable
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task, TaskError
+from schemas import codec, limits
+from schemas.errors import RunFailedError
+
+RNG = np.random.default_rng(0)
+
+
+def vehicle(rows: int, seed: int = 0, features: tuple[str, ...] = ("speed", "load")) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(50.0, 20.0, (rows, len(features)))
+    return Dataset(features, "quality", X, rng.uniform(0.0, 1.0, rows))
+
+
+def parameters(**changed: Any) -> DiscoveryParameters:
+    return DiscoveryParameters(**{"features": ("speed", "load"), "target": "quality", **changed})
+
+
+def rounds_of(chosen: DiscoveryParameters, fleet: list[Dataset]) -> tuple[list[list[Contribution]], Done]:
+    step: Next | Done = DISCOVERY.server.start(chosen)
+    rounds = []
+    while isinstance(step, Next):
+        answers = [DISCOVERY.client.contribute(step.task, data, RNG) for data in fleet]
+        for answer in answers:
+            DISCOVERY.server.check(step.task, answer)
+        rounds.append(answers)
+        step = DISCOVERY.server.reduce(step.state, answers)
+    return rounds, step
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"features": ("a", "a")}, "different names"),
+        ({"target": "speed"}, "different names"),
+        ({"bounds": {"height": (0, 1)}}, "bounds names 'height'"),
+        ({"units": {"height": "m"}}, "units names 'height'"),
+        ({"bounds": {"load": (1, 1)}}, "low < high"),
+        ({"bounds": {"load": (1, float("inf"))}}, "finite"),
+        ({"bounds": {"load": (1.0, 1.0 + 1e-14)}}, "too close"),
+        ({"input_quantiles": (0.9, 0.1)}, "input_quantiles"),
+        ({"target_quantiles": (0.0, 1.5)}, "target_quantiles"),
+        ({"no_such": 1}, "no_such"),
+    ],
+)
+def test_parameters_refuse_what_cannot_be_meant(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        parameters(**changed)
+
+
+def test_fleet_needs_two_rounds_for_ordinary_columns() -> None:
+    rounds, done = rounds_of(parameters(), [vehicle(500, seed) for seed in range(4)])
+    assert len(rounds) == 2
+    assert done.summary["rows"] == 2000
+    assert done.summary["outside"] == {}
+
+
+def test_fleet_needs_a_third_round_for_a_column_that_varies_little_beside_its_size() -> None:
+    data = vehicle(500)
+    data.X[:, 0] = np.random.default_rng(0).uniform(1013.0, 1014.0, 500)
+    rounds, done = rounds_of(parameters(), [data])
+    assert len(rounds) == 3
+    limits_ = done.model.features[0]
+    assert 1013.0 <= limits_.low < limits_.high <= 1014.0 + 1 / 128
+
+
+def test_domain_carries_units_and_terms_in_the_order_of_the_parameters() -> None:
+    chosen = parameters(features=("load", "speed"), units={"speed": "km/h"}, terms={"load": ("idle", "busy", "full")})
+    domain = discover(chosen, [vehicle(100)])
+    assert domain.names == ("load", "speed")
+    assert domain.features[1].unit == "km/h"
+    assert domain.features[0].terms == ("idle", "busy", "full")
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -1e-12, 1e14])
+def test_constant_column_has_equal_limits(value: float) -> None:
+    data = vehicle(50)
+    data.X[:, 1] = value
+    found = discover(parameters(), [data]).features[1]
+    assert found.low == found.high == pytest.approx(value, rel=1e-6)
+
+
+def test_column_at_its_declared_bounds_gets_exactly_these() -> None:
+    data = vehicle(60)
+    data.X[:, 1] = np.repeat([0.0, 0.5, 1.0], 20)
+    found = discover(parameters(bounds={"load": (0.0, 1.0)}), [data]).features[1]
+    assert found == Variable(name="load", low=0.0, high=1.0)
+
+
+def test_values_outside_declared_bounds_are_counted_and_clipped() -> None:
+    data = vehicle(100)
+    data.X[:7, 1] = -1e6
+    _, done = rounds_of(parameters(bounds={"load": (-100.0, 200.0)}), [data])
+    assert done.summary["outside"] == {"load": [7, 0]}
+    assert done.model.features[1].low == -100.0
+
+
+def test_target_limits_enclose_every_row_when_nothing_is_withheld() -> None:
+    fleet = [vehicle(100, seed) for seed in range(3)]
+    domain = discover(parameters().exact(), fleet)
+    assert domain.target is not None
+    assert domain.target.low <= min(data.y.min() for data in fleet)
+    assert domain.target.high >= max(data.y.max() for data in fleet)
+    extremes = {float(value) for data in fleet for value in (data.y.min(), data.y.max())}
+    assert not {domain.target.low, domain.target.high} & extremes
+
+
+def test_vehicle_sends_no_small_count_by_default() -> None:
+    rounds, _ = rounds_of(parameters(), [vehicle(40, seed) for seed in range(3)])
+    sent = np.concatenate([answer.sums["counts"] for answers in rounds for answer in answers])
+    assert set(sent[sent > 0].tolist()).isdisjoint({1, 2})
+    assert sum(answer.nullified for answers in rounds for answer in answers) > 0
+
+
+def test_message_of_an_ordinary_vehicle_fits_the_strictest_broker() -> None:
+    names = tuple(f"x{index}" for index in range(15))
+    data = vehicle(2400, features=names)
+    rounds, _ = rounds_of(parameters(features=names), [data])
+    for answers in rounds:
+        assert len(codec.encode(answers[0].to_value())) < limits.MAX_MESSAGE_BYTES - 2048
+
+
+def test_classes_need_no_limits_of_the_target() -> None:
+    data = vehicle(50)
+    labels = Dataset(data.features, "quality", data.X, np.where(data.y > 0.5, "good", "bad"))
+    domain = discover(parameters(classes=("good", "bad")), [labels])
+    assert domain.target is None
+    assert domain.classes == ("bad", "good")
+
+
+def test_vehicle_without_rows_answers_zeros_that_are_accepted() -> None:
+    first = DISCOVERY.server.start(parameters())
+    answer = DISCOVERY.client.contribute(first.task, vehicle(0), RNG)
+    DISCOVERY.server.check(first.task, answer)
+    assert answer.rows == 0
+    assert not answer.sums["counts"].any()
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_fleet_without_enough_rows_ends_by_name(rows: int) -> None:
+    with pytest.raises(RunFailedError, match="no-rows"):
+        discover(parameters(), [vehicle(rows), vehicle(0)])
+
+
+def test_vehicle_refuses_when_a_column_or_the_target_is_missing() -> None:
+    task = DISCOVERY.server.start(parameters()).task
+    with pytest.raises(TaskError, match="'load' is missing"):
+        DISCOVERY.client.contribute(task, vehicle(5, features=("speed",)), RNG)
+    data = vehicle(5)
+    with pytest.raises(TaskError, match="target here is 'other'"):
+        DISCOVERY.client.contribute(task, Dataset(data.features, "other", data.X, data.y), RNG)
+    with pytest.raises(TaskError, match="not numeric"):
+        DISCOVERY.client.contribute(task, Dataset(data.features, "quality", data.X, np.array(["a"] * 5)), RNG)
+
+
+GRID = [0.0, 1.0, 256, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"columns": {}, "target": "quality", "min_count": 0},
+        {"columns": {"speed": GRID}, "target": 1, "min_count": 0},
+        {"columns": {"speed": GRID}, "target": "quality", "min_count": None},
+        *(
+            {"columns": {"speed": grid}, "target": "quality", "min_count": 0}
+            for grid in (
+                None,
+                [],
+                [1.0, 0.0, 256, 1, 1],
+                [0.0, 1.0, 2**17, 1, 1],
+                [0.0, 1.0, 256, 0, 0],
+                [0.0, "1", 256, 1, 1],
+                [-1.7e308, 1.7e308, 256, 1, 1],
+                [0.0, 1.0, True, 1, 1],
+            )
+        ),
+        {"columns": {f"c{i}": [0.0, 1.0, 2**16, 2**16, 2**16] for i in range(80)}, "target": "quality", "min_count": 0},
+    ],
+)
+def test_vehicle_refuses_a_malformed_task(body: Mapping[str, Any]) -> None:
+    with pytest.raises(TaskError):
+        DISCOVERY.client.contribute(Task("domain", "histogram", body), vehicle(5), RNG)
+
+
+def _one_more(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    counts[int(np.argmax(counts))] += 1
+    return counts
+
+
+def _one_negative(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    counts[0], counts[1] = -5, counts[1] + 5
+    return counts
+
+
+def _one_small(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    counts[int(np.argmax(counts))] -= 1
+    counts[int(np.argmin(counts))] += 1
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda counts: counts[:-1], "shape"),
+        (lambda counts: counts[None], "shape"),
+        (lambda counts: counts * 0, "add up to 0"),
+        (lambda counts: counts + 2**62, "must be in"),
+        (_one_more, "add up"),
+        (_one_negative, "must be in"),
+        (_one_small, "below min_count"),
+    ],
+)
+def test_server_refuses_counts_that_cannot_be_true(spoil: Any, reason: str) -> None:
+    task = DISCOVERY.server.start(parameters()).task
+    answer = DISCOVERY.client.contribute(task, vehicle(50), RNG)
+    wrong = Contribution(answer.kind, answer.rows, {**answer.sums, "counts": spoil(answer.sums["counts"].copy())})
+    with pytest.raises(ContributionError, match=reason):
+        DISCOVERY.server.check(task, wrong)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": "level"},
+        {"sums": {}},
+        {"values": {"x": 1}},
+        {"rows": 51},
+        {
+            "sums": {
+                "counts": np.zeros(3, dtype=np.int64),
+                "outside": np.zeros((3, 2), dtype=np.int64),
+                "x": np.zeros(1),
+            }
+        },
+    ],
+)
+def test_server_refuses_an_answer_of_another_shape(changed: dict[str, Any]) -> None:
+    task = DISCOVERY.server.start(parameters()).task
+    answer = DISCOVERY.client.contribute(task, vehicle(50), RNG)
+    whole = {"kind": answer.kind, "rows": answer.rows, "sums": answer.sums, "values": answer.values}
+    with pytest.raises(ContributionError):
+        DISCOVERY.server.check(task, Contribution(**{**whole, **changed}))
+
+
+def test_server_uses_whoever_answered_each_round() -> None:
+    fleet = [vehicle(300, seed) for seed in range(5)]
+    step: Next | Done = DISCOVERY.server.start(parameters())
+    number = 0
+    while isinstance(step, Next):
+        answered = fleet[:3] if number == 0 else fleet[2:]
+        step = DISCOVERY.server.reduce(
+            step.state, [DISCOVERY.client.contribute(step.task, data, RNG) for data in answered]
+        )
+        number += 1
+    low, high = step.model.features[0].low, step.model.features[0].high
+    assert -10 < low < 30
+    assert 70 < high < 110
+
+
+def test_server_tells_progress_between_the_rounds() -> None:
+    step = DISCOVERY.server.start(parameters())
+    assert DISCOVERY.server.progress(step.state)["columns"] == 3
+    data = vehicle(100)
+    data.X[:, 0] = 0.0
+    following = DISCOVERY.server.reduce(step.state, [DISCOVERY.client.contribute(step.task, data, RNG)])
+    assert isinstance(following, Next)
+    progress = DISCOVERY.server.progress(following.state)
+    assert progress["found"] == 1
+    assert progress["lines"] == ["speed: 0 to 0"]

@@ -1,0 +1,310 @@
+"""One vehicle of a fleet is wrong, or lies: what that does to limits, rows and models. Real halves, the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coordinator.engine import Answer, Engine, Event, Offer, Publish, RunState, SendReceipt, Start
+from coordinator.engine.events import from_value, to_value
+from coordinator.runs.defaults import default_engine
+from coordinator.runs.view import run_document
+from coordinator.spec.run import RunSpec
+from edge_agent.session.answers import client_of
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.discovery.guard import in_words, usual_rows
+from glassfleet.draw import drawn_for
+from glassfleet.numerics.grids import Grid
+from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task
+from schemas import codec
+from schemas.documents import document_digest
+
+RNG = np.random.default_rng(0)
+FEATURES = ("speed", "load")
+PARAMETERS = DiscoveryParameters(features=FEATURES, target="quality")
+
+
+def vehicle(number: int, rows: int = 200, factor: float = 1.0) -> Dataset:
+    rng = np.random.default_rng(number)
+    X = rng.normal(50.0, 10.0, (rows, 2))
+    y = np.clip(0.01 * X[:, 0] + rng.normal(0, 0.02, rows), 0.0, 1.0)
+    return Dataset(FEATURES, "quality", X * factor, y)
+
+
+def fleet(size: int = 15, **wrong: Any) -> list[Dataset]:
+    """The last vehicle of the fleet is `wrong`."""
+    return [*(vehicle(number) for number in range(size - 1)), vehicle(size - 1, **wrong)]
+
+
+def search(
+    parameters: DiscoveryParameters, datasets: list[Dataset], *, told: Any = lambda task, answer: answer
+) -> Done:
+    step: Next | Done = DISCOVERY.server.start(parameters)
+    while isinstance(step, Next):
+        answers = []
+        for number, data in enumerate(datasets):
+            answer = DISCOVERY.client.contribute(step.task, drawn_for(step.task, data), RNG)
+            answer = told(step.task, replace(answer, agent=f"v{number:02d}"))
+            DISCOVERY.server.check(step.task, answer)
+            answers.append(answer)
+        step = DISCOVERY.server.reduce(codec.decode(codec.encode(dict(step.state))), answers)
+    return step
+
+
+@pytest.mark.parametrize("factor", [1e-6, 3.0, 1e3, 1e6, -1e6])
+@pytest.mark.parametrize("quantiles", [(0.025, 0.975), (0.0, 1.0)])
+def test_one_vehicle_with_a_unit_mistake_leaves_the_limits_as_they_are(
+    factor: float, quantiles: tuple[float, float]
+) -> None:
+    parameters = PARAMETERS.model_copy(update={"input_quantiles": quantiles})
+    right, wrong = (discover(parameters, vehicles) for vehicles in (fleet(), fleet(factor=factor)))
+    for one, other in zip(right.features, wrong.features, strict=True):
+        # Three times as much overlaps with what is right: it may widen the range, by less than twice.
+        width = (0.1 if factor != 3.0 else 1.0) * (one.high - one.low)
+        assert abs(other.low - one.low) < width
+        assert abs(other.high - one.high) < width
+
+
+def test_a_wrong_vehicle_of_five_with_ten_times_the_rows_sets_no_limit() -> None:
+    right, wrong = (
+        discover(PARAMETERS, fleet(5, rows=rows, factor=factor)) for rows, factor in ((200, 1), (2000, 1e6))
+    )
+    assert wrong.features[0].high == pytest.approx(right.features[0].high, rel=0.1)
+
+
+def test_declared_bounds_do_not_bring_the_unit_mistake_back() -> None:
+    parameters = PARAMETERS.model_copy(update={"bounds": {"speed": (-1e3, 1e3)}})
+    speed = discover(parameters, fleet(factor=1e6)).features[0]
+    assert (speed.low, speed.high) == pytest.approx((30, 70), abs=10)
+
+
+def test_an_offset_within_the_same_power_of_two_is_seen_in_the_fine_round() -> None:
+    vehicles = fleet()
+    for data in vehicles:
+        data.X[:, 1] = 1010 + 0.1 * data.X[:, 1]
+    vehicles[-1].X[:, 1] += 150
+    assert discover(PARAMETERS, vehicles).features[1].high < 1030
+
+
+def test_two_wrong_vehicles_of_four_are_believed_for_nobody_can_tell_who_is_right() -> None:
+    guarded, plain = (
+        discover(PARAMETERS.model_copy(update={"guarded": guarded}), fleet(4, factor=1e6)) for guarded in (True, False)
+    )
+    assert guarded == plain
+    assert guarded.features[0].high > 1e6
+
+
+def test_all_rows_count_where_no_two_vehicles_meet() -> None:
+    vehicles = [vehicle(number, factor=10.0 ** (2 * number)) for number in range(6)]
+    plain = PARAMETERS.model_copy(update={"guarded": False})
+    assert discover(PARAMETERS, vehicles).features == discover(plain, vehicles).features
+
+
+def test_who_is_far_out_is_named_with_column_and_share() -> None:
+    found = search(PARAMETERS, fleet(factor=1e6)).summary
+    assert found["guard"] == {"far_out": {"v14": {"speed": 1.0, "load": 1.0}}, "rows": {}}
+    assert in_words(found["guard"], 0) == ["v14: 100% of its rows lie outside the limits of 'load', 100% of 'speed'"]
+    assert search(PARAMETERS, fleet()).summary["guard"] == {"far_out": {}, "rows": {}}
+
+
+def test_claimed_rows_decide_no_limit() -> None:
+    def claim(task: Task, answer: Contribution) -> Contribution:
+        if answer.agent != "v14" or task.max_rows_each:
+            return answer  # later claims are refused, see the engine below
+        one = np.zeros_like(answer.sums["counts"])
+        begin = 0
+        for grid in (Grid.from_value(task.body["columns"][name]) for name in sorted(task.body["columns"])):
+            one[begin + int(np.argmax(answer.sums["counts"][begin : begin + grid.size]))] = 2 * 10**9
+            begin += grid.size
+        return replace(answer, rows=2 * 10**9, sums={"counts": one, "outside": answer.sums["outside"]})
+
+    found = search(PARAMETERS, fleet(), told=claim)
+    assert found.summary["max_rows_each"] == 5 * 208, "200 rows are in the bin from 192 to 208"
+    assert found.summary["guard"]["rows"] == {"v14": 2 * 10**9}
+    right = discover(PARAMETERS, fleet())
+    for one, other in zip(right.features, found.model.features, strict=True):
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=6)
+
+
+def test_a_fleet_of_less_than_five_has_no_usual_number_of_rows() -> None:
+    four = [100, 100, 100, 10_000]
+    assert usual_rows(four) == 0
+    assert usual_rows([*four, 0]) == 0, "without rows nobody counts"
+    assert usual_rows([*four, 120]) == 5 * 104, "100 is in the bin from 96 to 104"
+
+
+def test_a_vehicle_of_a_former_version_is_understood_and_a_wrong_one_is_not() -> None:
+    task = DISCOVERY.server.start(PARAMETERS).task
+    answer = DISCOVERY.client.contribute(task, vehicle(1), RNG)
+    old = {name: answer.sums[name] for name in ("counts", "outside")}
+    DISCOVERY.server.check(task, replace(answer, sums=old))
+    for name in ("vehicles", "row_counts"):
+        wrong = {**answer.sums, name: 1 - answer.sums[name]}
+        with pytest.raises(ContributionError, match=f"{name} do not follow"):
+            DISCOVERY.server.check(task, replace(answer, sums=wrong))
+
+
+def test_rows_beyond_a_bound_do_not_give_the_rest_of_the_edge_bin_away() -> None:
+    parameters = PARAMETERS.model_copy(update={"bounds": {"speed": (0.0, 100.0)}})
+    data = vehicle(1)
+    data.X[:5, 0], data.X[5, 0] = 200.0, 99.9  # the last bin holds six rows; five of them are outside
+    step = DISCOVERY.server.start(parameters)
+    answer = DISCOVERY.client.contribute(step.task, data, RNG)
+    row = sorted(step.task.body["columns"]).index("speed")
+    assert answer.sums["outside"][row, 1] == 0, "six less five would tell that one row is within 0.4 of the bound"
+    data.X[5, 0] = 50.0
+    answer = DISCOVERY.client.contribute(step.task, data, RNG)
+    assert answer.sums["outside"][row, 1] == 5
+
+
+# The same with the engine: real tasks, answered as agents answer them.
+
+
+@dataclass
+class Drive:
+    """A run of real vehicles, one event after the other."""
+
+    vehicles: Mapping[str, Dataset]
+    spec: RunSpec
+    lies: Mapping[str, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    published: Publish | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> RunState:
+        engine = default_engine()
+        offer = Offer(frozenset({self.spec.scheme}), FEATURES, "quality")
+        state = self._step(engine, None, Start(0.0, self.spec, dict.fromkeys(self.vehicles, offer)))
+        for _ in range(200):
+            if state.is_ended:
+                break
+            assert state.open is not None
+            task, asked = state.trail[-1].task, state.open.asked
+            for name in asked:
+                if state.trail[-1].task is task:
+                    state = self._step(engine, state, self._answer(name, task))
+        return state
+
+    def _step(self, engine: Engine, state: RunState | None, event: Event) -> RunState:
+        self.events.append(event)
+        after, effects = engine.step(state, event)
+        for effect in effects:
+            if isinstance(effect, Publish):
+                self.published = effect
+            if isinstance(effect, SendReceipt) and effect.outcome == "rejected":
+                self.reasons[effect.agent] = effect.reason
+        return after
+
+    def _answer(self, name: str, task: Task) -> Answer:
+        data = drawn_for(task, self.vehicles[name])
+        answer = client_of(task.scheme).contribute(task, data, RNG)
+        times = self.lies.get(name, 1)
+        answer = replace(
+            answer, rows=answer.rows * times, sums={key: part * times for key, part in answer.sums.items()}
+        )
+        if times > 1 and task.scheme == "domain":
+            answer = replace(answer, sums={key: answer.sums[key] for key in ("counts", "outside")})
+        return Answer.of(0.0, name, task.digest, rows=answer.rows, data_digest="d" * 64, contribution=answer.to_value())
+
+
+def a_run(vehicles: list[Dataset], **how: Any) -> Drive:
+    lies = how.pop("lies", {})
+    spec = RunSpec.from_document({"run": "r", "scheme": "fmt", "guarded": True, **how})
+    return Drive({f"v{number:02d}": data for number, data in enumerate(vehicles)}, spec, lies)
+
+
+@pytest.mark.parametrize("given", [None, 150])
+def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | None) -> None:
+    parameters = catalogue.load("fmt").exact(catalogue.load("fmt").Parameters(max_rules=4)).model_dump(mode="json")
+    drive = a_run(fleet(6, rows=5000), parameters=parameters, max_rows_each=given)
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    assert drive.published is not None
+    most = given or 5 * 208
+    assert state.max_rows_each == most
+    assert state.frozen["v05"][0] == most, "the rows that are shown are those that count"
+    document = drive.published.model.to_document()
+    model, scheme = drive.published.model, catalogue.load("fmt")
+    shuffled = {name: _shuffled(data) for name, data in drive.vehicles.items()}
+    rows = [local.counted_rows(shuffled[name], model.domain, most) for name in state.cohort]
+    assert [data.rows for data in rows] == [min(200, most)] * 5 + [most]
+    chosen = scheme.Parameters.model_validate(document["parameters"])
+    central = local.central(scheme, chosen, model.domain, pool(rows)).model.to_document()
+    assert document_digest(central) == document_digest(document)
+    apart = local.federated(scheme, chosen, model.domain, shuffled, max_rows_each=most).model.to_document()
+    assert apart == document
+
+
+def test_claimed_rows_are_refused_by_name_and_the_others_learn() -> None:
+    drive = a_run(fleet(), parameters={"max_rules": 4}, lies={"v14": 100})
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    assert drive.reasons == {"v14": "impossible: v14 claims 20000 rows; the run counts 1040 (max_rows_each)"}
+    assert "v14" not in state.cohort
+    assert len(state.cohort) == 14
+
+
+@pytest.mark.parametrize(("scheme", "participation"), [("fmt", "cohort"), ("frt", "elastic")])
+def test_a_fleet_with_a_given_domain_is_asked_again_with_a_limit_when_one_has_far_more_rows(
+    scheme: str, participation: str
+) -> None:
+    domain = discover(PARAMETERS, fleet()).to_document()
+    how: dict[str, Any] = {"scheme": scheme, "domain": domain, "participation": participation}
+    honest = a_run(fleet(6, rows=5000), **how).run()
+    assert honest.phase == "finished", honest.reason
+    assert honest.cohort == tuple(f"v{number:02d}" for number in range(6))
+    assert (honest.max_rows_each, honest.frozen["v05"][0]) == (1040, 1040)
+    assert honest.guard["rows"] == {"v05": 5000}
+    drive = a_run(fleet(6), **how, lies={"v05": 100})
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    assert drive.reasons == {"v05": "impossible: v05 claims 20000 rows; the run counts 1040 (max_rows_each)"}
+    counted = [set(summary.accepted_agents) for summary in state.rounds]
+    assert "v05" in counted[0]
+    assert all("v05" not in agents for agents in counted[1:]), "what it claimed at first is in no model"
+
+
+def test_rows_above_the_grid_drop_who_claims_them_where_nothing_limits_rows() -> None:
+    domain = discover(PARAMETERS, fleet()).to_document()
+    drive = a_run(fleet(4), parameters={"max_rules": 4}, domain=domain, lies={"v03": 41_941})
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    assert state.cohort == ("v00", "v01", "v02")
+    assert drive.reasons == {"v03": "impossible: v03 claims 8388200 rows; the sums are good for 8388607 in all"}
+
+
+def test_the_run_tells_who_stands_out_and_goes_on_from_its_journal() -> None:
+    drive = a_run(fleet(factor=1e6), parameters={"max_rules": 4}, without=["v02"])
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    assert "v02" not in state.cohort
+    document = run_document(default_engine(), state, started=0.0, ended=1.0, model=None)
+    assert document["notes"] == ["v14: 100% of its rows lie outside the limits of 'load', 100% of 'speed'"]
+    assert document["max_rows_each"] == 1040
+    again: RunState | None = None
+    for event in drive.events:
+        read = from_value(codec.decode(codec.encode(to_value(event))))
+        again, _ = default_engine().step(again, read)
+    assert again is not None
+    assert run_document(default_engine(), again, started=0.0, ended=1.0, model=None) == document
+
+
+def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
+    drive = a_run(fleet(factor=1e6), parameters={"max_rules": 4}, guarded=False)
+    state = drive.run()
+    assert state.max_rows_each == 0
+    assert state.domain is not None
+    assert state.domain.features[0].high > 1e6, "limits as that version finds them: its answers are in the journal"
+    first = default_engine().step(None, drive.events[0])[0].trail[0].task
+    assert set(first.body) == {"columns", "target", "min_count", "round"}
+
+
+def _shuffled(data: Dataset) -> Dataset:
+    order = np.random.default_rng(9).permutation(data.rows)
+    return Dataset(data.features, data.target, data.X[order], data.y[order])

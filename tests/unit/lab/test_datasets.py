@@ -1,0 +1,266 @@
+"""``glassfleet datasets``: formats, fetching from a server, verifying."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from edge_agent.sources import read_table
+from lab.datasets import command
+from lab.datasets.fetch import download, fetch, table_of, verify
+from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_arff, read_keel, read_plain_csv
+from lab.datasets.known import DATASETS, Known, Source
+from schemas.errors import DataError, UsageError, VerificationError
+
+KEEL = """@relation weather
+@attribute Wind real [0.0, 9.5]
+@attribute Temperature real[-3.0,40.0]
+@attribute Sky {clear, cloudy}
+@inputs Wind, Sky
+@outputs Temperature
+@data
+1.50, 20.0, clear
+2.0, 21.5, cloudy
+"""
+
+ARFF = """% a comment
+@RELATION weather
+
+@ATTRIBUTE Wind NUMERIC
+@ATTRIBUTE 'the sky' {clear,'partly cloudy'}
+@ATTRIBUTE Temperature REAL
+@DATA
+% another
+1.5,clear,20
+2,'partly cloudy',21.5
+"""
+
+CSV = "Wind,Sky,Temperature\n1.5,clear,20\n2,cloudy,21.50\n"
+
+WANTED = RawTable(("Wind", "Sky", "Temperature"), [["1.50", "clear", "20.0"], ["2.0", "cloudy", "21.5"]])
+
+
+def test_keel_is_read_with_its_output_last() -> None:
+    assert read_keel(KEEL) == WANTED
+
+
+def test_arff_is_read_with_quoted_names_and_cells() -> None:
+    table = read_arff(ARFF)
+    assert table.names == ("Wind", "the sky", "Temperature")
+    assert table.rows == [["1.5", "clear", "20"], ["2", "partly cloudy", "21.5"]]
+
+
+def test_same_values_have_the_same_digest_in_every_format() -> None:
+    assert read_keel(KEEL).digest() == read_plain_csv(CSV).digest()
+    assert read_plain_csv(CSV).digest() != read_plain_csv(CSV.replace("21.50", "21.51")).digest()
+    moved = "\n".join([CSV.splitlines()[0], *CSV.splitlines()[:0:-1]])
+    assert read_plain_csv(CSV).digest() != read_plain_csv(moved).digest()
+
+
+def test_csv_without_header_takes_given_names_and_other_delimiters() -> None:
+    table = read_plain_csv("1;2\n3;4\n", names=("a", "b"), delimiter=";")
+    assert table == RawTable(("a", "b"), [["1", "2"], ["3", "4"]])
+
+
+def test_written_file_is_read_by_agents_and_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "weather.csv.gz"
+    path.write_bytes(as_csv_gz(WANTED))
+    assert path.read_bytes() == as_csv_gz(WANTED)
+    read = read_table(path)
+    assert read.names == WANTED.names
+    assert read.column("Temperature").tolist() == [20.0, 21.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.dat", b"@relation x\n1,2\n", "line 2: '1,2' stands before @data"),
+        ("a.arff", b"@relation x\n", "no @data line"),
+        ("a.arff", b"@attribute a real\n@attribute b real\n@data\n1,2\n3\n", "row 5: 1 cells, there are 2 columns"),
+        ("a.arff", b"@attribute a real\n@data\n{0 1}\n", "sparse"),
+        ("a.csv", b"a,b\n", "no rows"),
+        ("a.csv", b"\xff\xfea", "not UTF-8"),
+        ("a.csv.gz", b"plain", "not a gzip file"),
+        ("a.xls", b"", "unknown ending"),
+        ("a.dat", b"@attribute a real\n@outputs b\n@data\n1\n", "no column 'b'"),
+    ],
+)
+def test_reader_names_the_fault_of_a_file(name: str, data: bytes, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        read_any(name, data)
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves `files` and counts the requests; paths with `broken` end early."""
+
+    files: dict[str, bytes]
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        data = self.files.get(self.path)
+        if data is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data) + 7 * ("broken" in self.path)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, type[Handler]]]:
+    """A web server on loopback: its address, and the class that holds its files."""
+
+    class Mine(Handler):
+        files: dict[str, bytes] = {}  # noqa: RUF012 - each server its own, filled by the test
+        seen: list[str] = []  # noqa: RUF012
+
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mine)
+    thread = threading.Thread(target=web.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{web.server_port}", Mine
+    web.shutdown()
+    thread.join()
+    web.server_close()
+
+
+def known(url: str, **changes: Any) -> Known:
+    first = Known(
+        name="weather",
+        task="regression",
+        rows=2,
+        features=2,
+        target="Temperature",
+        used_by="nobody",
+        home="https://example.org",
+        licence="none",
+        digest=WANTED.digest(),
+        source=Source((f"{url}/weather.dat",)),
+    )
+    return replace(first, **changes)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "source"),
+    [
+        ("/weather.dat", KEEL.encode(), {}),
+        ("/weather.csv", CSV.encode(), {}),
+        ("/weather.csv.gz", gzip.compress(CSV.encode(), mtime=0), {}),
+        ("/t.csv", b"Temperature,Wind,Sky\n20,1.5,clear\n21.5,2,cloudy\n", {"target": "Temperature"}),
+        ("/i.csv", b"id,Wind,Sky,T\n1,1.5,clear,20\n2,2,cloudy,21.5\n", {"without": ("id",)}),
+        ("/n.data", b"1.5,clear,20.\n2,cloudy,21.5\n", {"names": ("w", "s", "t"), "strip_last": "."}),
+    ],
+)
+def test_fetch_brings_every_format_into_one_form(
+    server: tuple[str, type[Handler]], tmp_path: Path, path: str, data: bytes, source: dict[str, Any]
+) -> None:
+    url, handler = server
+    handler.files[path] = data
+    wanted = known(url, source=Source((f"{url}{path}",), **source))
+    written = fetch(wanted, tmp_path / "data")
+    assert written == tmp_path / "data" / "weather.csv.gz"
+    assert verify(wanted, tmp_path / "data").state == "same"
+    assert read_table(written).names[-1] == "Temperature"
+    assert handler.seen == [path]
+
+
+def test_fetch_joins_files_that_belong_together(server: tuple[str, type[Handler]], tmp_path: Path) -> None:
+    url, handler = server
+    handler.files |= {"/a.csv": b"Wind,Sky,T\n1.5,clear,20\n", "/b.csv": b"Wind,Sky,T\n2,cloudy,21.5\n"}
+    fetch(known(url, source=Source((f"{url}/a.csv", f"{url}/b.csv"))), tmp_path)
+    with pytest.raises(DataError, match="same columns"):
+        table_of(Source(()), [("a.csv", b"a,b\n1,2\n"), ("b.csv", b"b,a\n1,2\n")])
+
+
+@pytest.mark.parametrize("data", [CSV.replace("21.50", "99"), CSV + "3,clear,22\n", CSV.replace(",Sky", ",Sky,X")])
+def test_fetch_writes_nothing_that_is_not_as_known(
+    server: tuple[str, type[Handler]], tmp_path: Path, data: str
+) -> None:
+    url, handler = server
+    handler.files["/weather.csv"] = data.encode()
+    with pytest.raises((VerificationError, DataError)):
+        fetch(known(url, source=Source((f"{url}/weather.csv",))), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fetch_names_the_fault_of_a_server(server: tuple[str, type[Handler]], tmp_path: Path) -> None:
+    url, handler = server
+    handler.files |= {"/broken.csv": b"a,b\n", "/large.csv": b"x" * 100}
+    with pytest.raises(DataError, match="answers 404"):
+        fetch(known(url), tmp_path)
+    with pytest.raises(DataError, match="broke off after 4 of 11 bytes"):
+        download(f"{url}/broken.csv")
+    with pytest.raises(DataError, match="more than 10 bytes"):
+        download(f"{url}/large.csv", most=10)
+    with pytest.raises(UsageError, match="only http and https"):
+        download(Path("/etc/hostname").as_uri())
+    with pytest.raises(UsageError, match="cannot be fetched"):
+        fetch(known(url, source=None), tmp_path)
+
+
+def test_fetch_says_that_nobody_listens(free_port: Any) -> None:
+    with pytest.raises(DataError, match="check the network"):
+        download(f"http://127.0.0.1:{free_port()}/a.csv")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(command.datasets, list(arguments))
+
+
+def test_command_fetches_once_and_verifies(
+    server: tuple[str, type[Handler]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, handler = server
+    handler.files["/weather.dat"] = KEEL.encode()
+    monkeypatch.setattr(command, "DATASETS", {"weather": known(url)})
+    folder = str(tmp_path)
+    missing = run("verify", "weather", "--data-dir", folder)
+    assert isinstance(missing.exception, VerificationError)
+    assert isinstance(run("verify", "--data-dir", folder).exception, DataError)
+    assert "fetched, verified" in run("fetch", "weather", "--data-dir", folder).output
+    assert "is there" in run("fetch", "weather", "--data-dir", folder).output
+    assert handler.seen == ["/weather.dat"]
+    checked = json.loads(run("verify", "--data-dir", folder, "--json").output)
+    assert checked == [{"name": "weather", "state": "same", "words": "2 rows, 2 inputs"}]
+    (tmp_path / "weather.csv.gz").write_bytes(gzip.compress(CSV.replace("20", "19").encode()))
+    assert isinstance(run("verify", "--data-dir", folder).exception, VerificationError)
+
+
+def test_command_lists_home_licence_and_digest_of_every_dataset() -> None:
+    listed = json.loads(run("list", "--json").output)
+    assert [entry["name"] for entry in listed] == list(DATASETS)
+    for entry in listed:
+        assert len(entry["digest"]) == 64
+        assert entry["home"].startswith("https://")
+        assert entry["licence"]
+        assert entry["urls"] or entry["note"]
+    text = run("list").output
+    assert all(name in text for name in DATASETS)
+
+
+def test_command_refuses_unknown_names() -> None:
+    assert isinstance(run("fetch", "oracle", "--data-dir", ".").exception, UsageError)
+
+
+def test_real_files_are_the_known_ones(glassfleet_data: Path) -> None:
+    checks = [verify(entry, glassfleet_data) for entry in DATASETS.values()]
+    assert {check.known.name: check.state for check in checks} == dict.fromkeys(DATASETS, "same")

@@ -1,0 +1,264 @@
+"""``glassfleet papers``: the report's parts, and that an interrupted report goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+from console.progress import Work
+from lab.papers.command import all_chapters, choose, papers
+from lab.papers.jobs import Job
+from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number
+from lab.papers.schedule import results_of
+from lab.papers.statistics import wilcoxon, wilcoxon_table
+from lab.papers.work import KINDS, fleet
+from lab.papers.write import as_html, as_markdown, write_report
+from schemas.errors import DataError, RunFailedError, UsageError
+
+pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+plots = pytest.importorskip("lab.papers.plots", reason="pip install glassfleet[experiments]")
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_cell_tells_equal_digits_from_others() -> None:
+    assert [number(1.2749, 1.27).verdict, number(1.276, 1.27).verdict, number(1.276).verdict] == [
+        "same",
+        "differs",
+        "none",
+    ]
+    assert str(number(1.354, 1.36)) == "1.35 (printed 1.36)"
+
+
+def test_report_says_how_many_printed_values_come_out_and_names_the_others() -> None:
+    table = Table("t", ["set", "a", "b"], [["x", number(1.0, 1.0), number(2.0, 3.0)], ["y", "-", number(5.0)]])
+    few = Table("u", ["set", "a"], [["x", number(1.0, 9.0)]], counted=False)
+    report = Report([("paper", [Section("k", "Table 1", [table, few])])])
+    assert report.verdicts() == (1, ["Table 1: x, b: 2.00 here, 3.00 printed"])
+    for page in (as_markdown(report), as_html(report)):
+        assert "1 of 2 printed values come out to the digit; 1 differ" in page
+
+
+def test_pages_hold_pictures_tables_and_escaped_words(tmp_path: Path) -> None:
+    blocks: list[Text | Table | Picture] = [
+        Text("use `x` < y & z"),
+        Table("t", ["a", "b|c"], [["p|q", Cell("1", "2")]]),
+        Picture("dot", "a <b>", PNG),
+    ]
+    write_report(Report([("paper", [Section("k", "Table 1", blocks)])], ["a note"]), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "use <code>x</code> &lt; y &amp; z" in page
+    assert "data:image/png;base64,iVBORw0KGgo=" in page
+    assert 'alt="a &lt;b&gt;"' in page
+    assert "src=" in page
+    assert 'src="http' not in page
+    text = (tmp_path / "report.md").read_text()
+    assert "![a <b>](pictures/dot.png)" in text
+    assert "p\\|q" in text
+    assert (tmp_path / "pictures" / "dot.png").read_bytes() == PNG
+
+
+def test_wilcoxon_is_that_of_scipy_and_knows_equal_samples() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=25)
+    second = first + rng.normal(0.4, 0.5, 25)
+    test = wilcoxon(first.tolist(), second.tolist())
+    reference: Any = stats.wilcoxon(first, second)
+    assert test.p == reference.pvalue
+    assert min(test.plus, test.minus) == reference.statistic
+    assert test.plus + test.minus == 25 * 26 / 2
+    assert wilcoxon([1.0, 2.0], [1.0, 2.0]).p == 1.0
+
+
+def test_wilcoxon_table_says_which_is_better() -> None:
+    low, high = np.arange(20.0).tolist(), (np.arange(20.0) + 1).tolist()
+    rows = wilcoxon_table("t", {"a": (low, high), "b": (high, low), "c": (low, low)}, "smaller").rows
+    assert [row[-1] for row in rows] == ["first better", "second better", "no difference shown"]
+    assert wilcoxon_table("t", {"a": (low, high)}, "larger").rows[0][-1] == "second better"
+
+
+def test_plots_are_pngs_and_the_same_for_the_same_numbers() -> None:
+    values = {"LL": [1.0, 3.0], "FL": [1.0, 2.0], "CL": [0.5, 2.0]}
+    drawn: list[Callable[[], bytes]] = [
+        lambda: plots.ecdf({"a": values, "b": values}, "x"),
+        lambda: plots.bands({"a": ([1, 2], [[1.0, 2.0], [2.0, 3.0]])}, "x", "y", {"a": {"LL (all)": 2.0}}),
+        lambda: plots.curves({"a": ([1, 10], [1.0, 2.0])}, "x", "y", log=True),
+        lambda: plots.spreads({"g": {"a": [1.0, 2.0]}, "h": {"a": [0.0, 2.0], "b": [1.0]}}, "x"),
+    ]
+    for draw in drawn:
+        assert draw().startswith(PNG)
+        assert draw() == draw()
+
+
+# --- choosing ---------------------------------------------------------------------------------------------------------
+
+
+def test_chapters_are_chosen_by_name_alias_and_beginning() -> None:
+    chapters = all_chapters()
+    keys = [chapter.key for chapter in chapters]
+    assert len(set(keys)) == len(keys)
+    assert choose(chapters, []) == chapters
+    assert [chapter.key for chapter in choose(chapters, ["frbc-2", "tsk-5"])] == ["tsk-5", "frbc-2"]
+    assert {chapter.key for chapter in choose(chapters, ["tsk"])} == {"tsk-3", "tsk-4", "tsk-5", "tsk-6"}
+    assert [chapter.key for chapter in choose(chapters, ["frt-fig5"])] == ["frt-dropping"]
+    with pytest.raises(UsageError, match="no table or figure 'oracle'"):
+        choose(chapters, ["oracle"])
+
+
+def test_chapters_list_jobs_that_can_be_told_apart_and_only_read_files_that_are_there(glassfleet_data: Path) -> None:
+    for chapter in all_chapters():
+        jobs = chapter.jobs(glassfleet_data, False)
+        assert jobs, chapter.key
+        arguments: dict[str, Any] = {}
+        for job in jobs:
+            assert job.kind in KINDS, job.label
+            assert json.loads(json.dumps(job.arguments)) == job.arguments, job.label
+            assert all((glassfleet_data / name).is_file() for name in job.files), job.label
+            # A section finds its results by label.
+            assert arguments.setdefault(job.label, job.arguments) == job.arguments, job.label
+
+
+def test_command_lists_tables_and_says_which_data_are_missing(tmp_path: Path) -> None:
+    listed = CliRunner().invoke(papers, ["--list", "--data-dir", str(tmp_path)]).output
+    assert "frt-accuracy" in listed
+    assert "its data are not there" in listed
+
+
+def test_command_says_what_it_needs(tmp_path: Path) -> None:
+    assert isinstance(CliRunner(env={"GLASSFLEET_DATA": None}).invoke(papers, []).exception, UsageError)
+    assert isinstance(CliRunner().invoke(papers, ["--data-dir", str(tmp_path / "no")]).exception, DataError)
+    nothing = CliRunner().invoke(papers, ["tsk", "--data-dir", str(tmp_path)])
+    assert isinstance(nothing.exception, DataError)
+
+
+# --- computing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0, 10, (150, 3))
+    y = X[:, 0] * 2 + np.where(X[:, 1] > 5, X[:, 2], 0)
+    lines = [",".join(f"{value:.6f}" for value in row) for row in np.column_stack([X, y])]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "table.csv").write_text("a,b,c,y\n" + "\n".join(lines) + "\n")
+    return folder
+
+
+def jobs_of(count: int, **more: Any) -> list[Job]:
+    return [
+        Job(
+            "fold",
+            f"fold {fold}",
+            {"scheme": "frt", "file": "table.csv", "fold": fold, "settings": ["federated"], "clients": 3, **more},
+            ("table.csv",),
+        )
+        for fold in range(count)
+    ]
+
+
+class Told(Work):
+    def __init__(self) -> None:
+        super().__init__("computing")
+        self.lines: list[str] = []
+
+    def say(self, line: str, *, out: bool = False) -> None:
+        assert not out
+        self.lines.append(line)
+
+
+def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_path: Path) -> None:
+    work = Told()
+    said = work.lines
+
+    def results(count: int, **options: Any) -> Any:
+        said.clear()
+        fresh = options.get("fresh", False)
+        return results_of(jobs_of(count), data, tmp_path / "kept", processes=1, fresh=fresh, work=work)
+
+    first = results(2)
+    assert [line.partition("  ")[0] for line in said] == ["[1/2] fold 0", "[2/2] fold 1"]
+    more = results(3)
+    assert said[0] == "2 of 3 results are there from before"
+    assert len(said) == 2
+    assert {label: more[label] for label in first} == first
+    (kept, *_) = (tmp_path / "kept").iterdir()
+    kept.write_text('{"cut short')
+    assert results(3).keys() == more.keys()
+    assert len(said) == 2
+    results(3, fresh=True)
+    assert len(said) == 3
+
+
+def test_results_depend_on_arguments_and_data(data: Path) -> None:
+    (job,) = jobs_of(1)
+    (other,) = jobs_of(1, seed=7)
+    assert job.key(data) == jobs_of(1)[0].key(data) != other.key(data)
+    changed = data.parent / "changed"
+    changed.mkdir()
+    (changed / "table.csv").write_text((data / "table.csv").read_text() + "1,2,3,4\n")
+    assert job.key(changed) != job.key(data)
+
+
+def test_processes_compute_what_one_computes(data: Path, tmp_path: Path) -> None:
+    one, two = (
+        results_of(jobs_of(3), data, tmp_path / str(count), processes=count, fresh=False, work=Told())
+        for count in (1, 2)
+    )
+    for results in (one, two):
+        for result in results.values():
+            del result["federated"]["seconds"]
+    assert one == two
+
+
+def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Path) -> None:
+    bad = Job("fold", "the bad one", {**jobs_of(1)[0].arguments, "clients": 1000}, ("table.csv",))
+    for processes in (1, 2):
+        kept = tmp_path / f"kept{processes}"
+        with pytest.raises(RunFailedError, match="the bad one"):
+            results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, work=Told())
+    assert len(list((tmp_path / "kept1").iterdir())) == 1
+
+
+def test_simulated_fleet_needs_no_data(tmp_path: Path) -> None:
+    train, test, domain = fleet(tmp_path, "simulated")
+    assert len(train) == len(test) == 15
+    assert domain.names == train["vehicle-00"].features
+    arguments = {"source": "simulated", "scheme": "frt", "parameters": {"min_rows": 1}, "count": 3, "repeats": 2}
+    result = KINDS["dropping"](tmp_path, arguments)
+    first, second = result["as_is"]
+    assert first != second  # other vehicles each time
+    assert all(0.0 < limited <= free < 1.0 for limited, free in zip(result["limited"], (first, second), strict=True))
+
+
+@pytest.mark.timeout(300)
+def test_command_makes_a_report_with_the_published_digits(glassfleet_data: Path, tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    (data / "weather_izmir.csv.gz").symlink_to(glassfleet_data / "weather_izmir.csv.gz")
+    arguments = ["tsk", "frt-accuracy", "frt-size", "frbc-1", "--data-dir", str(data), "--out", str(out), "--jobs", "1"]
+    result = CliRunner().invoke(papers, arguments)
+    assert result.exit_code == 0, result.output
+    assert "frbc-1 is left out" in result.stderr
+    assert result.stdout.splitlines() == [str(out / "report.md"), str(out / "report.html")]
+    text = (out / "report.md").read_text()
+    # Table III (6), Table V (3), FRT accuracy (7) and size (4); client 4 of FRT is known to come out as 1.35.
+    assert "19 of 20 printed values come out to the digit; 1 differ:" in text
+    assert "weather_izmir, FL client 4: 1.35 here, 1.36 printed" in text
+    assert "| weather_izmir | 1.13 ✓ | 2.76 ✓ | 1.32 ✓ | 1.42 ✓ | 1.28 ✓ | 1.38 ✓ |" in text
+    again = CliRunner().invoke(papers, arguments)
+    assert "from before" in again.stderr
+    assert "[1/" not in again.stderr
+    assert (out / "report.md").read_text() == text
+    assert all(json.loads(path.read_text()) for path in (out / "results").iterdir())

@@ -1,0 +1,152 @@
+"""The quality-of-experience set from a raw export: both forms, gaps, and faults."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+from edge_agent.sources import read_source
+from lab.datasets.command import datasets
+from lab.datasets.qoe_export import STATISTICS, WIDE_FEATURES, WIDE_METRICS, Layout, prepare, read_export
+from lab.qoe.simulator import simulate_vehicle
+from lab.qoe.windows import FEATURES, HORIZON, METRICS, TARGET, WINDOW, rows_of_run
+from schemas.errors import DataError, UsageError
+
+SECONDS = 40
+
+
+@pytest.fixture(scope="module")
+def series() -> Any:
+    """Three runs of a vehicle: the simulator's metrics, once a second."""
+    return [run[:SECONDS] for run in simulate_vehicle(0).series[:3]]
+
+
+def export(runs: Any, *, skip: Any = (), header: str = "vehicle,run,time,metric,value") -> str:
+    """Write an export; `skip` are (run, second) that were not measured."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    text.write(header + "\n")
+    for number, run in enumerate(runs):
+        for second, values in enumerate(run):
+            if (number, second) not in skip:
+                writer.writerows(
+                    ["car", number, second + 0.5, name, repr(float(value))]
+                    for name, value in zip(METRICS, values, strict=True)
+                )
+    return text.getvalue()
+
+
+def test_export_gives_the_rows_that_the_windows_give(series: Any) -> None:
+    runs = read_export([("e.csv", export(series))], Layout())
+    tables, lost = prepare(runs, "15", test_runs=1)
+    table = tables["car"]
+    assert lost == 0
+    assert table.names == ("split", *FEATURES, TARGET)
+    expected = [rows_of_run(run) for run in series]
+    found = np.array([row[1:] for row in table.rows], dtype=np.float64)
+    assert found[:, :-1] == pytest.approx(np.concatenate([X for X, _ in expected]))
+    assert found[:, -1] == pytest.approx(np.concatenate([y for _, y in expected]))
+    count = SECONDS - WINDOW + 1 - HORIZON
+    assert [row[0] for row in table.rows] == ["train"] * 2 * count + ["test"] * count
+
+
+def test_wide_form_has_ten_statistics_of_three_metrics() -> None:
+    rng = np.random.default_rng(1)
+    lines = ["vehicle,run,time,metric,value"]
+    events: dict[str, list[tuple[float, float]]] = {}
+    for metric in WIDE_METRICS:
+        times = np.sort(rng.uniform(0, 20, 200))
+        events[metric] = list(zip(times.tolist(), rng.gamma(2.0, size=200).tolist(), strict=True))
+        lines += [f"car,1,{time!r},{metric},{value!r}" for time, value in events[metric]]
+    shown = rng.uniform(size=20)
+    lines += [f"car,1,{second},displayed_share,{value!r}" for second, value in enumerate(shown.tolist())]
+    runs = read_export([("e.csv", "\n".join(lines))], Layout())
+    tables, lost = prepare(runs, "30", test_runs=0)
+    rows = np.array([row[1:] for row in tables["car"].rows], dtype=np.float64)
+    assert tables["car"].names[1:-1] == WIDE_FEATURES
+    assert lost == 0
+    assert len(rows) == 20 - WINDOW + 1 - HORIZON
+    for index, row in enumerate(rows):
+        for place, metric in enumerate(WIDE_METRICS):
+            window = [value for time, value in events[metric] if index <= time < index + WINDOW]
+            q1, q3 = np.quantile(window, (0.25, 0.75))
+            expected = [
+                np.mean(window),
+                np.median(window),
+                np.max(window),
+                np.min(window),
+                np.var(window),
+                np.std(window),
+                stats.kurtosis(window),
+                stats.skew(window),
+                q1,
+                q3,
+            ]
+            at = place * len(STATISTICS)
+            assert row[at : at + len(STATISTICS)] == pytest.approx(expected)
+        assert row[-1] == pytest.approx(shown[index + WINDOW - 1 + HORIZON])
+
+
+def test_windows_never_cross_a_gap(series: Any) -> None:
+    whole, _ = prepare(read_export([("e.csv", export(series))], Layout()), "15", test_runs=0)
+    gap, lost = prepare(read_export([("e.csv", export(series, skip={(1, 20)}))], Layout()), "15", test_runs=0)
+    assert lost == 1
+    # A window and its horizon are 13 seconds; all that held second 20 are gone.
+    assert len(whole["car"].rows) - len(gap["car"].rows) == WINDOW + HORIZON
+
+
+def test_constant_windows_have_no_kurtosis(series: Any) -> None:
+    flat = [np.full((SECONDS, len(METRICS)), 0.1)]
+    tables, _ = prepare(read_export([("e.csv", export(flat))], Layout()), "30", test_runs=0)
+    row = dict(zip(tables["car"].names, tables["car"].rows[0], strict=True))
+    assert float(row["sinr_db_kurtosis"]) == float(row["sinr_db_skewness"]) == 0.0
+
+
+def test_command_prepares_files_that_an_agent_reads(series: Any, tmp_path: Path) -> None:
+    text = export(series, header="vehicle,repetition,time,metric,value").replace("sinr_db", "rcvdSinr")
+    (tmp_path / "export.csv").write_text(text)
+    arguments = ["qoe", str(tmp_path / "export.csv"), "--out", str(tmp_path / "out"), "--test-runs", "1"]
+    named = ["--column", "run=repetition", "--metric", "rcvdSinr=sinr_db"]
+    assert isinstance(CliRunner().invoke(datasets, arguments).exception, DataError)
+    result = CliRunner().invoke(datasets, [*arguments, *named, "--labels"])
+    assert result.exit_code == 0, result.output
+    source = read_source(tmp_path / "out" / "vehicle_car.csv.gz", labels=True)
+    assert set(source.train.y.tolist()) <= {"Good", "Poor"}
+    assert source.train.rows == 2 * source.test.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("vehicle,run,time,metric\n", "no column 'value'"),
+        ("vehicle,run,time,metric,value\ncar,1,x,sinr_db,1\n", "line 2: 'x' is not a finite number"),
+        ("vehicle,run,time,metric,value\ncar,1,0,sinr_db,nan\n", "line 2: 'nan' is not a finite number"),
+        ("vehicle,run,time,metric,value\ncar,1,0,sinr_db\n", "line 2 has 4 cells"),
+        ("vehicle,run,time,metric,value\ncar,1,0,noise,1\n", "no line of the export"),
+    ],
+)
+def test_export_reader_names_the_fault(text: str, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        read_export([("e.csv", text)], Layout())
+
+
+def test_preparing_names_what_was_not_measured_and_runs_that_do_not_suffice(series: Any) -> None:
+    lines = [line for line in export(series).splitlines() if "cqi" not in line]
+    with pytest.raises(DataError, match="vehicle car, run 0: cqi was not measured"):
+        prepare(read_export([("e.csv", "\n".join(lines))], Layout()), "15", test_runs=0)
+    with pytest.raises(DataError, match="lower --test-runs"):
+        prepare(read_export([("e.csv", export(series))], Layout()), "15", test_runs=3)
+
+
+@pytest.mark.parametrize("option", [("--column", "runs=x"), ("--metric", "a=b"), ("--metric", "a")])
+def test_command_refuses_names_that_are_not_ours(option: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("")
+    result = CliRunner().invoke(datasets, ["qoe", str(tmp_path / "e.csv"), "--out", str(tmp_path), *option])
+    assert isinstance(result.exception, UsageError)

@@ -1,0 +1,435 @@
+"""Messages in parts: cut, joined in any order, verified, and bounded in memory whatever a sender does."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import limits, parts
+from schemas.envelope import Envelope
+from schemas.errors import BrokerError, UsageError, WireError
+from schemas.messages import ContributionBody, Manifest, Part, Receipt, Request
+from schemas.topics import Topics
+from schemas.trust.joining import Assembler, BlobStore
+
+TOPICS = Topics("fleet")
+LIMIT = limits.MIN_MESSAGE_BYTES
+DIGEST = "a" * 64
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def answer(size: int, *, agent: str = "v1", seed: int = 0, filler: bytes | None = None) -> Envelope:
+    data = noise(size, seed) if filler is None else filler * size
+    body = ContributionBody(task_digest=DIGEST, rows=3, data_digest=DIGEST, contribution={"x": data})
+    return Envelope(
+        fleet="fleet", body=body, run="r1", agent=agent, scheme="frt", round=2, attempt=1, signature=b"s" * 64
+    )
+
+
+def request(size: int, *, seed: int = 0) -> Envelope:
+    body = Request(task={"x": noise(size, seed)}, task_digest=DIGEST, remaining=5.0)
+    return Envelope(fleet="fleet", body=body, run="r1", round=2, attempt=1, scheme="frt")
+
+
+def received(frames: list[parts.Frame]) -> list[Envelope]:
+    return [Envelope.from_bytes(frame.payload, fleet="fleet") for frame in frames]
+
+
+def part_of(envelope: Envelope) -> Part:
+    assert isinstance(envelope.body, Part)
+    return envelope.body
+
+
+def altered(envelope: Envelope, **changes) -> Envelope:
+    body = part_of(envelope)
+    head = {name: getattr(envelope, name) for name in ("fleet", "run", "agent", "scheme", "round", "attempt")}
+    return Envelope(body=Part(**(body.model_dump() | changes)), **head)
+
+
+def test_small_contribution_travels_as_it_is():
+    envelope = answer(100)
+    assert parts.frames_for_contribution(envelope, TOPICS, LIMIT) == [
+        (TOPICS.contribution("v1", "r1"), envelope.to_bytes())
+    ]
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 60_000), st.integers(LIMIT, 20_000), st.booleans(), st.randoms(use_true_random=False))
+def test_assembler_gives_back_what_was_cut_whatever_the_order_and_the_duplicates(size, limit, compress, rng):
+    envelope = answer(size)
+    frames = parts.frames_for_contribution(envelope, TOPICS, limit, compress=compress)
+    assert all(len(frame.payload) <= limit for frame in frames)
+    assert {frame.topic for frame in frames} == {TOPICS.contribution("v1", "r1")}
+    arriving = received(frames)
+    if len(frames) == 1 and isinstance(arriving[0].body, ContributionBody):
+        assert arriving[0] == envelope
+        return
+    doubled = arriving[1:] * 2
+    rng.shuffle(doubled)
+    assembler = Assembler()
+    results = [assembler.add(each) for each in [*doubled, arriving[0]]]
+    assert results == [None] * len(doubled) + [envelope]
+
+
+def test_signature_travels_inside_the_parts():
+    frames = parts.frames_for_contribution(answer(9000, filler=b"ab"), TOPICS, LIMIT)
+    (outer,) = received(frames)
+    assert outer.signature == b""
+    joined = Assembler().add(outer)
+    assert joined is not None
+    assert joined.signature == b"s" * 64
+
+
+def test_compressible_contribution_needs_fewer_parts():
+    assert len(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT)) == 1
+    assert len(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT, compress=False)) > 20
+
+
+@given(st.binary(max_size=2000), st.booleans())
+def test_packing_is_undone_and_never_grows_by_more_than_its_marker(content, compress):
+    packed = parts.pack(content, compress=compress)
+    assert len(packed) <= len(content) + 1
+    assert parts.unpack(packed) == content
+
+
+@pytest.mark.parametrize(
+    ("packed", "code"),
+    [
+        (b"", "malformed"),
+        (b"\x02abc", "malformed"),
+        (b"\x01", "malformed"),
+        (b"\x01not zlib", "malformed"),
+        (b"\x01" + zlib.compress(b"abc")[:-1], "malformed"),
+        (b"\x01" + zlib.compress(b"abc") + b"x", "malformed"),
+        (b"\x00" + bytes(1001), "oversize"),
+        (b"\x01" + zlib.compress(bytes(1001)), "oversize"),
+        (b"\x01" + zlib.compress(bytes(30_000_000)), "oversize"),
+    ],
+)
+def test_unpacking_refuses_damage_and_bombs(packed, code):
+    with pytest.raises(WireError) as caught:
+        parts.unpack(packed, max_bytes=1000)
+    assert caught.value.code == code
+    assert parts.unpack(b"\x01" + zlib.compress(bytes(1000)), max_bytes=1000) == bytes(1000)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_unpacking_raises_only_wire_errors(packed):
+    with contextlib.suppress(WireError):
+        assert len(parts.unpack(packed, max_bytes=1000)) <= 1000
+
+
+def cut(size: int = 20_000, **options) -> list[Envelope]:
+    return received(parts.frames_for_contribution(answer(size, **options), TOPICS, LIMIT))
+
+
+def test_assembler_completes_again_when_everything_is_sent_again():
+    assembler, arriving = Assembler(), cut()
+    for _ in range(3):
+        assert [assembler.add(each) is not None for each in arriving] == [False] * (len(arriving) - 1) + [True]
+    assert (assembler.open_messages, assembler.kept_bytes) == (0, 0)
+
+
+def test_assembler_keeps_senders_apart():
+    assembler = Assembler()
+    one, two = cut(agent="v1", seed=1), cut(agent="v2", seed=2)
+    results = [assembler.add(each) for pair in zip(one, two, strict=True) for each in pair]
+    assert [r.agent for r in results if r is not None] == ["v1", "v2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"index": 99}, "malformed"),
+        ({"data": b""}, "malformed"),
+        ({"count": 2}, "malformed"),
+        ({"data": b"other"}, "digest-mismatch"),
+    ],
+)
+def test_assembler_drops_a_message_whose_part_cannot_be_right(changes, code):
+    assembler, arriving = Assembler(), cut()
+    for each in arriving[:-1]:
+        assembler.add(each)
+    with pytest.raises(WireError) as caught:
+        assembler.add(altered(arriving[-1], **changes))
+    assert caught.value.code == code
+    assert (assembler.open_messages, assembler.kept_bytes) == (0, 0)
+    assert [assembler.add(each) is not None for each in arriving][-1], "a resend completes it"
+
+
+def wrapped(content: bytes, *, agent: str = "v1", run: str = "r1", fleet: str = "fleet") -> Envelope:
+    packed = parts.pack(content)
+    digest = hashlib.sha256(packed).hexdigest()
+    return Envelope(fleet=fleet, body=Part(digest=digest, index=0, count=1, data=packed), run=run, agent=agent)
+
+
+def test_assembler_refuses_what_is_not_a_message_of_this_sender():
+    inner = answer(10, agent="v1").to_bytes()
+    assert Assembler().add(wrapped(inner)) is not None
+    nested = parts.frames_for_contribution(answer(9000, filler=b"a"), TOPICS, LIMIT)[0].payload
+    for bad, code in [
+        (wrapped(inner, agent="v2"), "malformed"),
+        (wrapped(inner, run="r2"), "malformed"),
+        (wrapped(b"junk"), "malformed"),
+        (wrapped(nested), "malformed"),
+        (wrapped(Envelope(fleet="other", body=answer(1).body, run="r1", agent="v1").to_bytes()), "foreign-fleet"),
+    ]:
+        assembler = Assembler()
+        with pytest.raises(WireError) as caught:
+            assembler.add(bad)
+        assert caught.value.code == code
+        assert assembler.kept_bytes == 0
+
+
+def test_assembler_is_misused_when_given_something_else():
+    with pytest.raises(TypeError):
+        Assembler().add(answer(1))
+
+
+def test_assembler_refuses_more_bytes_than_a_message_may_have():
+    assembler = Assembler(max_bytes=10_000)
+    arriving = cut(20_000)
+    for each in arriving[:2]:
+        assert assembler.add(each) is None
+    with pytest.raises(WireError) as caught:
+        assembler.add(arriving[2])
+    assert caught.value.code == "oversize"
+    assert assembler.kept_bytes == 0
+
+
+def test_assembler_refuses_a_message_that_unpacks_to_more_than_it_may_have():
+    (outer,) = received(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT))
+    with pytest.raises(WireError) as caught:
+        Assembler(max_bytes=50_000).add(outer)
+    assert caught.value.code == "oversize"
+
+
+def test_one_sender_cannot_push_the_others_out():
+    assembler = Assembler(max_bytes=1_000_000, per_sender=2)
+    other = cut(agent="v2", seed=5)
+    assembler.add(other[0])
+    for seed in range(50):
+        assembler.add(cut(agent="v1", seed=seed)[0])
+    assert assembler.open_messages == 3
+    assert [assembler.add(each) for each in other][-1] is not None
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 4000)), max_size=80))
+def test_assembler_stays_within_its_memory_whatever_arrives(arriving):
+    total = 40_000
+    assembler = Assembler(max_bytes=20_000, total_bytes=total)
+    for sender, index, size in arriving:
+        digest = hashlib.sha256(bytes([sender])).hexdigest()
+        part = Part(digest=digest, index=index, count=10, data=noise(size))
+        with contextlib.suppress(WireError):
+            assembler.add(Envelope(fleet="fleet", body=part, run="r1", agent=f"v{sender}"))
+        assert assembler.kept_bytes <= total
+
+
+def test_assembler_counts_tiny_parts_at_what_they_cost():
+    assembler = Assembler(max_bytes=100_000, total_bytes=100_000)
+    for sender in range(40):
+        for index in range(50):
+            part = Part(digest=DIGEST, index=index, count=4096, data=b"x")
+            assembler.add(Envelope(fleet="fleet", body=part, run="r1", agent=f"v{sender}"))
+    assert assembler.open_messages < 40
+    assert assembler.kept_bytes <= 100_000
+
+
+def test_assembler_forgets_an_agent_that_left():
+    assembler = Assembler()
+    assembler.add(cut(agent="v1")[0])
+    assembler.add(cut(agent="v2")[0])
+    assembler.forget("v1")
+    assert assembler.open_messages == 1
+    assembler.forget("v2")
+    assert (assembler.open_messages, assembler.kept_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "envelope", [Envelope(fleet="fleet", body=answer(1).body), Envelope(fleet="fleet", body=answer(1).body, run="r")]
+)
+def test_contribution_without_agent_or_run_is_misuse(envelope):
+    with pytest.raises(UsageError, match="agent and run"):
+        parts.frames_for_contribution(envelope, TOPICS)
+
+
+def test_limit_below_the_smallest_is_misuse():
+    with pytest.raises(UsageError, match="max_message_bytes"):
+        parts.frames_for_contribution(answer(1), TOPICS, LIMIT - limits.MAX_SEAL_BYTES - 1)
+
+
+def test_smallest_limit_that_can_be_set_has_room_for_a_seal():
+    room = LIMIT - limits.MAX_SEAL_BYTES
+    sent = parts.frames_for_contribution(answer(20_000), TOPICS, room)
+    assert len(sent) > 1
+    assert all(len(frame.payload) <= room for frame in sent)
+
+
+def test_contribution_that_no_receiver_takes_is_refused_by_the_sender(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_PARTS", 3)
+    with pytest.raises(BrokerError, match="raise max_message_bytes"):
+        parts.frames_for_contribution(answer(20_000), TOPICS, LIMIT)
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 10_000)
+    with pytest.raises(BrokerError, match="at most 10000"):
+        parts.frames_for_contribution(answer(20_000), TOPICS, LIMIT)
+
+
+# Requests and models: manifests and retained blobs
+
+
+def test_small_request_is_retained_as_it_is():
+    sent = parts.frames_for_request(request(100), TOPICS, LIMIT)
+    assert sent.frames == ((TOPICS.request("r1"), request(100).to_bytes()),)
+    assert sent.blobs == ()
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 60_000), st.integers(LIMIT, 20_000), st.booleans(), st.randoms(use_true_random=False))
+def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, compress, rng):
+    sent = parts.frames_for_request(request(size), TOPICS, limit, compress=compress)
+    assert all(len(frame.payload) <= limit for frame in sent.frames)
+    *blobs, (topic, payload) = sent.frames
+    assert topic == TOPICS.request("r1")
+    assert [blob.topic for blob in blobs] == list(sent.blobs)
+    outer = Envelope.from_bytes(payload, fleet="fleet")
+    if not blobs:
+        assert outer == request(size)
+        return
+    assert isinstance(outer.body, Manifest)
+    store = BlobStore(TOPICS)
+    assert store.want(outer.body) == f"gf/1/fleet/blob/{outer.body.digest}/+"
+    assert store.missing(outer.body.digest) == list(sent.blobs)
+    arriving = blobs[1:] * 2
+    rng.shuffle(arriving)
+    contents = [store.add(*each) for each in [*arriving, blobs[0]]]
+    done = [content for content in contents if content is not None]
+    assert len(done) == 1
+    assert parts.open_request(outer, done[0]) == request(size)
+    assert store.open_digests == ()
+    assert store.missing(outer.body.digest) == []
+
+
+def large(size: int = 20_000) -> tuple[Envelope, Manifest, list[parts.Frame]]:
+    sent = parts.frames_for_request(request(size), TOPICS, LIMIT)
+    outer = Envelope.from_bytes(sent.frames[-1].payload, fleet="fleet")
+    assert isinstance(outer.body, Manifest)
+    return outer, outer.body, list(sent.frames[:-1])
+
+
+def test_store_ignores_blobs_that_nobody_wants():
+    _, manifest, blobs = large()
+    store = BlobStore(TOPICS)
+    assert all(store.add(*blob) is None for blob in blobs)
+    store.want(manifest)
+    assert store.add(TOPICS.blob(manifest.digest, manifest.count), b"beyond") is None
+    assert store.add(blobs[0].topic, b"") is None, "a cleared blob is not a blob"
+    assert len(store.missing(manifest.digest)) == manifest.count
+    store.close(manifest.digest)
+    assert all(store.add(*blob) is None for blob in blobs)
+
+
+@pytest.mark.parametrize(("damage", "code"), [(b"shorter", "digest-mismatch"), (bytes(LIMIT), "digest-mismatch")])
+def test_store_refuses_blobs_that_are_not_what_was_promised(damage, code):
+    _, manifest, blobs = large()
+    store = BlobStore(TOPICS)
+    store.want(manifest)
+    for blob in blobs[1:]:
+        store.add(*blob)
+    with pytest.raises(WireError) as caught:
+        store.add(blobs[0].topic, damage)
+    assert caught.value.code == code
+    assert store.open_digests == ()
+    store.want(manifest)
+    assert [store.add(*blob) for blob in blobs][-1] is not None, "subscribing again cures it"
+
+
+def test_store_refuses_more_bytes_than_the_manifest_says():
+    _, manifest, blobs = large()
+    store = BlobStore(TOPICS)
+    store.want(manifest)
+    with pytest.raises(WireError) as caught:
+        store.add(blobs[0].topic, bytes(manifest.size + 1))
+    assert caught.value.code == "oversize"
+    with pytest.raises(WireError) as caught:
+        BlobStore(TOPICS, max_bytes=manifest.size - 1).want(manifest)
+    assert caught.value.code == "oversize"
+
+
+def test_store_refuses_topics_that_are_no_blobs():
+    store = BlobStore(TOPICS)
+    for topic in (TOPICS.request("r1"), "elsewhere/blob", TOPICS.blob("short", 0)):
+        with pytest.raises(WireError):
+            store.add(topic, b"x")
+
+
+def test_store_lets_the_oldest_manifest_go_when_too_many_are_open():
+    store = BlobStore(TOPICS, max_open=3)
+    manifests = [Manifest(digest=f"{n:064x}", count=2, size=10, what="request") for n in range(5)]
+    for manifest in manifests:
+        store.want(manifest)
+    assert store.open_digests == tuple(manifest.digest for manifest in manifests[2:])
+
+
+def test_store_starts_anew_when_a_manifest_contradicts_an_earlier_one():
+    _, manifest, blobs = large()
+    store = BlobStore(TOPICS)
+    store.want(manifest.model_copy(update={"count": 1}))
+    store.want(manifest)
+    assert [store.add(*blob) for blob in blobs][-1] is not None
+
+
+def test_opened_request_must_be_the_one_that_its_manifest_names():
+    outer, _, _ = large()
+    content = request(20_000).to_bytes()
+    assert parts.open_request(outer, content) == request(20_000)
+    other = Envelope(fleet="fleet", body=request(1).body, run="r2", round=2, attempt=1)
+    for bad in (other.to_bytes(), answer(5).to_bytes(), b"junk"):
+        with pytest.raises(WireError):
+            parts.open_request(outer, bad)
+
+
+def test_request_without_a_run_is_misuse():
+    with pytest.raises(UsageError, match="run"):
+        parts.frames_for_request(Envelope(fleet="fleet", body=request(1).body), TOPICS)
+
+
+def test_small_model_record_is_retained_as_its_json():
+    sent = parts.frames_for_model(b'{"a":1}', TOPICS, "qoe", 3, LIMIT)
+    assert sent.frames == ((TOPICS.model_version("qoe", 3), b'{"a":1}'),)
+    assert parts.read_model(b'{"a":1}', fleet="fleet") == b'{"a":1}'
+
+
+def test_receiver_gets_a_large_model_record():
+    record = b'{"a":"' + noise(15_000).hex().encode() + b'"}'
+    sent = parts.frames_for_model(record, TOPICS, "qoe", 3, LIMIT)
+    *blobs, pointer = sent.frames
+    assert pointer.topic == TOPICS.model_version("qoe", 3)
+    manifest = parts.read_model(pointer.payload, fleet="fleet")
+    assert isinstance(manifest, Manifest)
+    store = BlobStore(TOPICS)
+    store.want(manifest)
+    assert [store.add(*blob) for blob in blobs][-1] == record
+
+
+def test_model_topic_holding_something_else_is_refused():
+    request_manifest = Envelope(fleet="fleet", body=Manifest(digest=DIGEST, count=1, size=1, what="request"))
+    receipt = Envelope(fleet="fleet", body=Receipt(run="r", task_digest=DIGEST, outcome="late"))
+    for payload in (b"", b"[1]", b"junk", request_manifest.to_bytes(), receipt.to_bytes()):
+        with pytest.raises(WireError):
+            parts.read_model(payload, fleet="fleet")
+
+
+def test_clearing_frames_are_empty():
+    assert parts.clearing(("a", "b")) == [("a", b""), ("b", b"")]
