@@ -19,8 +19,8 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
 from schemas.topics import matches
 
@@ -51,13 +51,31 @@ class Faults:
     reconnect: tuple[float, float] = (0.5, 5.0)
 
 
+class Client(Protocol):
+    """What the hub knows of a client: see `broker.memory_client.MemoryTransport`."""
+
+    link: Link
+    epoch: int
+    is_running: bool
+    is_connected: bool
+    patterns: dict[str, None]
+    outbox: OrderedDict[int, Message]
+
+    def is_on(self, epoch: int) -> bool: ...  # noqa: D102
+    def acknowledge(self, number: int) -> None: ...  # noqa: D102
+    def in_order(self, way: str, topic: str, when: float) -> float: ...  # noqa: D102
+    def call_message(self, message: Message, epoch: int) -> None: ...  # noqa: D102
+    def call_connected(self) -> None: ...  # noqa: D102
+    def call_disconnected(self) -> None: ...  # noqa: D102
+
+
 @dataclass
 class _Session:
     """What the broker keeps about a client id."""
 
     patterns: dict[str, None] = field(default_factory=dict)
     queue: OrderedDict[int, Message] = field(default_factory=OrderedDict)
-    owner: MemoryTransport | None = None
+    owner: Client | None = None
     gone_since: float | None = None
     expiry: float = 0.0
 
@@ -84,16 +102,12 @@ class MemoryHub:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._sessions: dict[str, _Session] = {}
-        self._clients: dict[str, list[MemoryTransport]] = {}
+        self._clients: dict[str, list[Client]] = {}
         self._retained: dict[str, Message] = {}
         self._cut: set[str] = set()
         self._is_up = True
 
     # What a simulation does
-
-    def transport(self, link: Link) -> MemoryTransport:
-        """Make a client. A second one with the same client id takes the session over, as with a real broker."""
-        return MemoryTransport(self, link)
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` of virtual time pass."""
@@ -144,7 +158,7 @@ class MemoryHub:
             owner, epoch = session.owner, session.owner.epoch
             notice = max(owner.link.keepalive, 1) * _NOTICE
 
-            def give_up(owner: MemoryTransport = owner, epoch: int = epoch) -> None:
+            def give_up(owner: Client = owner, epoch: int = epoch) -> None:
                 if owner.is_on(epoch) and owner.link.client_id in self._cut:
                     self._lose(owner, will=True)
 
@@ -189,14 +203,14 @@ class MemoryHub:
 
     # What transports ask for
 
-    def begin(self, client: MemoryTransport, *, first: bool) -> None:
+    def begin(self, client: Client, *, first: bool) -> None:
         """Try to connect after a while."""
         if first:
             self._clients.setdefault(client.link.client_id, []).append(client)
         wait = self._delay() if first else self._random.uniform(*self.faults.reconnect)
         self.call_at(self.now + wait, lambda: self._connect(client))
 
-    def _connect(self, client: MemoryTransport) -> None:
+    def _connect(self, client: Client) -> None:
         if not client.is_running or client.is_connected:
             return
         client_id = client.link.client_id
@@ -217,7 +231,7 @@ class MemoryHub:
         self._resume(client)
         client.call_connected()
 
-    def _resume(self, client: MemoryTransport) -> None:
+    def _resume(self, client: Client) -> None:
         session = self._sessions[client.link.client_id]
         for number in list(client.outbox):
             self.send(client, number)
@@ -227,7 +241,7 @@ class MemoryHub:
     def _expired(self, session: _Session) -> bool:
         return session.gone_since is not None and self.now - session.gone_since > session.expiry
 
-    def subscribe(self, client: MemoryTransport, pattern: str) -> None:
+    def subscribe(self, client: Client, pattern: str) -> None:
         """Subscribe a connected client, and give it what is retained."""
         session = self._sessions[client.link.client_id]
         session.patterns[pattern] = None
@@ -235,11 +249,11 @@ class MemoryHub:
             if matches(pattern, topic):
                 self._enqueue(session, message)
 
-    def unsubscribe(self, client: MemoryTransport, pattern: str) -> None:
+    def unsubscribe(self, client: Client, pattern: str) -> None:
         """End a subscription of a connected client."""
         self._sessions[client.link.client_id].patterns.pop(pattern, None)
 
-    def leave(self, client: MemoryTransport) -> None:
+    def leave(self, client: Client) -> None:
         """Disconnect cleanly: no will; the session stays until it expires."""
         clients = self._clients.get(client.link.client_id, [])
         if client in clients:
@@ -250,7 +264,7 @@ class MemoryHub:
             if session.expiry == 0:
                 del self._sessions[client.link.client_id]
 
-    def send(self, client: MemoryTransport, number: int) -> None:
+    def send(self, client: Client, number: int) -> None:
         """Carry a published message to the broker."""
         message, epoch = client.outbox[number], client.epoch
 
@@ -296,7 +310,7 @@ class MemoryHub:
         if session.owner is not None:
             self._deliver_later(session.owner, session, number)
 
-    def _deliver_later(self, client: MemoryTransport, session: _Session, number: int) -> None:
+    def _deliver_later(self, client: Client, session: _Session, number: int) -> None:
         epoch = client.epoch
 
         def deliver() -> None:
@@ -320,7 +334,7 @@ class MemoryHub:
         topic = session.queue[number].topic
         self.call_at(client.in_order("down", topic, self.now + self._delay()), deliver)
 
-    def _lose(self, client: MemoryTransport, *, will: bool) -> None:
+    def _lose(self, client: Client, *, will: bool) -> None:
         """End a connection without a goodbye."""
         session = self._sessions.get(client.link.client_id)
         if session is None or session.owner is not client:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
+from broker.memory import MemoryHub
 from broker.port import Handlers, Link, Message
-
-if TYPE_CHECKING:
-    from broker.memory import MemoryHub
 
 
 class MemoryTransport:

@@ -1,8 +1,8 @@
 """A transport that signs what leaves and verifies what arrives; the layers above do not know of it.
 
 It stands between any transport and its user: `publish` seals each envelope for its topic, and a message that arrives
-is handed on only when whoever may write its topic has sealed it (``schemas.trust.signing``). Four kinds of payload have no
-seal:
+is handed on only when whoever may write its topic has sealed it (``schemas.trust.signing``). Four kinds of payload have
+no seal:
 
 - An empty one ends something. Whoever controls the broker can as well withhold what was there.
 - A blob is named by its digest, which a sealed manifest carries.

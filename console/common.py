@@ -260,3 +260,27 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def json_file(path: Path, what: str) -> Any:
+    """Read the JSON file of option --`what`; raises UsageError."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise UsageError(f"--{what}: cannot read {path}: {fault.strerror}") from fault
+    except ValueError as fault:
+        raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault
+
+
+def coordinator_options(function: F) -> F:
+    """Add ``--coordinator URL``, ``--token TEXT`` and ``--state-dir DIR``."""
+    function = state_dir_option(function)
+    function = click.option(
+        "--token", envvar="GLASSFLEET_TOKEN", help="For actions. Default: what is in STATE_DIR/api-token."
+    )(function)
+    return click.option(
+        "--coordinator",
+        envvar="GLASSFLEET_COORDINATOR",
+        metavar="URL",
+        help="The coordinator's HTTP address. Default: what is in STATE_DIR/api-url.",
+    )(function)

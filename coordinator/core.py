@@ -53,6 +53,7 @@ from coordinator.messages.decoder import (
 from coordinator.messages.publisher import Publisher
 from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
+from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import Performer
@@ -170,13 +171,12 @@ class Coordinator:
         self._publisher = Publisher(
             self.topics,
             transport,
-            self.registry,
             self.metrics,
             now=self.now,
             wall=wall,
             max_bytes=max_message_bytes,
-            retained_versions=retained_versions,
         )
+        published = ModelPublisher(self.topics, self._publisher, self.registry, retained_versions)
         self._presence = Presence(
             self.topics,
             self._publisher,
@@ -189,7 +189,7 @@ class Coordinator:
         )
         self.models = Models(
             self.registry,
-            self._publisher,
+            published,
             self.fleet.offers,
             self.metrics,
             self.now,
@@ -207,7 +207,7 @@ class Coordinator:
             kept_runs=kept_runs,
             kept_versions=retained_versions,
         )
-        self._rehearse = Rehearsal(self._publisher, self.registry, self.now)
+        self._rehearse = Rehearsal(self._publisher, published, self.registry, self.now)
         self._performer = Performer(
             self.runs, self._publisher, self.registry, self.models, self._rehearse, metrics=self.metrics, now=self.now
         )

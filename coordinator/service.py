@@ -8,9 +8,7 @@ batches from the inbox; it alone decides, writes the journal and publishes.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +22,7 @@ from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Transport
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
-from broker.tls import check_owner, tls_of
+from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.directory import FleetLimits
@@ -37,7 +35,6 @@ from coordinator.messages.publisher import birth
 from coordinator.messages.queue import Inbox
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.observer import Several
-from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
 from coordinator.telemetry.tracing import observers
@@ -364,29 +361,3 @@ def _link(config: CoordinatorConfig) -> Link:
         tls=tls_of(config.identity, config.ca_file),
         insecure_plaintext=config.insecure_plaintext,
     )
-
-
-def run_coordinator(config: CoordinatorConfig) -> None:
-    """Run the coordinator until SIGTERM or SIGINT.
-
-    Raises
-    ------
-    StorageError, BrokerError, UsageError
-        See `build` and `Service.serve_forever`; a port that is taken is a UsageError.
-    """
-    logs.configure(config.log_level, config.log_format, fleet=config.fleet)
-    check_owner(config.identity, "coordinator")
-    service = build(config)
-    with contextlib.ExitStack() as stack:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(number, lambda *_: service.stop())
-            stack.callback(signal.signal, number, before)
-        if config.api:
-            from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
-
-            server = ApiServer(service)
-            stack.callback(server.stop)
-            _log.info("api", url=server.start())
-        _log.info("coordinator-up", fleet=config.fleet, state_dir=str(config.state_dir))
-        service.serve_forever()
-    _log.info("coordinator-down")

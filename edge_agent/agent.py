@@ -1,8 +1,8 @@
 """One agent: its parts put together, and messages turned into events of the session. No threads, no clock of its own.
 
 `handle`, `connected`, `disconnected` and `tick` may be called by a loop (``edge_agent.runner``) or by a simulator in
-virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session.session``; nor does it:
-that is ``edge_agent.effects``.
+virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session.session``; nor does
+it: that is ``edge_agent.effects``.
 """
 
 from __future__ import annotations

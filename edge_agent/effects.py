@@ -30,7 +30,8 @@ from edge_agent.session.events import (
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.snapshots import Frozen
 from edge_agent.sources import Source
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Refusal

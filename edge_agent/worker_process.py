@@ -41,7 +41,7 @@ def main() -> None:
     standard = os.dup(1)
     os.dup2(2, 1)  # what a library prints was not found
     # Imports are within the limits, too.
-    from glassfleet.scheme import TaskError  # noqa: PLC0415
+    from glassfleet.errors import TaskError  # noqa: PLC0415
     from schemas import codec  # noqa: PLC0415
 
     try:
@@ -70,7 +70,7 @@ def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
 def _score(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
     from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, in_words  # noqa: PLC0415 - under the limits
     from edge_agent.session.snapshots import load_rows  # noqa: PLC0415
-    from glassfleet.scheme import TaskError  # noqa: PLC0415
+    from glassfleet.errors import TaskError  # noqa: PLC0415
     from schemas.record import ModelRecord  # noqa: PLC0415
 
     evaluator = Evaluator(load_rows(rows[0]), load_rows(rows[1]))

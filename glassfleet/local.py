@@ -14,7 +14,8 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.draw import draw
-from glassfleet.scheme import ContributionError, Done, Model, Next, Scheme
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Done, Model, Next, Scheme
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.errors import ContributionError, TaskError
 from schemas.codec import Value, digest_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from glassfleet.data.dataset import Dataset
     from glassfleet.data.domain import Domain
-    from glassfleet.explain import Explanation, Rule
+    from glassfleet.rules import Explanation, Rule
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
@@ -148,14 +149,6 @@ class Contribution:
             if not isinstance(array, np.ndarray) or array.dtype != np.int64:
                 raise ContributionError(f"sum {name!r} must be an int64 array")
         return cls(kind, rows, sums, values, nullified)
-
-
-class ContributionError(ValueError):
-    """A contribution that cannot be true or does not fit its task. The text is the reason sent to the agent."""
-
-
-class TaskError(ValueError):
-    """A task that this client cannot answer, e.g. it asks for a column that the vehicle lacks."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +280,8 @@ class Scheme(Protocol):
       a run with one vehicle.
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
-    - ``parameters.group_rows``: fewest rows of a group where the clients condense rows (:mod:`glassfleet.data.condense`).
+    - ``parameters.group_rows``: fewest rows of a group where the clients condense rows
+      (:mod:`glassfleet.data.condense`).
     - ``cost(task, rows) -> Cost``: what an answer from so many rows may take; raises :class:`TaskError` as the client
       does. A vehicle computes answers that cost little in its own process, and all others, also those of a scheme
       without ``cost``, in a process of its own that can be ended and has bounds.

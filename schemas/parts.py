@@ -6,7 +6,8 @@ Two ways, because the two directions differ:
   digest of the whole. `frames_for_contribution` cuts, ``schemas.trust.joining.Assembler`` joins.
 - A request or a model is retained, for receivers that may come later. Its bytes are retained raw on
   ``blob/{digest}/{index}`` and its own topic holds a `Manifest` that names them. ``frames_for_request`` and
-  ``frames_for_model`` cut, ``schemas.trust.joining.BlobStore`` gathers, `open_request` and `read_model` check what came out.
+  ``frames_for_model`` cut, ``schemas.trust.joining.BlobStore`` gathers, `open_request` and `read_model` check what came
+  out.
 
 What is cut is the *packed* form: one marker byte, 0 (plain) or 1 (zlib, RFC 1950), then the content. The digest is the
 SHA-256 of the packed bytes, so nothing is decompressed before it is verified, and the decompressed size is capped. The

@@ -5,7 +5,8 @@ a restart forgets sessions and retained messages, and the coordinator publishes 
 otherwise than the standard says is listed in ``docs/reference/brokers.md`` and in the conformance suite; what had to be
 mended for agents that come and go is in ``broker/servers/amqtt_patches.py``.
 
-``python -m broker.servers.embedded --config FILE`` runs it; ``broker.servers.launch`` and the command ``glassfleet broker`` do that.
+``python -m broker.servers.embedded --config FILE`` runs it; ``broker.servers.launch`` and the command ``glassfleet
+broker`` do that.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from console.model.words import wrapped
-from glassfleet.explain import Condition, Rule, in_terms_of
+from glassfleet.reword import in_terms_of
+from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Model
 from schemas.record import ModelRecord
 

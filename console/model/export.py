@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, print_json
+from console.common import config_option, coordinator_options, json_option, print_json
 from console.progress import progress
-from console.run.runs import coordinator_options
 from schemas.errors import DocumentError, StorageError, UsageError, VerificationError
 
 if TYPE_CHECKING:

@@ -12,16 +12,15 @@ from console.broker_discovery import broker_url
 from console.common import (
     broker_options,
     config_option,
+    coordinator_options,
     count_or_share,
     json_option,
     print_json,
-    read_toml,
     security_options,
 )
 from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.run.gate import beside, rollout_lines
-from console.run.runs import coordinator_options
-from console.run.runspec import json_file
+from console.run.runspec import plan_of
 from schemas.errors import RunFailedError, UsageError
 from schemas.trial import ALL
 
@@ -306,25 +305,6 @@ def stop(name: str, reason: str, coordinator: str | None, token: str | None, sta
       glassfleet rollout stop qoe --reason "a better one is coming"
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     _act(_api(coordinator, token, state_dir), name, "stop", {"reason": reason}, as_json=as_json)
-
-
-def plan_of(text: str) -> dict[str, Any]:
-    """Read ``--rollout``: a file (JSON or TOML), or the share of the first stage, with 0.5 and 1 after it.
-
-    Raises
-    ------
-    UsageError
-        It is neither. Shares and thresholds are checked by the coordinator.
-    """
-    try:
-        first = float(text)
-    except ValueError:
-        path = Path(text)
-        plan = read_toml(path) if path.suffix == ".toml" else json_file(path, "rollout")
-        if not isinstance(plan, dict):
-            raise UsageError(f"--rollout {text}: write a JSON object or TOML, e.g. stages = [0.2, 0.5, 1.0]") from None
-        return plan
-    return {"stages": [first, *(share for share in (0.5, 1.0) if share > first)]}
 
 
 def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:

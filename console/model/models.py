@@ -181,8 +181,8 @@ def rules(**options: Any) -> None:
       glassfleet model rules qoe --top 5
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.model.words import by_support, rule_json, rule_lines  # noqa: PLC0415
-    from glassfleet import nature  # noqa: PLC0415
-    from glassfleet.explain import readable_rules, summary  # noqa: PLC0415
+    from glassfleet.explain import summary  # noqa: PLC0415
+    from glassfleet.nature import nature, readable_rules  # noqa: PLC0415
 
     learned = _spoken(_load(options)[1], options["words"])
     chosen = by_support(readable_rules(learned), options["top"])
@@ -349,9 +349,9 @@ def export_model(**options: Any) -> None:
 
 def _spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
+    from console.common import json_file  # noqa: PLC0415 - a sibling of the command line
     from console.model.words import reworded  # noqa: PLC0415
-    from console.run.runspec import json_file  # noqa: PLC0415 - a sibling of the command line
-    from glassfleet.explain import in_words_of  # noqa: PLC0415
+    from glassfleet.reword import in_words_of  # noqa: PLC0415
 
     if words is None:
         return learned

@@ -15,9 +15,8 @@ from console.common import print_json, table_lines
 from console.model.inputs import inputs_of
 from console.model.words import OTHERWISE, wrapped
 from console.progress import progress
-from glassfleet import nature
-from glassfleet.explain import readable_rules
 from glassfleet.explain import summary as whole
+from glassfleet.nature import nature, readable_rules
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from console.common import config_option, json_option, print_json
-from console.run.runs import coordinator_options
+from console.common import config_option, coordinator_options, json_option, print_json
 from schemas.errors import DocumentError, NotFoundError, UsageError
 
 _NAMED = 5

@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import Activation, ActivationView, Condition, Counterfactual, Explanation, Rule, RuleView
+from glassfleet.explain import ActivationView, Counterfactual, RuleView
 from glassfleet.fuzzy.consequent import bare_sum
+from glassfleet.rules import Activation, Condition, Explanation, Rule
 from schemas.errors import UsageError
 
 LONG = 6

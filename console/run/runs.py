@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import config_option, json_option, print_json, state_dir_option
+from console.common import config_option, coordinator_options, json_option, print_json
 from console.run.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
 from console.run.gate import after_gate, in_words, is_waiting, rollout_of
 from console.run.quorum import tell_quorum
@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from console.client import Coordinator
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def coordinator_options(function: F) -> F:
-    """Add ``--coordinator URL``, ``--token TEXT`` and ``--state-dir DIR``."""
-    function = state_dir_option(function)
-    function = click.option(
-        "--token", envvar="GLASSFLEET_TOKEN", help="For actions. Default: what is in STATE_DIR/api-token."
-    )(function)
-    return click.option(
-        "--coordinator",
-        envvar="GLASSFLEET_COORDINATOR",
-        metavar="URL",
-        help="The coordinator's HTTP address. Default: what is in STATE_DIR/api-url.",
-    )(function)
 
 
 @click.group()

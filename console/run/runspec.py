@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.common import count_or_share, parse_parameters, read_toml
+from console.common import count_or_share, json_file, parse_parameters, read_toml
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ def spec_of(options: dict[str, Any]) -> dict[str, Any]:
     if options["participation"] is not None:
         spec["participation"] = options["participation"]
     if options["rollout"] is not None:
-        from console.model.model_registry import plan_of  # noqa: PLC0415 - it imports this module
-
         spec["rollout"] = plan_of(options["rollout"])
     if options["features"]:
         spec["features"] = [name.strip() for name in options["features"].split(",") if name.strip()]
@@ -77,9 +74,9 @@ def memory_file(path: Path) -> Memory:
     from glassfleet.data.lags import Memory  # noqa: PLC0415 - numpy comes with it
 
     if path == Path("qoe"):
-        from lab.qoe.windows import MEMORY  # noqa: PLC0415 - only where it is asked for
+        from glassfleet.data import presets  # noqa: PLC0415 - only where it is asked for
 
-        return MEMORY
+        return presets.memory(presets.QOE)
     return Memory.from_document(read_toml(path) if path.suffix == ".toml" else json_file(path, "memory"))
 
 
@@ -113,11 +110,20 @@ def opens_rows(spec: dict[str, Any]) -> bool:
     return getattr(chosen, "group_rows", 0) == 1
 
 
-def json_file(path: Path, what: str) -> Any:
-    """Read the JSON file of option --`what`; raises UsageError."""
+def plan_of(text: str) -> dict[str, Any]:
+    """Read ``--rollout``: a file (JSON or TOML), or the share of the first stage, with 0.5 and 1 after it.
+
+    Raises
+    ------
+    UsageError
+        It is neither. Shares and thresholds are checked by the coordinator.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise UsageError(f"--{what}: cannot read {path}: {fault.strerror}") from fault
-    except ValueError as fault:
-        raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault
+        first = float(text)
+    except ValueError:
+        path = Path(text)
+        plan = read_toml(path) if path.suffix == ".toml" else json_file(path, "rollout")
+        if not isinstance(plan, dict):
+            raise UsageError(f"--rollout {text}: write a JSON object or TOML, e.g. stages = [0.2, 0.5, 1.0]") from None
+        return plan
+    return {"stages": [first, *(share for share in (0.5, 1.0) if share > first)]}

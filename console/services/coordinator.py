@@ -27,6 +27,6 @@ def coordinator(config_file: Path | None, **flags: Any) -> None:
     config = load_config(config_file, **flags)
     if not is_named:
         config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
-    from coordinator.service import run_coordinator  # noqa: PLC0415 - a wrong flag is told before all that is loaded
+    from coordinator.main import run_coordinator  # noqa: PLC0415 - a wrong flag is told before all that is loaded
 
     run_coordinator(config)

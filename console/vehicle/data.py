@@ -168,7 +168,7 @@ def _say_flags(found: Findings, *, labels: bool, categories: bool) -> None:
 def _domain(path: Path) -> Domain:
     from pydantic import ValidationError  # noqa: PLC0415 - loaded when used
 
-    from console.run.runspec import json_file  # noqa: PLC0415
+    from console.common import json_file  # noqa: PLC0415
     from glassfleet.data.domain import Domain  # noqa: PLC0415
 
     given = json_file(path, "domain")

@@ -75,9 +75,9 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
     if config.window != Path(OWN):
         plan = config.window_plan()
     else:
-        from lab.qoe.windows import WINDOW_PLAN  # noqa: PLC0415
+        from glassfleet.data import presets  # noqa: PLC0415
 
-        plan = WINDOW_PLAN
+        plan = presets.window(OWN)
     _tell_if_strange(config)
     serve(config, plan, None if not printed else _say_json if as_json else _say)
 

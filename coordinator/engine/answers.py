@@ -9,7 +9,7 @@ from coordinator.engine import asking, learning
 from coordinator.engine.events import Answer, Refused
 from coordinator.engine.rounds import REFUSED, Rounds, request
 from coordinator.engine.state import Round, Stored
-from glassfleet.scheme import ContributionError
+from glassfleet.errors import ContributionError
 from schemas.messages import Outcome
 
 

@@ -16,7 +16,8 @@ from coordinator.engine.state import Level, Store
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.spec.run import Bounds
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Server, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution, Done, Next, Server, Task
 from schemas.errors import RunFailedError
 
 

@@ -5,8 +5,8 @@ One journal has a lock; nothing but the broker knows of two journals. The retain
 above every term that was read before it started (as in Raft). So the order of two terms is the order of two starts,
 also when a clock was wrong.
 
-- Who starts, looks first (`coordinator.fleet.leader_probe`): is somebody up, and does it answer? Then it refuses, unless told to
-  take over.
+- Who starts, looks first (`coordinator.fleet.leader_probe`): is somebody up, and does it answer? Then it refuses,
+  unless told to take over.
 - Who runs and reads a state that is not its own birth certificate publishes that again: a last will of a life before, a
   retained state that a broker brought back from its disk, or the question of somebody who starts.
 - Who runs and reads, `Rivalry.sightings` times, that a *later* term is up, stops: somebody took over. Once is not

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException as HttpFault
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
 from coordinator.http.dashboard.calm import Calm
+from coordinator.http.dashboard.site import add_dashboard
 from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
 from coordinator.http.guard import READING, Guard
 from coordinator.http.rollout_api import add_rollouts
@@ -184,7 +185,7 @@ def make_app(  # noqa: C901  one short function per address
     def _prometheus() -> Response:
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
-    dashboard.add_to(app)
+    add_dashboard(app, dashboard)
     rules = OperatorRules(
         token,
         dashboard.limits,

@@ -1,6 +1,6 @@
-"""What the coordinator says on the broker: requests, receipts, models, its own state; and which blobs stand for them.
+"""What the coordinator says on the broker: requests, receipts, its own state; and which blobs stand for them.
 
-Nothing is decided here. Whatever cannot be sent is found out by `prepare` and `check_model` *before* the engine's step
+Nothing is decided here. Whatever cannot be sent is found out by `prepare` *before* the engine's step
 is written to the journal, so that a run which cannot go on ends by name instead of waiting for answers to a request
 that nobody saw.
 """
@@ -11,14 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from broker.port import Message, Transport
-from coordinator.engine import OpenRound, Publish, RunState, SendReceipt
-from coordinator.journal.port import StoredModel
-from coordinator.models.registry import Registry
+from coordinator.engine import OpenRound, SendReceipt
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, UsageError
 from schemas.messages import CoordinatorState, Receipt, Request
 from schemas.parts import Retained, clearing, frames_for_request
-from schemas.record import ModelRecord
 from schemas.topics import Topics
 
 
@@ -40,48 +36,36 @@ class Publisher:
     ----------
     topics : Topics
     transport : Transport
-    registry : Registry
     metrics : Counter
         Counts what is published.
     now, wall : callable
         The coordinator's own time, and the wall clock, seconds.
     max_bytes : int
         Larger requests and models travel in parts.
-    retained_versions : int
-        So many versions of each model are kept on retained topics.
     """
 
     def __init__(
         self,
         topics: Topics,
         transport: Transport,
-        registry: Registry,
         metrics: Counter[str],
         *,
         now: Callable[[], float],
         wall: Callable[[], float],
         max_bytes: int,
-        retained_versions: int,
     ) -> None:
         self._topics = topics
         self._transport = transport
-        self._registry = registry
         self._metrics = metrics
         self._now = now
         self._wall = wall
         self._max_bytes = max_bytes
-        self._retained_versions = retained_versions
         self._requests: dict[str, Retained] = {}
 
     @property
     def limit(self) -> int:
         """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
         return min(self._max_bytes, self._transport.max_message_bytes)
-
-    @property
-    def retained_versions(self) -> int:
-        """So many versions of each model are kept on retained topics."""
-        return self._retained_versions
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one message to the transport."""
@@ -169,7 +153,7 @@ class Publisher:
             needed = {blob for retained in self._requests.values() for blob in retained.blobs}
             self._clear_topics(set(blobs) - needed)
 
-    # -- receipts and models --------------------------------------------------------------------------------------
+    # -- receipts ---------------------------------------------------------------------------------------------
 
     def receipt(self, effect: SendReceipt) -> None:
         """Tell an agent what became of its message."""
@@ -178,71 +162,6 @@ class Publisher:
         )
         envelope = Envelope(fleet=self._topics.fleet, body=body, run=effect.run, agent=effect.agent, time=self._wall())
         self.publish(self._topics.receipt(effect.agent), envelope.to_bytes())
-
-    def check_model(self, effect: Publish, state: RunState) -> None:
-        """Find out whether a model can be written down and sent.
-
-        Raises
-        ------
-        Exception
-            It cannot; the scheme's own code runs here, so it may be any.
-        """
-        self._registry.rehearse(effect, state, self._topics, self.limit)
-
-    def check_record(self, record: ModelRecord) -> None:
-        """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""
-        self._registry.check(record, self._topics, self.limit)
-
-    def model(self, model: StoredModel, before: Collection[int] = ()) -> None:
-        """Publish a new version: its blobs, the version, then the pointers; and clear what need not stand any more.
-
-        Parameters
-        ----------
-        model : StoredModel
-        before : collection of int
-            Versions that its name stood for before.
-
-        Raises
-        ------
-        BrokerError, UsageError
-            This broker cannot carry it.
-        """
-        keep = self._retained_versions
-        for frame in self._registry.frames_of_newest(self._topics, self.limit, keep, model, before):
-            self.publish(*frame, retain=True)
-
-    def moved(self, name: str, before: Collection[int]) -> None:
-        """Publish what a name stands for, after it stood for other versions; raises as `model`."""
-        keep = self._retained_versions
-        for frame in self._registry.frames_of_move(self._topics, self.limit, keep, name, before):
-            self.publish(*frame, retain=True)
-
-    def signature(self, former: StoredModel, model: StoredModel) -> None:
-        """Publish a record that was signed again, and clear what only the former one needed; raises as `model`."""
-        keep = self._retained_versions
-        for frame in self._registry.frames_of_signature(self._topics, self.limit, keep, former, model):
-            self.publish(*frame, retain=True)
-
-    def models(self, tell: Callable[[str, Exception], None]) -> None:
-        """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""
-        for name in self._registry.names():
-            try:
-                frames = self._registry.frames(self._topics, self.limit, self._retained_versions, name)
-            except (BrokerError, UsageError) as fault:
-                tell(name, fault)
-                continue
-            for frame in frames:
-                self.publish(*frame, retain=True)
-
-    def pointers(self) -> None:
-        """Publish all pointers again; versions and blobs can be had by their names."""
-        for name in self._registry.names():
-            try:
-                self._registry.frames(self._topics, self.limit, self._retained_versions, name)
-            except (BrokerError, UsageError):
-                continue  # told when the connection was made
-            for frame in self._registry.pointers(self._topics, name):
-                self.publish(*frame, retain=True)
 
     def _send(self, retained: Retained) -> None:
         for frame in retained.frames:

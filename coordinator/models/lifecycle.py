@@ -11,9 +11,9 @@ import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
-from coordinator.messages.publisher import Publisher
 from coordinator.models.aliases import Cause
 from coordinator.models.central import CentralModel, check_learned, is_reference
+from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.spec.rollout import GATE
@@ -34,7 +34,7 @@ class Models:
     Parameters
     ----------
     registry : Registry
-    publisher : Publisher
+    publisher : ModelPublisher
     agents : callable
         Who is up.
     metrics : Counter
@@ -53,7 +53,7 @@ class Models:
     def __init__(
         self,
         registry: Registry,
-        publisher: Publisher,
+        publisher: ModelPublisher,
         agents: Callable[[], Collection[str]],
         metrics: Counter[str],
         now: Callable[[], float],
@@ -147,6 +147,10 @@ class Models:
         self._publisher.models(self._tell_unpublishable)
         self.rollouts.connected()
 
+    def repeat_pointers(self) -> None:
+        """Publish again what each name stands for."""
+        self._publisher.pointers()
+
     def must_stay(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.
 
@@ -214,7 +218,9 @@ class Models:
         return self._move(model, "rolled-back", reason)
 
     def central(self, reference: CentralModel, about: str = "") -> ModelPointer:
-        """Register a model learned centrally elsewhere, for vehicles to compare a name with; see `coordinator.models.central`.
+        """Register a model learned centrally elsewhere, for vehicles to compare a name with.
+
+        See `coordinator.models.central`.
 
         One that was registered before is made current again, as an operator's promotion or rollback would.
 

@@ -143,7 +143,7 @@ class Performer:
                 for effect in effects:
                     if isinstance(effect, OpenRound):
                         self._publisher.repeat(effect.run, ready[effect.key])
-        self._publisher.pointers()
+        self._models.repeat_pointers()
 
     @staticmethod
     def _tell_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:

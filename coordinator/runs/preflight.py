@@ -8,6 +8,7 @@ import structlog
 
 from coordinator.engine import Effect, OpenRound, Publish, RunState, Unable
 from coordinator.messages.publisher import Publisher
+from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.runs.observer import place
 from coordinator.runs.transaction import Ready
@@ -22,13 +23,17 @@ class Rehearsal:
     Parameters
     ----------
     publisher : Publisher
+    models : ModelPublisher
     registry : Registry
     now : callable
         The coordinator's own time, seconds.
     """
 
-    def __init__(self, publisher: Publisher, registry: Registry, now: Callable[[], float]) -> None:
+    def __init__(
+        self, publisher: Publisher, models: ModelPublisher, registry: Registry, now: Callable[[], float]
+    ) -> None:
         self._publisher = publisher
+        self._models = models
         self._registry = registry
         self._now = now
 
@@ -57,7 +62,7 @@ class Rehearsal:
                 if isinstance(effect, OpenRound):
                     ready[effect.key] = self._publisher.prepare(effect)
                 elif isinstance(effect, Publish) and not (again and self._registry.has(effect)):
-                    self._publisher.check_model(effect, state)
+                    self._models.check_model(effect, state)
             except StorageError:
                 raise
             except Exception as fault:  # noqa: BLE001  a model's own code runs here

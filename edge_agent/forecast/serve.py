@@ -29,7 +29,7 @@ from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from glassfleet.data.windows import WindowPlan
-    from glassfleet.explain import Explanation
+    from glassfleet.rules import Explanation
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""

@@ -1,8 +1,8 @@
 """Answers to rounds: from the run's frozen rows and the task alone, through the scheme's client half.
 
 Nothing can interrupt the agent's loop while it computes. So it computes by itself only what takes a moment; all else is
-computed in a process of its own (``edge_agent.compute.worker``), which ends when the answer is no longer wanted, and has a
-limit of time and of memory.
+computed in a process of its own (``edge_agent.compute.worker``), which ends when the answer is no longer wanted, and
+has a limit of time and of memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from glassfleet.draw import drawn_for
-from glassfleet.scheme import Client, Task, TaskError, cost_of
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Client, Task, cost_of
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
 from schemas.messages import ContributionBody

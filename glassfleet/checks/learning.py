@@ -20,11 +20,9 @@ from glassfleet.checks.bench import (
 )
 from glassfleet.checks.predictions import check_predictions
 from glassfleet.data.dataset import Dataset, pool
+from glassfleet.errors import ContributionError
 from glassfleet.local import central_of
-from glassfleet.scheme import (
-    ContributionError,
-    promises_central,
-)
+from glassfleet.scheme import promises_central
 from schemas import codec
 from schemas.errors import GlassfleetError
 

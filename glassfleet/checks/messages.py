@@ -20,13 +20,8 @@ from glassfleet.checks.bench import (
     told,
 )
 from glassfleet.data.dataset import Dataset
-from glassfleet.scheme import (
-    Contribution,
-    ContributionError,
-    Task,
-    TaskError,
-    cost_of,
-)
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Task, cost_of
 from schemas import codec
 
 _ODD_TASK_VALUES: Final[Sequence[Any]] = (None, "x", -1, [], {}, np.zeros((2, 2, 2)), np.full(3, -7, dtype=np.int32))

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import select_columns
+from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.scheme import TaskError
+from glassfleet.untrusted import select_columns
 
 MEMO = "crisp"
 GRID_BITS = 30

@@ -15,7 +15,7 @@ from glassfleet.crisp.document import write_tree
 from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.rules import Activation, Explanation, Rule
 
 
 class TreeModel:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import ContributionError, TaskError
+from glassfleet.errors import ContributionError, TaskError
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 from schemas.limits import MAX_CATEGORIES

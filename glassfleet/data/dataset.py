@@ -28,8 +28,8 @@ class Dataset:
         Of each column of text: its categories here, in lexicographic order; its column of `X` holds positions among
         them. Another vehicle may have others: a scheme that takes categories maps them to the domain's.
     key : bytes
-        A secret of the vehicle, by which made-up rows are drawn (:mod:`glassfleet.data.condense`); empty where rows need no
-        protection.
+        A secret of the vehicle, by which made-up rows are drawn (:mod:`glassfleet.data.condense`); empty where rows
+        need no protection.
     memo : dict
         A cache for the client halves (scaled rows, memberships, path strengths). It never changes an answer.
     """

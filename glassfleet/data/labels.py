@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.scheme import ContributionError, TaskError
+from glassfleet.errors import ContributionError, TaskError
 from schemas.codec import Value
 
 MAX_LABELS: Final = 4096

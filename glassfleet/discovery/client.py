@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from glassfleet.data.categories import tell_categories
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.labels import count_labels
+from glassfleet.errors import TaskError
 from glassfleet.numerics.grids import ROW_EDGES, Grid, join_small
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.scheme import Contribution, Task
 from schemas import limits
 from schemas.codec import Value
 

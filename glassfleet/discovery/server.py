@@ -16,8 +16,9 @@ from glassfleet.data.labels import check_labels, union_of
 from glassfleet.discovery.client import reached, read_task, row_bin, stretches_of
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import ZERO, Grid, narrowest
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.scheme import Contribution, Done, Next, State, Task
 from schemas.codec import Value, digest_of
 from schemas.errors import RunFailedError
 

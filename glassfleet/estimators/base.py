@@ -22,8 +22,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.explain import Explanation, Rule
 from glassfleet.local import Outcome, central, federated
+from glassfleet.rules import Explanation, Rule
 from glassfleet.scheme import Scheme
 from schemas.errors import GlassfleetError
 

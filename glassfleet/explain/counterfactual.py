@@ -16,8 +16,9 @@ import numpy as np
 
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import PER_INPUT, Floats, Search
-from glassfleet.explain.views import FORMAT, Row, View, as_row, in_words_of, value_text
+from glassfleet.explain.views import FORMAT, Row, View, as_row, value_text
 from glassfleet.nature import nature
+from glassfleet.reword import in_words_of
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:

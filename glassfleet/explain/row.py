@@ -8,8 +8,9 @@ import numpy as np
 
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.sums import exact_sum
-from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row, in_words_of, value_text
+from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row, value_text
 from glassfleet.nature import Nature, nature
+from glassfleet.reword import in_words_of
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain

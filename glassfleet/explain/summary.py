@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.explain.partitions import Partition, partitions
-from glassfleet.explain.views import FORMAT, RuleView, View, in_words_of
+from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
+from glassfleet.reword import in_words_of
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from glassfleet.rules import Activation, Condition, Rule
-from schemas.errors import DataError, UsageError
+from schemas.errors import DataError
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain, Variable
-    from glassfleet.scheme import Model
+    from glassfleet.data.domain import Domain
 
 FORMAT: Final = 1
 """Version of the JSON forms; it grows when a field changes its meaning or goes. New fields do not change it."""
@@ -147,67 +146,6 @@ def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
         if not np.isfinite(found[index]):
             raise DataError(f"{variable.name} must be finite, got {value!r}")
     return found
-
-
-def in_words_of(model: Model, domain: Domain | None) -> Model:
-    """Return the model that speaks in the terms and units of `domain` and predicts the same.
-
-    Parameters
-    ----------
-    model : Model
-    domain : Domain or None
-        As the model's own but for ``terms`` and ``unit`` of its variables; None: the model's own.
-
-    Raises
-    ------
-    UsageError
-        The domain has other variables, limits, categories or classes.
-    """
-    from glassfleet import catalogue  # noqa: PLC0415 - the schemes import this package
-
-    if domain is None or domain == model.domain:
-        return model
-    if _numbers(domain) != _numbers(model.domain):
-        raise UsageError(
-            "the domain to speak in has other variables, limits or classes than the model's own; only terms and units "
-            "may differ. Start from the model's: glassfleet model show NAME --json, document.domain"
-        )
-    document = {**model.to_document(), "domain": domain.to_document()}
-    return catalogue.load(model.scheme).from_document(document)
-
-
-def in_terms_of(model: Model, domain: Domain) -> Model:
-    """Return the model that names its sets as another model's domain does, so that the rules of the two compare.
-
-    Parameters
-    ----------
-    model : Model
-    domain : Domain
-        Of another model. Of an input of the same name the terms are taken, unless both name their sets and not as
-        many, and the unit where the limits are equal; all else may differ.
-    """
-
-    def spelled(was: Variable, now: Variable | None) -> Variable:
-        if now is None or (was.terms and now.terms and len(was.terms) != len(now.terms)):
-            return was
-        unit = now.unit if (was.low, was.high) == (now.low, now.high) else was.unit
-        return was.model_copy(update={"terms": now.terms, "unit": unit})
-
-    own, named = model.domain, {variable.name: variable for variable in domain.features}
-    target = own.target
-    if target is not None and domain.target is not None and target.name == domain.target.name:
-        target = spelled(target, domain.target)
-    features = tuple(spelled(variable, named.get(variable.name)) for variable in own.features)
-    return in_words_of(model, own.model_copy(update={"features": features, "target": target}))
-
-
-def _numbers(domain: Domain) -> Domain:
-    """Return the domain without its words."""
-    features = tuple(variable.model_copy(update={"unit": "", "terms": ()}) for variable in domain.features)
-    target = domain.target
-    if target is not None:
-        target = target.model_copy(update={"unit": "", "terms": ()})
-    return domain.model_copy(update={"features": features, "target": target})
 
 
 def value_text(domain: Domain, index: int, value: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.scheme import TaskError
+from glassfleet.errors import TaskError
 from schemas.codec import Value
 
 ZERO: Final = 2.0**-1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from coordinator.core import Coordinator
 from coordinator.journal import MemoryJournal
@@ -40,10 +41,10 @@ def _all(core: Coordinator) -> list[dict[str, Any]]:
 def _waiting() -> Coordinator:
     """Return a coordinator around an in-memory broker, with vehicles up and runs that none of them can join."""
     hub, topics = MemoryHub(), Topics("bench")
-    transport = hub.transport(Link("mqtt://memory", "coordinator"))
+    transport = MemoryTransport(hub, Link("mqtt://memory", "coordinator"))
     core = Coordinator("bench", transport, MemoryJournal(), default_engine(), clock=lambda: hub.now)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
-    vehicles = hub.transport(Link("mqtt://memory", "vehicles"))
+    vehicles = MemoryTransport(hub, Link("mqtt://memory", "vehicles"))
     vehicles.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
     columns = [f"input_{number}" for number in range(15)]
     for number in range(VEHICLES):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, ended_by_sigterm, parse_parameters, print_json, workshop
-from console.run.runspec import BOUNDS_HELP, json_file, memory_file
+from console.common import config_option, ended_by_sigterm, json_file, parse_parameters, print_json, workshop
+from console.run.runspec import BOUNDS_HELP, memory_file
 from lab.demo.display import for_terminal, watching
 from lab.demo.view import counted
 from lab.demo.words import OWN_MEMORY, plan_words, program, staying_command

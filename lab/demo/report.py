@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from console.model.words import by_support, explanation_lines, rule_lines, wrapped
-from glassfleet import nature
 from glassfleet.data.dataset import Dataset
-from glassfleet.explain import readable_rules
+from glassfleet.nature import nature, readable_rules
 from glassfleet.scheme import Model
 from lab.demo.conduct import Result
 from lab.demo.reference import Verdict

@@ -1,8 +1,8 @@
 """The folds of an experiment, in this process or in worker processes that speak JSON lines.
 
-A worker is ``python -m lab.experiments.folds``: the first line it reads is the plan, each further line a fold's number; it
-answers each with one line. Numbers travel as JSON and rows as ``.npy`` files, so nothing is pickled, and a worker needs
-no ``fork``.
+A worker is ``python -m lab.experiments.folds``: the first line it reads is the plan, each further line a fold's number;
+it answers each with one line. Numbers travel as JSON and rows as ``.npy`` files, so nothing is pickled, and a worker
+needs no ``fork``.
 """
 
 from __future__ import annotations

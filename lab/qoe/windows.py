@@ -13,8 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from glassfleet.data.lags import Memory, Recall
-from glassfleet.data.windows import Statistic, Summary, WindowPlan
+from glassfleet.data import presets
 
 FloatArray = NDArray[np.float64]
 
@@ -116,41 +115,13 @@ def labels_of(target: FloatArray, above: float = GOOD_ABOVE) -> NDArray[np.str_]
 
 
 _POSITION = {name: index for index, name in enumerate(METRICS)}
-_SUMMARIES: Mapping[str, tuple[str, Statistic]] = {
-    "sinr_mean_db": ("sinr_db", "mean"),
-    "sinr_min_db": ("sinr_db", "min"),
-    "sinr_slope_db_per_s": ("sinr_db", "slope"),
-    "rsrp_mean_dbm": ("rsrp_dbm", "mean"),
-    "distance_mean_m": ("distance_m", "mean"),
-    "distance_slope_mps": ("distance_m", "slope"),
-    "speed_mean_mps": ("speed_mps", "mean"),
-    "occupied_blocks_mean": ("occupied_blocks", "mean"),
-    "occupied_blocks_last": ("occupied_blocks", "last"),
-    "cqi_mean": ("cqi", "mean"),
-    "throughput_mean_mbps": ("throughput_mbps", "mean"),
-    "throughput_last_mbps": ("throughput_mbps", "last"),
-    "buffer_mean_s": ("buffer_s", "mean"),
-    "buffer_last_s": ("buffer_s", "last"),
-    "displayed_mean_share": ("displayed_share", "mean"),
-}
-
-WINDOW_PLAN = WindowPlan(
-    samples=WINDOW,
-    inputs={name: Summary(metric=_SUMMARIES[name][0], statistic=_SUMMARIES[name][1]) for name in FEATURES},
-    drive=DRIVE,
-    time=SECOND,
-    step=1.0,
-)
+WINDOW_PLAN = presets.window(presets.QOE)
 """The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
 
 assert WINDOW_PLAN.metrics == METRICS
+assert tuple(WINDOW_PLAN.inputs) == FEATURES
 
-MEMORY = Memory(
-    inputs=tuple(Recall(input=name, difference=1) for name in FEATURES),
-    drive=DRIVE,
-    time=SECOND,
-    step=1.0,
-)
+MEMORY = presets.memory(presets.QOE)
 """The memory inputs of the case study: how each input changed within the last second."""
 
 

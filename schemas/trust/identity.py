@@ -2,8 +2,8 @@
 
 Every process of a fleet has one Ed25519 key (RFC 8032) and an X.509 certificate over it (RFC 5280) from the fleet's own
 certificate authority. The certificate's common name is the process's id, which the broker takes as its user name; a
-URI, ``urn:glassfleet:{role}:{id}``, names its role, which `schemas.trust.signing` reads. The key is made where it is used and
-never leaves that machine; what travels is a request (CSR, RFC 2986) signed with it.
+URI, ``urn:glassfleet:{role}:{id}``, names its role, which `schemas.trust.signing` reads. The key is made where it is
+used and never leaves that machine; what travels is a request (CSR, RFC 2986) signed with it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from lab.chaos.faulty_transport import VARIABLE, FaultyTransport, Mischief, MischiefFile
 from lab.chaos.proxy import Proxy
@@ -145,12 +146,13 @@ class Rig:
         self.crashes: list[int] = []
         self.files = {who: MischiefFile(folder / f"{who}.json") for who in ("sender", "receiver")}
         self.sender = FaultyTransport(
-            self.hub.transport(Link("mqtt://memory", "sender")),
+            MemoryTransport(self.hub, Link("mqtt://memory", "sender")),
             MischiefFile(folder / "sender.json", self._moment),
             lambda: self.crashes.append(len(self.heard)),
         )
         self.receiver = FaultyTransport(
-            self.hub.transport(Link("mqtt://memory", "receiver")), MischiefFile(folder / "receiver.json", self._moment)
+            MemoryTransport(self.hub, Link("mqtt://memory", "receiver")),
+            MischiefFile(folder / "receiver.json", self._moment),
         )
         self.now = 0.0
         self.receiver.subscribe("t/#")

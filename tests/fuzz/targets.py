@@ -14,7 +14,8 @@ import numpy as np
 from glassfleet import catalogue
 from glassfleet.checks.bench import Bench
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.scheme import Contribution, ContributionError, Next, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Next, Task
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.envelope import Envelope

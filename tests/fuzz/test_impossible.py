@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution
 from tests.fuzz.targets import benches, halves, names, steps
 
 Sums = dict[str, Any]

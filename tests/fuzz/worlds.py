@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.core import Coordinator
 from coordinator.engine import RunState
@@ -63,12 +64,12 @@ class CoordinatorWorld:
         self._hub = MemoryHub()
         self._receipts: list[Receipt] = []
         self._journal = MemoryJournal()
-        transport = self._hub.transport(Link(URL, "coordinator"))
+        transport = MemoryTransport(self._hub, Link(URL, "coordinator"))
         self._core = Coordinator(
             FLEET, transport, self._journal, default_engine(), clock=lambda: self._hub.now, wall=lambda: self._hub.now
         )
         transport.start(Handlers(lambda m: self._core.handle([m]), self._core.connected, lambda _why: None))
-        self._peer = self._hub.transport(Link(URL, "peer", max_message_bytes=2**27))
+        self._peer = MemoryTransport(self._hub, Link(URL, "peer", max_message_bytes=2**27))
         self._agents = sorted(bench.fleet)
         self._evil = self._agents[2]
         self._peer.subscribe(TOPICS.receipt(self._evil))
@@ -275,13 +276,13 @@ class AgentWorld:
         data = bench.fleet["vehicle-2"]
         config = AgentConfig(id="v", fleet=FLEET, broker=URL, data=Path("v"), state_dir=folder)
         self._answers: list[Body] = []
-        self._peer = self._hub.transport(Link(URL, "peer", max_message_bytes=2**27))
+        self._peer = MemoryTransport(self._hub, Link(URL, "peer", max_message_bytes=2**27))
         self._peer.subscribe(TOPICS.contribution("v", "+"))
         self._peer.start(Handlers(self._hear, lambda: None, lambda _why: None))
         self._agent = Agent(
             config,
             Source(data, bench.fleet["vehicle-3"]),
-            lambda will: self._hub.transport(link_of(config, will)),
+            lambda will: MemoryTransport(self._hub, link_of(config, will)),
             clock=lambda: self._hub.now,
             wall=lambda: self._hub.now,
             incarnation="0",

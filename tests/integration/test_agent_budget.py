@@ -23,7 +23,8 @@ from edge_agent.session.snapshots import Freezer
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.scheme import Contribution, Cost, Next, Task, TaskError, cost_of
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Contribution, Cost, Next, Task, cost_of
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from schemas.documents import document_digest
 from schemas.record import RECORD_FORMAT, ModelRecord

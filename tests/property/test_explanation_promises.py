@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet import catalogue, nature
+from glassfleet import catalogue
 from glassfleet.explain import RowExplanation, explain_row
 from glassfleet.explain.sums import exact_sum
+from glassfleet.nature import nature
 from glassfleet.scheme import Model
 from tests.support.sample_models import KINDS, TEXTUAL, model, population
 

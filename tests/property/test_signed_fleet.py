@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from broker.memory import Faults
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
@@ -68,7 +69,7 @@ class Attacker:
         self.sim = sim
         self.chance = random.Random(seed)
         self.sent = 0
-        self.transport = sim.hub.transport(Link(URL, "attacker"))
+        self.transport = MemoryTransport(sim.hub, Link(URL, "attacker"))
         self.signer = sim.ca.agent("stolen").signer() if sim.ca else None
         self.transport.subscribe(f"gf/1/{FLEET}/#")
         self.seen: list[Message] = []
@@ -178,7 +179,7 @@ def test_coordinator_clears_a_request_that_outlived_its_run_and_the_certificate_
     request = Message(sim.topics.request(run), sim.hub.retained[sim.topics.request(run)])
     assert sim.run_until_ended(run, within=400)["outcome"] == "finished"
     sim.kill_coordinator()
-    left = sim.hub.transport(Link(URL, "left"))
+    left = MemoryTransport(sim.hub, Link(URL, "left"))
     left.start(Handlers(lambda message: None, lambda: None, lambda why: None))
     left.publish(request.topic, request.payload, retain=True)
     sim.advance(1)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Link
 from edge_agent.agent import Agent
 from edge_agent.config import load_config
@@ -21,12 +22,12 @@ class Bench:
         self.folder = folder
         self.limit = limit
         self.agents: list[Agent] = []
-        self.desk = Desk(self.hub.transport(Link(URL, "desk", max_message_bytes=limit)), limit=limit)
+        self.desk = Desk(MemoryTransport(self.hub, Link(URL, "desk", max_message_bytes=limit)), limit=limit)
 
     def agent(self, name: Any = "v1", data: Any = None, folder: Any = None, **changes: Any) -> Any:
         flags = {"id": name, "broker": URL, "data": "memory", "max_message_bytes": self.limit, **changes}
         config = load_config(state_dir=folder or self.folder, **flags)
-        make = lambda will: self.hub.transport(link_of(config, will))
+        make = lambda will: MemoryTransport(self.hub, link_of(config, will))
         agent = Agent(config, data or source(), make, clock=lambda: self.hub.now, wall=lambda: self.hub.now)
         agent.start()
         self.agents.append(agent)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.core import Coordinator
 from coordinator.engine import Engine
@@ -51,13 +52,13 @@ class Fleet:
     seen: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.watcher = self.hub.transport(Link("mqtt://m", "watcher"))
+        self.watcher = MemoryTransport(self.hub, Link("mqtt://m", "watcher"))
         self.watcher.subscribe("gf/#")
         self.watcher.start(Handlers(self.seen.append, lambda: None, lambda _why: None))
         self.open()
 
     def open(self) -> None:
-        self.transport = self.hub.transport(Link("mqtt://m", "coordinator", max_message_bytes=self.max_bytes))
+        self.transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.max_bytes))
         self.core = Coordinator(
             "f",
             self.transport,

@@ -26,7 +26,8 @@ from coordinator.engine import (
 )
 from coordinator.spec.run import RunSpec
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Server, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution, Done, Next, Server, Task
 from schemas.errors import NotFoundError
 
 DOMAIN = Domain(features=(Variable(name="x", low=0, high=1),), target=Variable(name="y", low=0, high=1))

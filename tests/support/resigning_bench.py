@@ -12,6 +12,7 @@ import structlog
 
 from broker.credentials import FolderCredentials
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from broker.tls import save_identity
 from coordinator.config import load_config
@@ -62,7 +63,7 @@ class Cloud:
         """Begin a life, on a broker that keeps what is retained."""
         self.hub.kill("coordinator")
         self.credentials = FolderCredentials(self.folder, pause=0.0)
-        transport = self.hub.transport(Link("mqtt://m", "coordinator", max_message_bytes=self.limit))
+        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.limit))
         self.core = Coordinator(
             "f", transport, self.journal, TOY_ENGINE, clock=lambda: self.hub.now, max_message_bytes=self.limit,
             retained_versions=self.kept, signer=lambda: self.credentials.signer, verifier=self.credentials.verifier,

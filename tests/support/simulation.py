@@ -225,12 +225,12 @@ class Simulation:
 
     def _connect(self, name: str, link: Link) -> Transport:
         if self.ca is None:
-            return self.hub.transport(link)
+            return MemoryTransport(self.hub, link)
         if name not in self._issued:
             self._issued[name] = self.ca.coordinator() if name == COORDINATOR else self.ca.agent(name)
         signer = self._issued[name].signer()
         assert link.will is not None
-        inner: MemoryTransport = self.hub.transport(replace(link, will=seal_will(signer, link.will)))
+        inner: MemoryTransport = MemoryTransport(self.hub, replace(link, will=seal_will(signer, link.will)))
 
         def refused(message: Message, fault: WireError) -> None:
             del message

@@ -120,7 +120,7 @@ class MemoryBench:
         self._clients: list[Client] = []
 
     def client(self, client_id: str, **options: Any) -> Client:
-        client = Client(self.hub.transport(Link("memory://", client_id, **options)))
+        client = Client(MemoryTransport(self.hub, Link("memory://", client_id, **options)))
         self._clients.append(client)
         return client
 

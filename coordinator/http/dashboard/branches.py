@@ -9,7 +9,7 @@ from typing import Any
 
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
-from glassfleet.explain import Condition, Rule
+from glassfleet.rules import Condition, Rule
 
 
 @dataclass

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator.http.dashboard.draw import number
-from glassfleet.explain import Rule
 from glassfleet.explain.summary import slopes_of
+from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 
 STRONGEST = 3

@@ -13,7 +13,8 @@ from typing import Any
 
 from coordinator.http.dashboard.library import Shelved
 from glassfleet.data.domain import Variable
-from glassfleet.explain import Rule, in_terms_of
+from glassfleet.reword import in_terms_of
+from glassfleet.rules import Rule
 
 MAX_SHOWN = 40
 

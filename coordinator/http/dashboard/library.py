@@ -11,8 +11,10 @@ from coordinator.http.dashboard.branches import Branch, grow, grow_splits
 from coordinator.http.dashboard.briefs import Brief, briefs
 from coordinator.http.dashboard.structures import Structure, structures
 from coordinator.models.registry import Registry
-from glassfleet import catalogue, nature
-from glassfleet.explain import ModelSummary, Nature, Partition, Rule, example_row, partitions, summary
+from glassfleet import catalogue
+from glassfleet.explain import ModelSummary, Partition, example_row, partitions, summary
+from glassfleet.nature import Nature, nature
+from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord

@@ -21,7 +21,8 @@ from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.http.dashboard.structures import StructureTree, uses
 from coordinator.http.dashboard.trees import RuleTree
 from glassfleet.data.domain import Domain
-from glassfleet.explain import ConditionView, Partition, RowExplanation, Rule
+from glassfleet.explain import ConditionView, Partition, RowExplanation
+from glassfleet.rules import Rule
 from schemas.errors import DataError, GlassfleetError
 
 if TYPE_CHECKING:

@@ -14,14 +14,11 @@ from markupsafe import Markup, escape
 
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import charts, draw, sets, show, trees
-from coordinator.http.dashboard.actions import add_actions
 from coordinator.http.dashboard.asking import Desk, make_router
 from coordinator.http.dashboard.growth import grown
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.loaded import add_assets, addresses, compiled, read_assets
-from coordinator.http.dashboard.model_actions import add_model_actions
-from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
@@ -29,7 +26,7 @@ from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.service import Service
-    from glassfleet.explain import Nature
+    from glassfleet.nature import Nature
 
 ROUNDS_PER_PAGE = 60
 
@@ -86,14 +83,11 @@ class Dashboard:
         """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
         app.include_router(make_router(self.desk))
 
-    def add_to(self, app: FastAPI) -> None:
-        """Give an application all pages, streams and forms."""
+    def add_pages(self, app: FastAPI) -> None:
+        """Give an application the pages and streams of fleet and runs, and what all pages load."""
         add_assets(app, self._assets)
         self._add_fleet(app)
         self._add_runs(app)
-        add_model_pages(app, self)
-        add_model_actions(app, self)
-        add_actions(app, self)
 
     # -- answers --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from coordinator.core import Coordinator
 from coordinator.http.dashboard.draw import cut, minus, number
-from glassfleet.explain import OWN_TREE, Change, RowExplanation
+from glassfleet.explain import Change, RowExplanation
+from glassfleet.nature import OWN_TREE
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from coordinator.http.dashboard.branches import Branch
 from coordinator.http.dashboard.trees import RuleTree
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import Condition
+from glassfleet.rules import Condition
 from glassfleet.scheme import Model
 
 

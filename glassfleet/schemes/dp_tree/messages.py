@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import Remembered, read_task_head, task_errors
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from glassfleet.schemes.dp_tree.params import Parameters
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 from schemas.codec import Value
 
 NAME = "dp_tree"

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from glassfleet.crisp import Tree, TreeModel
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import check_names
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.dp_tree.client import grid_edges
 from glassfleet.schemes.dp_tree.messages import GRID, NAME, Growth, Question, check_domain, read_task
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.progress import progress_of
+from glassfleet.untrusted import check_names
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError, UsageError
 

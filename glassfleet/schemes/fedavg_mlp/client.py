@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.untrusted import select_columns
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, Question
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Floats, centred
+from glassfleet.untrusted import select_columns
 
 
 class FedAvgClient:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import read_task_head, task_errors
-from glassfleet.scheme import Contribution, ContributionError, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
+from glassfleet.untrusted import read_task_head, task_errors
 
 NAME = "fedavg_mlp"
 KIND = "train"

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Explanation, Nature, Rule
+from glassfleet.nature import Nature
 from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import Activation, Explanation, Rule
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 from schemas.errors import DocumentError

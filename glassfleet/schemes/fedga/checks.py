@@ -11,7 +11,8 @@ import numpy as np
 from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
-from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution
 from glassfleet.schemes.fedga.messages import Question
 
 _NOISE = 100.0

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from glassfleet.crisp import Forest
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import Remembered, read_task_head, task_errors
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]

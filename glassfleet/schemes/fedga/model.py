@@ -17,7 +17,8 @@ from glassfleet.crisp.model import check_rows
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.explain import OWN_TREE, Activation, Explanation, Nature, Rule
+from glassfleet.nature import OWN_TREE, Nature
+from glassfleet.rules import Activation, Explanation, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question, check_domain
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters

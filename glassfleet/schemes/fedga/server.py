@@ -12,7 +12,8 @@ from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin
 from glassfleet.schemes.fedga.genetics import string_of

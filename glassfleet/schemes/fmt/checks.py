@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.untrusted import check_shapes
-from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import BINS
+from glassfleet.untrusted import check_shapes
 
 Ints = NDArray[np.int64]
 

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import select_numbers
+from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import blocks, to_grid
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.tree import crisp, degrees
+from glassfleet.untrusted import select_numbers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

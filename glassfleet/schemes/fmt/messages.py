@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import Remembered, read_task_head, task_errors
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.tree import Tree
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 from schemas.codec import Value
 
 NAME = "fmt"

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
 from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import Activation, Explanation, Rule
 from glassfleet.schemes.fmt.client import outputs_of
 from glassfleet.schemes.fmt.document import read_document, write_document
 from glassfleet.schemes.fmt.params import Parameters

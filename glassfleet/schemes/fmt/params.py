@@ -62,8 +62,8 @@ class Parameters(BaseModel):
     size_tolerance : float
         The simplest tree is taken whose held-out squared error is within this fraction of the best one's.
     min_rows : int
-        A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of more
-        rows than there are columns. 1: from its own rows.
+        A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
+        more rows than there are columns. 1: from its own rows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

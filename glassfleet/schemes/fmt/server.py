@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at

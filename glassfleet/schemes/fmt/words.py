@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassfleet.data.domain import Variable
-from glassfleet.explain import Condition
 from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.rules import Condition
 
 NAMED = 9
 """Partitions with more sets than this, and without terms of their own, are spoken of in numbers."""

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.untrusted import check_names
-from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
+from glassfleet.untrusted import check_names
 
 _TOLERANCE = 1e-9
 

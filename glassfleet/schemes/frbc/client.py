@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import select_columns
+from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, Question
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
+from glassfleet.untrusted import select_columns
 
 Sums = dict[str, NDArray[np.int64]]
 

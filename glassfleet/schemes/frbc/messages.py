@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import read_task_head, task_errors
 from glassfleet.scheme import Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
 from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.untrusted import read_task_head, task_errors
 
 NAME = "frbc"
 Kind = Literal["rules", "strengths"]

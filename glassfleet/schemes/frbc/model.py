@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frbc.document import read_document, write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters

@@ -35,8 +35,8 @@ class Parameters(BaseModel):
     nullify : bool
         Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), condensed class by class, of groups of at least
-        this many, and of more rows than there are inputs. 1: from their own.
+        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), condensed class by class, of groups of at
+        least this many, and of more rows than there are inputs. 1: from their own.
     max_rules : int or None
         Rule reduction: the coordinator keeps at most this many rules, those with the largest support.
     min_support : float

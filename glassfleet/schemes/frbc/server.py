@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.frbc.checks import check_rules, check_strengths
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, NAME, RULE_SUMS, Candidates, Question, check_classes

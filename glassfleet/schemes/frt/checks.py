@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.untrusted import check_shapes
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
-from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.scheme import Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
+from glassfleet.untrusted import check_shapes
 
 
 def check_sums(question: Question, contribution: Contribution) -> None:

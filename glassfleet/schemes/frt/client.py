@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import select_numbers
+from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
 from glassfleet.schemes.frt.params import CELL_ROWS
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
+from glassfleet.untrusted import select_numbers
 
 ROW_BLOCK = 1 << 12
 """Rows handled together: few enough for the processor's cache, and for exact products."""

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import Remembered, read_task_head, task_errors
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights"]

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frt.document import read_document, write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules

@@ -37,8 +37,8 @@ class Parameters(BaseModel):
     nullify : bool
         Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of more
-        rows than there are columns. 1 (the paper): from their own, and apply Check & nullify to the statistics of
+        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
+        more rows than there are columns. 1 (the paper): from their own, and apply Check & nullify to the statistics of
         splits, from which rows can still be computed.
     fraction_bits : int
         Grid of the terms of sums: multiples of 2^-bits.

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
 from glassfleet.numerics.statistics import carry, gram_value, unpack_symmetric
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, State, Task
+from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree

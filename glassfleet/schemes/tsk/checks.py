@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.untrusted import check_names
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
-from glassfleet.scheme import Contribution, ContributionError
+from glassfleet.scheme import Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
     CLUSTER_SUMS,
@@ -24,6 +24,7 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
+from glassfleet.untrusted import check_names
 
 Sums = Mapping[str, NDArray[np.int64]]
 

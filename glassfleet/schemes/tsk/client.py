@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import select_numbers
+from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid
-from glassfleet.scheme import Contribution, Task, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, Question, read_task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, outputs, strengths, weigh
+from glassfleet.untrusted import select_numbers
 from schemas.codec import Value
 
 Floats = NDArray[np.float64]

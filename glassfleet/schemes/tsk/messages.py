@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.data.untrusted import Remembered, read_task_head, task_errors
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights"]

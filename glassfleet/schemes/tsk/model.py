@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import consequent_words
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import Activation, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.tsk.document import read_document, write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths

@@ -58,8 +58,8 @@ class Parameters(BaseModel):
     nullify : bool
         Agents protect their rows: see `min_rows`. False: they do not.
     min_rows : int
-        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of more
-        rows than there are columns. 1: from their own.
+        Agents answer from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
+        more rows than there are columns. 1: from their own.
     fraction_bits : int
         Grid of strengths in sums: multiples of 2^-bits. The default is finer than the smallest strength that counts.
     gram_bits : int

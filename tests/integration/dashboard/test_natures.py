@@ -23,7 +23,8 @@ from coordinator.http.dashboard.sets import cuts
 from coordinator.http.dashboard.structures import Structure, uses
 from coordinator.http.dashboard.trees import RuleTree
 from glassfleet import catalogue
-from glassfleet.explain import Partition, Rule, explain_row
+from glassfleet.explain import Partition, explain_row
+from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation

@@ -24,7 +24,8 @@ from coordinator.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import Condition, ConditionView, FuzzySet, Partition, Rule
+from glassfleet.explain import ConditionView, FuzzySet, Partition
+from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.fmt.words import span_condition
 from schemas.documents import document_digest

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.scheme import Contribution, ContributionError, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.frbc import SCHEME, Parameters
 from schemas.errors import DocumentError
 from tests.support.mutations import damaged, talk, travelled

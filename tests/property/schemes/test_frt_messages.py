@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.scheme import Contribution, ContributionError, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.errors import DocumentError
 from tests.support.mutations import REGRESSION, numbers, spoiled, talk, travelled

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Done, Next, Task
 from glassfleet.schemes.tsk import SCHEME, Parameters
 from schemas.errors import DocumentError
 from tests.support.mutations import REGRESSION, numbers, spoiled, talk, travelled

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.memory import Faults, MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 
 BAD = Faults(delay=(0.0, 0.5), duplicate=0.2, loss=0.1, reconnect=(0.1, 2.0))
@@ -16,7 +17,7 @@ BAD = Faults(delay=(0.0, 0.5), duplicate=0.2, loss=0.1, reconnect=(0.1, 2.0))
 
 class Peer:
     def __init__(self, hub: MemoryHub, client_id: str, log: list[Any] | None = None, **options) -> None:
-        self.transport = hub.transport(Link("memory://", client_id, **options))
+        self.transport = MemoryTransport(hub, Link("memory://", client_id, **options))
         self.messages: list[Message] = []
         self.events: list[str] = []
         self.log = [] if log is None else log

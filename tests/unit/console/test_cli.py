@@ -28,7 +28,8 @@ from edge_agent.forecast.config import ForecastConfig
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import Condition, Rule, counterfactual
+from glassfleet.explain import counterfactual
+from glassfleet.rules import Condition, Rule
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError

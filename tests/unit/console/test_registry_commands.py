@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from console.model.model_registry import _line_of_decision, plan_of
+from console.model.model_registry import _line_of_decision
 from console.run.gate import rollout_lines
+from console.run.runspec import plan_of
 from coordinator.models.rollout.table import as_markdown
 from coordinator.spec.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, UsageError

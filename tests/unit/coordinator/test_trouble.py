@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
 from coordinator.config import load_config
 from coordinator.core import Coordinator
@@ -315,7 +316,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
                 clock[0] += 60
 
     clock, hub = [0.0], MemoryHub()
-    transport, journal = hub.transport(Link("mqtt://m", "c")), Slow()
+    transport, journal = MemoryTransport(hub, Link("mqtt://m", "c")), Slow()
     core = Coordinator("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
     config = load_config(state_dir=tmp_path, batch_messages=1)
     service = Service(config, transport, journal, core, clock=lambda: clock[0])

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Done, Next, Task
 from schemas import codec, limits
 from schemas.errors import RunFailedError
 

@@ -20,8 +20,9 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.discovery.guard import in_words, usual_rows
 from glassfleet.draw import drawn_for
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task
+from glassfleet.scheme import Contribution, Done, Next, Task
 from schemas import codec
 from schemas.documents import document_digest
 

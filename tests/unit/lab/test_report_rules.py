@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassfleet.explain import readable_rules
+from glassfleet.nature import readable_rules
 from lab.demo.report import _parts, _what_it_says
 from tests.support.sample_models import model, population
 

@@ -11,20 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Activation, Explanation, Rule
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.scheme import (
-    Contribution,
-    ContributionError,
-    Cost,
-    Done,
-    Next,
-    Participation,
-    Purpose,
-    State,
-    Task,
-    TaskError,
-)
+from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
 from schemas.errors import DocumentError
 
 

@@ -14,18 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import (
-    Contribution,
-    ContributionError,
-    Cost,
-    Done,
-    Next,
-    Participation,
-    Purpose,
-    State,
-    Task,
-    TaskError,
-)
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
 
 
 class Parameters(BaseModel):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
 from coordinator.fleet.leader_probe import Lookout, Sighting
 from coordinator.fleet.leadership import Rivalry, Rivals
@@ -127,6 +128,6 @@ def test_lookout_stops_when_it_is_told_to() -> None:
     stopping = threading.Event()
     stopping.set()
     hub = MemoryHub()
-    transport: Transport = hub.transport(Link("mqtt://m", "probe"))
+    transport: Transport = MemoryTransport(hub, Link("mqtt://m", "probe"))
     found = Lookout(TOPICS, "me", "sw").look(transport, 60.0, 60.0, cancelled=stopping.is_set, connect=lambda: True)
     assert found == Sighting()

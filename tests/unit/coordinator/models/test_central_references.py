@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from coordinator.config import load_config
 from coordinator.core import Coordinator
@@ -84,7 +85,7 @@ class World:
         self.hub = MemoryHub()
         for name in ("one", "two"):
             learned(journal, name)
-        transport = self.hub.transport(Link("mqtt://m", "coordinator"))
+        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
         self.core = Coordinator("f", transport, journal, default_engine(), retained_versions=KEPT)
         transport.start(Handlers(lambda _m: None, self.core.connected, lambda _w: None))
         self.hub.pump()

@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from coordinator.core import Coordinator
 from coordinator.journal import Journal, MemoryJournal
@@ -33,13 +34,13 @@ class World:
     def __init__(self, reopen: Callable[[], Journal]) -> None:
         self.reopen = reopen
         self.hub = MemoryHub()
-        self.watcher = self.hub.transport(Link("mqtt://m", "watcher"))
+        self.watcher = MemoryTransport(self.hub, Link("mqtt://m", "watcher"))
         self.watcher.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
         self.open()
 
     def open(self) -> None:
         self.journal = self.reopen()
-        transport = self.hub.transport(Link("mqtt://m", "coordinator"))
+        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
         self.core = Coordinator(
             "f",
             transport,
@@ -89,7 +90,7 @@ class World:
             self.store()
             newest = self.journal.models("one")[-1]
             stood = self.core.models._become_current(newest, "published", "")
-            self.core._publisher.model(newest, stood)
+            self.core.models._publisher.model(newest, stood)
         self.hub.pump()
 
     def forget(self) -> None:
@@ -216,7 +217,7 @@ def test_version_leaves_the_broker_after_a_crash_between_the_decision_and_its_pu
     world.hub.pump()
     assert world.retained() == [1, 2, 3]
     with monkeypatch.context() as crash:
-        crash.setattr(world.core._publisher, "model", killed)
+        crash.setattr(world.core.models._publisher, "model", killed)
         with pytest.raises(BrokerError, match="killed here"):
             world.learn()
     world.crash()

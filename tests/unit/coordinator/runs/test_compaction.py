@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Link
 from coordinator.core import Coordinator
 from coordinator.journal import MemoryJournal
@@ -14,7 +15,7 @@ from schemas.errors import NotFoundError
 
 
 def test_coordinator_forgets_the_oldest_runs_when_it_is_told_to_keep_a_few() -> None:
-    transport = MemoryHub().transport(Link("mqtt://memory", "coordinator"))
+    transport = MemoryTransport(MemoryHub(), Link("mqtt://memory", "coordinator"))
     journal = MemoryJournal()
     coordinator = Coordinator("fleet", transport, journal, default_engine(), kept_runs=3)
     coordinator.start_run(RunSpec(run="live", scheme="frt"))

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Link
 from console.client import Coordinator as Client
 from console.run import follow
@@ -26,6 +27,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal import MemoryJournal
+from coordinator.runs import directory
 from coordinator.runs.outages import Outages
 from schemas import codec
 from tests.support.coordinator_bench import Fleet
@@ -348,7 +350,7 @@ def test_coordinator_tells_what_a_run_lacks_while_it_waits() -> None:
 
 def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set() -> None:
     clock, wall = [0.0], [1.7e9]
-    transport = MemoryHub().transport(Link("mqtt://m", "c"))
+    transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
     core = Coordinator("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: wall[0])
     core.start_run(toy_spec(policy={"gather_timeout": 60}))
     first = core.runs.document("r1")["reason"]
@@ -360,7 +362,7 @@ def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set
 
 def test_coordinator_tells_the_date_when_a_run_waits_until_another_day() -> None:
     clock = [0.0]
-    transport = MemoryHub().transport(Link("mqtt://m", "c"))
+    transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
     core = Coordinator(
         "f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0]
     )

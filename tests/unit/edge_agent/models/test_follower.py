@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Link
 from edge_agent.agent import Agent
 from edge_agent.config import load_config
@@ -43,7 +44,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.hub = MemoryHub()
         self.folder = folder
-        self.desk = Desk(self.hub.transport(Link(URL, "desk", max_message_bytes=128 * 1024)))
+        self.desk = Desk(MemoryTransport(self.hub, Link(URL, "desk", max_message_bytes=128 * 1024)))
         self.records = [self.record(version) for version in (1, 2)]
 
     def record(self, version: int) -> ModelRecord:
@@ -65,7 +66,7 @@ class World:
         agent = Agent(
             config,
             data or source(),
-            lambda will: self.hub.transport(link_of(config, will)),
+            lambda will: MemoryTransport(self.hub, link_of(config, will)),
             clock=lambda: self.hub.now,
             wall=lambda: self.hub.now,
             verifier=verifier,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
 from broker.port import Link
 from edge_agent.agent import Agent
 from edge_agent.config import load_config
@@ -134,12 +135,12 @@ def test_agent_freezes_what_is_in_the_window_when_a_run_asks(tmp_path: Path) -> 
 
     collect(0, 20)
     hub = MemoryHub()
-    desk = Desk(hub.transport(Link("mqtt://memory", "desk")))
+    desk = Desk(MemoryTransport(hub, Link("mqtt://memory", "desk")))
     config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
     agent = Agent(
         config,
         read_source(store.path),
-        lambda will: hub.transport(link_of(config, will)),
+        lambda will: MemoryTransport(hub, link_of(config, will)),
         clock=lambda: hub.now,
         wall=lambda: hub.now,
     )
@@ -177,10 +178,10 @@ def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(tmp_path
     lines = zip(data.X.tolist(), data.y.tolist(), strict=True)
     store.append([{**dict(zip("abc", x, strict=True)), "y": y} for x, y in lines])
     hub = MemoryHub()
-    desk = Desk(hub.transport(Link("mqtt://memory", "desk")))
+    desk = Desk(MemoryTransport(hub, Link("mqtt://memory", "desk")))
     config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
     source = read_source(store.path)
-    agent = Agent(config, source, lambda will: hub.transport(link_of(config, will)), clock=lambda: hub.now)
+    agent = Agent(config, source, lambda will: MemoryTransport(hub, link_of(config, will)), clock=lambda: hub.now)
     agent.start()
     with sqlite3.connect(store.path) as other:
         other.execute("DELETE FROM rows")

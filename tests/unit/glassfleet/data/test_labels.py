@@ -10,7 +10,8 @@ import pytest
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.labels import MAX_LABELS
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.scheme import Contribution, ContributionError, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution
 from schemas.codec import decode, encode
 from schemas.errors import RunFailedError
 

@@ -19,7 +19,8 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, Recollection, remember
 from glassfleet.data.windows import SlidingWindow
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import Task, TaskError
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import FEATURES, MEMORY, METRICS, WINDOW_PLAN, rows_of_run
 from schemas.documents import document_digest

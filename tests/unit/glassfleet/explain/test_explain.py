@@ -19,11 +19,11 @@ from glassfleet.explain import (
     counterfactual,
     example_row,
     explain_row,
-    in_words_of,
     partitions,
-    readable_rules,
     summary,
 )
+from glassfleet.nature import readable_rules
+from glassfleet.reword import in_words_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, UsageError
 from tests.support.sample_models import FEATURES, KINDS, NAMES, TEXTUAL, model, population, rows, wide_rows

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from console.main import cli
 from console.model.difference import difference, difference_lines
 from glassfleet import catalogue, local
-from glassfleet.explain import in_words_of
+from glassfleet.reword import in_words_of
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.record import ModelRecord

@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from glassfleet import nature
-from glassfleet.explain import counterfactual, explain_row, in_words_of, partitions, readable_rules
+from glassfleet.explain import counterfactual, explain_row, partitions
 from glassfleet.explain.summary import slopes_of
 from glassfleet.export import FORMATS, export, to_html, to_markdown
 from glassfleet.export.canvas import consequents, plain
@@ -20,6 +19,8 @@ from glassfleet.export.figures import PICTURES, main_picture, picture
 from glassfleet.export.page import forecast_page
 from glassfleet.export.run_page import run_page
 from glassfleet.export.sheet import html_of, markdown_of
+from glassfleet.nature import nature, readable_rules
+from glassfleet.reword import in_words_of
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import UsageError

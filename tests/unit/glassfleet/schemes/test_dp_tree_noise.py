@@ -10,8 +10,9 @@ import pytest
 
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import central, federated
-from glassfleet.scheme import Contribution, ContributionError, Next, TaskError
+from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.dp_tree import SCHEME, Parameters
 from glassfleet.schemes.dp_tree.client import bin_rows, grid_edges
 from glassfleet.schemes.dp_tree.messages import GRID, Question

@@ -10,8 +10,9 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import TaskError
 from glassfleet.local import central, federated
-from glassfleet.scheme import Next, TaskError
+from glassfleet.scheme import Next
 from glassfleet.schemes.fedavg_mlp.messages import BITS
 from glassfleet.schemes.fedavg_mlp.network import Shape
 from schemas.errors import RunFailedError, UsageError

@@ -17,8 +17,9 @@ from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, ContributionError, Next, Task, TaskError, personal_model
+from glassfleet.scheme import Contribution, Next, Task, personal_model
 from schemas.errors import DataError, RunFailedError
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,9 @@ import pytest
 from glassfleet.crisp import Forest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import drawn, federated
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task, TaskError, personal_model
+from glassfleet.scheme import Contribution, Done, Next, Task, personal_model
 from glassfleet.schemes.fedga import SCHEME, Parameters, PersonalTree, Population
 from glassfleet.schemes.fedga.evolution import begin
 from glassfleet.schemes.fedga.genetics import (

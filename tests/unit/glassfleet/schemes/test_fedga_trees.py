@@ -14,7 +14,7 @@ from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.scheme import TaskError
+from glassfleet.errors import TaskError
 from glassfleet.schemes.fedga import SCHEME, Parameters, PersonalTree
 from schemas.errors import DocumentError
 

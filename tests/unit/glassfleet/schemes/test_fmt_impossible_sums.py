@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet import catalogue
-from glassfleet.scheme import ContributionError
+from glassfleet.errors import ContributionError
 from glassfleet.schemes.fmt.linear import triangle
 from tests.fuzz.targets import steps
 

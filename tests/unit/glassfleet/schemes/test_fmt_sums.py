@@ -9,7 +9,8 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.scheme import ContributionError, Next, Task
+from glassfleet.errors import ContributionError
+from glassfleet.scheme import Next, Task
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import Question, read_task

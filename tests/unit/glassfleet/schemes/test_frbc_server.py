@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import central, federated
-from glassfleet.scheme import Contribution, ContributionError, TaskError
+from glassfleet.scheme import Contribution
 from glassfleet.schemes.frbc import SCHEME, Parameters
 from glassfleet.schemes.frbc.limbs import split
 from glassfleet.schemes.frbc.messages import Candidates

@@ -9,8 +9,9 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, ContributionError, Done, Next, Task
+from glassfleet.scheme import Contribution, Done, Next, Task
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.codec import digest_of
 from schemas.errors import RunFailedError, UsageError

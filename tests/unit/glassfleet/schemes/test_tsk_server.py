@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, ContributionError, Next, Task, TaskError
+from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.schemes.tsk import SCHEME, Parameters
 from glassfleet.schemes.tsk import server as server_module
 from schemas.codec import digest_of

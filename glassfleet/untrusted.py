@@ -14,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import ContributionError, Task, TaskError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Task
 from schemas.codec import Value
 
 K = TypeVar("K", bound=str)
