@@ -131,19 +131,20 @@ class Evidence:
 
 
 def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
-    """Wait for the outboxes to empty, look at the broker, then end coordinator and agents."""
+    """Wait for the outboxes to empty, end coordinator and agents, then look at the broker: nothing changes any more."""
     agents = [name for name in troupe.children if name != COORDINATOR]
     pending = _wait_for_outboxes(troupe.work, agents, patience)
     office = troupe.office
     # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
     played.broker_died += troupe.revive_broker(patience)
+    troupe.end(agents, _ENDING)
+    troupe.end([COORDINATOR], _ENDING)
+    played.broker_died += troupe.start_broker()
     retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
         for theft in office.thefts:
             played.broker_died += troupe.start_broker()
             office.try_stolen(theft)
-    troupe.end(agents, _ENDING)
-    troupe.end([COORDINATOR], _ENDING)
     for name, child in troupe.children.items():
         # -15: asked to end before it had got so far as to handle the signal.
         codes = [code for code in child.ends if code not in (0, -15)]

@@ -93,7 +93,7 @@ def _code_digest(scheme: str) -> str:
     schemes = root / "schemes"
     files += (schemes / scheme).rglob("*.py") if scheme else schemes.rglob("*.py")
     here = Path(__file__).parent
-    files += [here / "work.py", here.parent / "folds.py"]
+    files += [here / "work.py", here.parent / "experiments" / "folds.py", *(here.parent / "protocols").glob("*.py")]
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(str(path.relative_to(root.parent)).encode() + path.read_bytes())

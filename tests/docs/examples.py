@@ -17,7 +17,7 @@ from tests.docs.pages import ROOT, Block
 SHELLS = frozenset({"bash", "sh"})
 PORTS = ("1883", "8080", "8443", "8883", "18830")
 """Ports that pages name; each is another, free one in a test."""
-CLONED = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "qoe", "console", "tests")
+CLONED = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console", "lab", "tests")
 """What a copy of the repository holds, for pages whose reader changes it."""
 
 _PLACE = "@@ block {} @@"

@@ -60,7 +60,7 @@ def test_every_group_has_more_different_rows_than_there_are_columns(rows: Any, l
     assert count.sum() == len(rows)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 6))
+@given(st.integers(0, 2**32 - 1), st.integers(3, 6))  # of fewer numbers, half may come close by chance
 def test_group_is_drawn_anew_when_a_row_of_it_or_the_secret_changes(seed: int, d: int) -> None:
     rng, n = np.random.default_rng(seed), 2 * d + 1  # one group
     rows = 0.5 + 0.1 * np.clip(rng.normal(0, 1, (n, d)), -3, 3)

@@ -14,7 +14,7 @@ _SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)\s]*images/[^)\s]+)\)")
 
 
 def _tree(root: Path, end: str = "\n", *, names: tuple[str, ...] = ("a.py", "b.py")) -> Path:
-    folder = root / "coordinator" / "dashboard"
+    folder = root / "coordinator" / "http" / "dashboard"
     (folder / "__pycache__").mkdir(parents=True)
     (folder / "__pycache__" / "a.pyc").write_text(str(root))
     for name in names:
@@ -47,7 +47,7 @@ def test_digests_are_the_same_when_lines_end_otherwise_or_files_are_made_in_anot
 def test_stale_pictures_are_noticed_when_a_source_changes_comes_or_goes(tmp_path: Path) -> None:
     root = _tree(tmp_path / "root")
     before = digests(root)
-    folder = root / "coordinator" / "dashboard"
+    folder = root / "coordinator" / "http" / "dashboard"
     (folder / "a.py").write_text("x = 1\ny = 3\n")
     (folder / "b.py").unlink()
     (folder / "c.py").write_text("")

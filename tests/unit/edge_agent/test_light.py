@@ -104,9 +104,9 @@ def test_agent_uses_one_blas_thread_unless_told_otherwise():
 
 
 def test_session_and_identity_are_pure():
-    for name in ("session", "session_events", "identity"):
+    for name in ("session/session", "session/events", "messages/duplicate_id"):
         text = (ROOT / "edge_agent" / f"{name}.py").read_text()
-        imported = set(re.findall(r"^(?:from|import) (edge_agent\.\w+|\w+)", text, re.MULTILINE))
+        imported = set(re.findall(r"^(?:from|import) (edge_agent\.[\w.]+|\w+)", text, re.MULTILINE))
         assert imported <= {
             "__future__",
             "collections",

@@ -388,7 +388,7 @@ def test_coordinator_writes_one_line_per_round_that_says_everything() -> None:
     assert [field for field in closed[0] if f"`{field}`" not in page and field != "log_level"] == []
 
 
-@pytest.mark.parametrize("package", ["coordinator", "edge_agent"])
+@pytest.mark.parametrize("package", ["coordinator.telemetry", "edge_agent"])
 def test_json_lines_name_fleet_agent_and_trace(package: str) -> None:
     who = ", agent='v7'" if package == "edge_agent" else ""
     code = (
