@@ -22,6 +22,7 @@ from console.found import broker_url
 from console.run.gate import beside, rollout_lines
 from console.runs import coordinator_options
 from console.runspec import json_file
+from console.tables import printable
 from schemas.errors import RunFailedError, UsageError
 from schemas.trial import ALL
 
@@ -58,6 +59,8 @@ def history(name: str, coordinator: str | None, token: str | None, state_dir: Pa
             click.echo(
                 f"{word}: {name} v{pointer['version']}  {pointer['digest'][:12]}  sequence {pointer['sequence']}"
             )
+            for note in told.get("notes", {}).get(alias, []):
+                click.echo(printable(f"  {note}"))
     for each in told["decisions"]:
         line = _line_of_decision(each)
         if line:

@@ -25,6 +25,7 @@ from coordinator.http.guard import READING, Guard
 from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson, check_characters
 from coordinator.metrics import CONTENT_TYPE_LATEST
+from coordinator.outliers import with_scores
 from coordinator.rollout.api import add_rollouts
 from coordinator.spec import RunSpec, with_participation
 from schemas.errors import (
@@ -139,7 +140,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/runs/{run}")
     def _run(run: str) -> dict[str, Any]:
-        return coordinator.runs.document(run)
+        return with_scores(coordinator.runs.document(run), coordinator.fleet)
 
     @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
