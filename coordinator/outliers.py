@@ -15,9 +15,9 @@ from coordinator.fleet import Fleet
 from glassfleet.discovery.guard import MAX_NAMED, MIN_FLEET
 
 FAR: Final = 3
-"""An error is far out above so many times the median vehicle's. In nearly all fleets that were measured (vehicles that
-differ at random, or each with a part of an input's range) sound ones stay below twice. Where one had six times the
-median, it was still half of its constant's; where one was worse than its constant, its error was the median's."""
+"""An error is far out above so many times the median vehicle's. Of ten sound fleets of 15 that were measured (five data
+sets, vehicles with rows drawn at random or with a part of an input's range each), the largest error was at most twice
+the median in eight, four and six times in two, and then at most half of its constant's."""
 
 
 def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
