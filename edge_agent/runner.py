@@ -23,6 +23,7 @@ from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.sources import Source, read_source
+from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 from schemas.errors import IdentityError
 from schemas.topics import Topics
 
@@ -196,6 +197,8 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     agent = Agent(config, source, make_transport, verifier=verifier)
     for warning in source.warnings:
         agent.log.warning("data", note=warning)
+    if config.evaluate and not source.test.rows:
+        agent.log.warning("data", note=f"{NO_TEST_ROWS}. {HOW_TO_TEST}")
     return agent
 
 

@@ -84,6 +84,7 @@ def disk(folder: Path) -> Finding:
 def data(path: Path, target: str | None) -> list[Finding]:
     """Read a vehicle's rows as its agent would; raises DataError that says what is wrong with them."""
     from edge_agent.sources import read_source  # noqa: PLC0415
+    from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS  # noqa: PLC0415
     from edge_agent.sources.judge import many  # noqa: PLC0415
 
     source = read_source(path, target=target)
@@ -92,7 +93,8 @@ def data(path: Path, target: str | None) -> list[Finding]:
         f"{many(len(source.train.features), 'input')}, "
         f"target {source.train.target}"
     )
-    return [fine("data", says), *(warning("data", text) for text in source.warnings)]
+    found = [fine("data", says), *(warning("data", text) for text in source.warnings)]
+    return found if source.test.rows else [*found, warning("data", NO_TEST_ROWS, HOW_TO_TEST)]
 
 
 def extras() -> list[Finding]:

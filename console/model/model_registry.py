@@ -21,6 +21,7 @@ from console.common import (
 from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.run.gate import beside, rollout_lines
 from console.run.runspec import plan_of
+from console.tables import printable
 from schemas.errors import RunFailedError, UsageError
 from schemas.trial import ALL
 
@@ -57,6 +58,8 @@ def history(name: str, coordinator: str | None, token: str | None, state_dir: Pa
             click.echo(
                 f"{word}: {name} v{pointer['version']}  {pointer['digest'][:12]}  sequence {pointer['sequence']}"
             )
+            for note in told.get("notes", {}).get(alias, []):
+                click.echo(printable(f"  {note}"))
     for each in told["decisions"]:
         line = _line_of_decision(each)
         if line:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from console.common import config_option, coordinator_options, json_option, print_json
-from console.run.follow import coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
+from console.run.follow import asked, coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
 from console.run.gate import after_gate, in_words, is_waiting, rollout_of
 from console.run.quorum import tell_quorum
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
@@ -237,6 +237,10 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         click.echo(line_of_run(status))
     model = status.get("model")
     told = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
+    if told is not None:  # the vehicles have scored the model meanwhile
+        before, status = status, asked(api, f"/api/runs/{run_id}", patience)
+        if not as_json:
+            _tell_notes(status, before)
     if as_json:
         print_json({**status, "rollout": told})
     elif told is not None and not is_waiting(told):
@@ -250,9 +254,10 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         raise RunFailedError(in_words(told))
 
 
-def _tell_notes(status: dict[str, Any]) -> None:
-    """Say which vehicles stand out, and how to learn without them."""
-    notes = status.get("notes") or []
+def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) -> None:
+    """Say which vehicles stand out, and how to learn without them; of those that did `before`, it was said."""
+    known = (before or {}).get("notes") or []
+    notes = [note for note in status.get("notes") or [] if note not in known]
     for line in notes:
         click.echo(printable(f"  {line}"))
     if notes:

@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException as HttpFault
 
+from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
 from coordinator.http.dashboard.calm import Calm
@@ -140,7 +141,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/runs/{run}")
     def _run(run: str) -> dict[str, Any]:
-        return coordinator.runs.document(run)
+        return with_scores(coordinator.runs.document(run), coordinator.fleet)
 
     @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
+from coordinator.fleet.outliers import far_out_of
 from coordinator.http.access import TOKEN
 from coordinator.http.errors import Whole, refuse_booleans
 from coordinator.models.central import read_reference
@@ -80,10 +81,11 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
     @app.get("/api/models/{name}/history")
     def _history(name: str) -> dict[str, Any]:
         aliases = registry.aliases
+        pointers = {"current": _pointer(aliases.current.get(name)), "candidate": _pointer(aliases.candidate.get(name))}
         return {
             "name": name,
-            "current": _pointer(aliases.current.get(name)),
-            "candidate": _pointer(aliases.candidate.get(name)),
+            **pointers,
+            "notes": {alias: far_out_of(coordinator.fleet, pointer) for alias, pointer in pointers.items()},
             "decisions": [
                 {"kind": each.kind, "at": each.at, "wall": each.wall, **each.body} for each in registry.history(name)
             ],

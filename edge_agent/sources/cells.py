@@ -17,6 +17,9 @@ from schemas.errors import DataError
 SPLIT: Final = "split"
 """Name of the column that says which rows train and which test."""
 
+NO_TEST_ROWS: Final = "no test rows: no model is scored here, and a version that no vehicle scores stays a candidate"
+HOW_TO_TEST: Final = f"Add a column {SPLIT!r} with 'train' and 'test', or use `glassfleet model promote` each time"
+
 LONGEST_NAME: Final = 200
 """Most characters of a column's name."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edge_agent.sources.cells import SPLIT, is_number, separated
+from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, is_number, separated
 from edge_agent.sources.files import csv_lines
 from edge_agent.sources.findings import Cells, Fault, Findings
 from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judge_names, many
@@ -63,16 +63,22 @@ def examine(
             continue  # told already, and there is no name to tell more under
         role = "target" if name == label else "split" if name == SPLIT else "input"
         found.columns.append(Judge(cells, found, name, role, labels=labels, categories=categories).judge(column))
-    train = found.rows
     if SPLIT in cells.names:
-        train = found.train = sum(str(cell).strip() == "train" for cell in cells.columns[cells.names.index(SPLIT)])
+        found.train = sum(str(cell).strip() == "train" for cell in cells.columns[cells.names.index(SPLIT)])
+    _judge_rows(found)
+    return _sorted(found)
+
+
+def _judge_rows(found: Findings) -> None:
+    train = found.rows if found.train is None else found.train
     if train < 2:
         found.faults.append(
             Fault("error", f"{many(train, 'row')} to train on; at least 2 are needed", "Collect more data")
         )
     elif train < FEW_ROWS:
         found.faults.append(Fault("warning", f"only {train} rows to train on", "Collect more data"))
-    return _sorted(found)
+    if train == found.rows:
+        found.faults.append(Fault("note", NO_TEST_ROWS, HOW_TO_TEST))
 
 
 def _sorted(found: Findings) -> Findings:

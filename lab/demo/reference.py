@@ -110,8 +110,15 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
     pooled = pool(list(train.values()))
     everyone: Any
     if "cohort" in scheme.participation:
-        reference = local.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
-        central = document_digest(local.central_of(scheme, parameters, domain, cohort, seed))
+        document = local.central_of(scheme, parameters, domain, cohort, seed)
+        central = document_digest(document)
+        # Of rows as they are the two are one model: it is learned once.
+        is_condensed = getattr(parameters, "group_rows", 1) > 1
+        reference = (
+            local.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
+            if is_condensed
+            else scheme.from_document(document)
+        )
         # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
         everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from html import unescape
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -20,20 +21,23 @@ from schemas.documents import document_digest
 from tests.support.cloud import CoordinatorProcess, has_ended, record_of, wait_for
 
 WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
+SCORES = "/api/models/model/1/scores"
 
 
-def _spoil(path: Path, times: int, factor: float) -> None:
+def _spoil(path: Path, *, times: int = 1, inputs: float = 1.0, target: float = 1.0) -> None:
     with gzip.open(path, "rt", newline="") as file:
         head, *rows = csv.reader(file)
-    changed = [[row[0], *(repr(float(cell) * factor) for cell in row[1:-1]), row[-1]] for row in rows] * times
+    factors = [*(inputs for _ in rows[0][1:-1]), target]
+    changed = [[row[0], *(repr(float(cell) * by) for cell, by in zip(row[1:], factors, strict=True))] for row in rows]
     with gzip.open(path, "wt", newline="") as file:
-        csv.writer(file).writerows([head, *changed])
+        csv.writer(file).writerows([head, *changed * times])
 
 
 def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path) -> None:
     files = simulated_files(tmp_path / "data", 6, 7)
-    _spoil(files[WRONG], 1, 1e6)
-    _spoil(files[MANY], 8, 1.0)
+    _spoil(files[WRONG], inputs=1e6)
+    _spoil(files[MANY], times=8)
+    _spoil(files[OUT], target=10.0)  # is left out of the run, and scores its model all the same
     sources = {name: read_source(path) for name, path in files.items()}
     broker = launch(state_dir=tmp_path / "broker")
     coordinator = CoordinatorProcess(broker.url, tmp_path / "coordinator")
@@ -41,34 +45,33 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
         with Fleet(sources, broker=broker.url, state_dir=tmp_path / "agents"), coordinator.api() as api:
             exact = catalogue.load("fmt").exact(catalogue.load("fmt").Parameters(max_rules=3))
             wait_for(lambda: len(api.get("/api/agents").json()) == len(files))
-            how = {"gather_agents": 5, "deadline": 30}
-            spec = {
-                "run": "r1",
-                "scheme": "fmt",
-                "parameters": exact.model_dump(mode="json"),
-                "policy": how,
-                "without": [OUT],
-            }
+            spec = {"run": "r1", "scheme": "fmt", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
+            spec["policy"] = {"gather_agents": 5, "deadline": 30}
             assert api.post("/api/runs", json=spec).status_code == 201
             wait_for(lambda: has_ended(api, "r1"), seconds=90)
-            run = api.get("/api/runs/r1").json()
+            wait_for(lambda: len(api.get(SCORES).json()["vehicles"]) == len(files), seconds=60)
+            run, notes = api.get("/api/runs/r1").json(), api.get(SCORES).json()["notes"]
             assert run["outcome"] == "finished", run["reason"]
-            page = api.get("/runs/r1").text
+            pages = [unescape(api.get(address).text) for address in ("/runs/r1", "/models/model")]
             where = ["--coordinator", str(api.base_url)]
-            shown = CliRunner().invoke(cli, ["run", "show", "r1", *where]).output
-            options = ["--run", "r2", "--scheme", "fmt", "--param", "max_rules=2", "--max-rows-each", "100", "--wait"]
+            asked = ("run show r1", "report r1 -o - --format markdown", "model history model")
+            said = [CliRunner().invoke(cli, [*words.split(), *where]).output.replace("\\", "") for words in asked]
+            options = "--run r2 --model other --scheme fmt --param max_rules=2 --max-rows-each 100 --wait"
             without = ["--without", WRONG, "--without", OUT, "--state-dir", str(coordinator.state_dir)]
-            again = CliRunner().invoke(cli, ["run", "start", *options, *without, *where])
+            again = CliRunner().invoke(cli, ["run", "start", *options.split(), *without, *where])
             assert again.exit_code == 0, again.output
             second = api.get("/api/runs/r2").json()
     finally:
         _, told = coordinator.end()
         broker.stop()
-    wrong, many = run["notes"]
+    wrong, many, odd = run["notes"]
+    assert notes == [odd]
+    assert odd.startswith(f"{OUT}: its RMSE is ")
+    assert all(odd in text for text in (*pages, *said))
     assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
     assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
-    for text in (page, shown, told):
-        assert wrong.split(":")[1][:40] in text.replace("&#39;", "'")
+    for text in (pages[0], said[0], told):
+        assert wrong.split(":")[1][:40] in text
         assert many.split(":")[1] in text
     assert max(variable["high"] for variable in run["domain"]["features"]) < 1e4
     assert OUT not in run["agents"] or run["agents"][OUT]["status"] == "idle"

@@ -12,6 +12,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
+from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import charts, draw, sets, show, trees
 from coordinator.http.dashboard.asking import Desk, make_router
@@ -174,7 +175,7 @@ class Dashboard:
 
         @app.get("/runs/{run}", include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
-            document, page = self.coordinator.runs.document(run), max(page, 1)
+            document, page = self._document(run), max(page, 1)
             return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
 
         @app.get("/events/runs/{run}", include_in_schema=False)
@@ -191,9 +192,12 @@ class Dashboard:
         return Same(state), self.coordinator.outages.since  # as the reason of a run that waits has it
 
     def _paint_run(self, run: str) -> Picture:
-        document = self.coordinator.runs.document(run)
+        document = self._document(run)
         has_ended = document["state"] == "ended"
         return Picture(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
+
+    def _document(self, run: str) -> dict[str, Any]:
+        return with_scores(self.coordinator.runs.document(run), self.coordinator.fleet)
 
     def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
+from coordinator.fleet.outliers import far_out
 from coordinator.http.dashboard.library import Library, Shelved
 from coordinator.models.central import reference_of
 from glassfleet import catalogue
@@ -57,6 +58,8 @@ class Scores:
         they are not.
     about : str
         What is to be said about the central scores, in one sentence.
+    notes : list of str
+        Vehicles whose scores are far out, a line each.
     """
 
     metric: str
@@ -67,6 +70,7 @@ class Scores:
     central: float | None = None
     source: Source = ""
     about: str = ""
+    notes: list[str] = field(default_factory=list)
 
     @property
     def known(self) -> int:
@@ -101,6 +105,7 @@ def scores(coordinator: Coordinator, shelved: Shelved) -> Scores:
         central=sum(known) / len(known) if known else None,
         source=source,
         about=about,
+        notes=far_out(own),
     )
 
 
@@ -122,6 +127,7 @@ class ScoresDocument(TypedDict):
     metric: str
     source: Source
     about: str
+    notes: list[str]
     since: str
     vehicles: dict[str, VehicleDocument]
 
@@ -136,6 +142,7 @@ def as_document(coordinator: Coordinator, shelved: Shelved) -> ScoresDocument:
         "metric": told.metric,
         "source": told.source,
         "about": told.about,
+        "notes": told.notes,
         "since": datetime.fromtimestamp(coordinator.fleet.began, tz=UTC).isoformat(timespec="seconds"),
         "vehicles": {
             line.agent: {

@@ -64,7 +64,7 @@ def weigh(
     """Weigh the candidates (Eq. 5) and settle conflicts; return the rules and the number of conflicts settled.
 
     Of rules with the same antecedent the one with the highest weight stays; ties go to the larger Num, then to the
-    smaller class number. Candidates about which nothing is known (Den is zero: all sums were nullified) are no rules.
+    smaller class number. Candidates that fire for no row (Den is zero) are no rules.
 
     Parameters
     ----------

@@ -48,10 +48,10 @@ class FuzzyRegressionTree:
 
     @classmethod
     def build(cls, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> FuzzyRegressionTree:
-        """Put the nodes in depth-first order and leave out leaves that nothing is known about.
+        """Put the nodes in depth-first order and leave out leaves that no row reaches.
 
-        If nothing is known about any leaf (every vehicle's sums were nullified), the tree is one rule that answers the
-        middle of the target's range with weight 0.
+        That happens in elastic runs: others grew the tree. If no row reaches any leaf, the tree is one rule that
+        answers the middle of the target's range with weight 0.
         """
         known = {int(node): line for line, node in enumerate(rules.node) if rules.mean_strength[line] > 0}
         keep: set[int] = set()

@@ -67,7 +67,7 @@ class FrtServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
-            raise RunFailedError(f"no-rows: {NO_ROWS}")
+            raise RunFailedError(NO_ROWS)
         if rows > question.parameters.max_rows:
             raise RunFailedError(
                 f"too-many-rows: {rows} rows in all, the grid of {question.parameters.fraction_bits} and "
@@ -123,7 +123,8 @@ def variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int6
 def gains(node: Sums, cell: Sums, free: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Fuzzy variance reduction of each split (Eq. 18, 25), shape (m, F); minus infinity for what is no candidate.
 
-    A feature all of whose sets were nullified would explain everything, as the children have no variance: it is none.
+    A feature all of whose sets are empty (Check & nullify can empty them) would explain everything, as the children
+    have no variance: it is none.
     """
     total = variance(node["ws"], node["wls"], node["wss"])[:, None]
     within = variance(cell["ws"], cell["wls"], cell["wss"])
@@ -190,7 +191,7 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         solved = minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
     coefficients = np.zeros((len(question.nodes), f + 1))
     coefficients[:, f + 2 - k :] = solved
-    # Eq. 22's mean strength. A leaf that nothing is known about (all nullified) keeps 0 and becomes no rule.
+    # Eq. 22's mean strength. A leaf that no row of those who answered reaches (an elastic run) keeps 0: no rule.
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)

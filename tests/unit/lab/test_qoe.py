@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -349,6 +350,24 @@ def test_verdict_is_equal_with_f1_scores_when_a_classifier_pools() -> None:
     federated = verdict.mean("federated")
     assert federated is not None
     assert 0.7 < federated <= 1.0
+
+
+def test_verdict_learns_the_central_model_once_when_rows_are_used_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = small_fleet()
+    scheme = catalogue.load("frbc")
+    learned = []
+    central = local.central
+
+    def counted(*given: Any) -> local.Outcome:
+        learned.append(given)
+        return central(*given)
+
+    monkeypatch.setattr(local, "central", counted)
+    record = record_of(fleet, scheme.exact(scheme.Parameters()))
+    assert judge(record, fleet, 0).equal
+    assert len(learned) == 2, "of the cohort's rows, and of all vehicles'"
+    assert judge(record_of(fleet, scheme.Parameters()), fleet, 0).equal
+    assert len(learned) == 5, "of condensed rows, too"
 
 
 def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_everybody() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from console.main import run
 from edge_agent.sources import judge
-from edge_agent.sources.cells import plain_cells
+from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, plain_cells
 from edge_agent.sources.check import examine
 from edge_agent.sources.findings import Findings
 from edge_agent.sources.fit import fit, order_of
@@ -29,6 +29,9 @@ from glassfleet.data.lags import Memory
 from schemas.errors import DataError
 
 GOOD = "a,b,y\n" + "".join(f"{row * 1.5},{row % 7},{row / 50}\n" for row in range(50))
+TESTED = "a,b,split,y\n" + "".join(
+    f"{row * 1.5},{row % 7},{'train' if row % 5 else 'test'},{row / 50}\n" for row in range(50)
+)
 Write = Callable[..., Path]
 
 
@@ -49,12 +52,18 @@ def faults(found: Findings, level: str = "error") -> list[tuple[str, str, tuple[
 
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz"])
 def test_check_finds_nothing_when_an_agent_would_take_the_file(write: Write, name: str) -> None:
-    path = write("\ufeff" + GOOD, name)  # a byte order mark is taken for what it is
+    path = write("\ufeff" + TESTED, name)  # a byte order mark is taken for what it is
     found = examine(path)
     assert found.usable
     assert not found.faults
-    assert (found.rows, [column.name for column in found.columns]) == (50, ["a", "b", "y"])
-    assert read_source(path).train.rows == 50
+    assert (found.rows, [column.name for column in found.columns]) == (50, ["a", "b", "split", "y"])
+    assert read_source(path).train.rows == 40
+
+
+@pytest.mark.parametrize("text", [GOOD, TESTED.replace("test", "train")])
+def test_check_tells_beforehand_that_nobody_can_score_when_there_are_no_test_rows(write: Write, text: str) -> None:
+    (fault,) = examine(write(text)).faults
+    assert (fault.level, fault.what, fault.mend) == ("note", NO_TEST_ROWS, HOW_TO_TEST)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +152,7 @@ def test_check_warns_of_ids_and_of_numbers_that_a_float_cannot_hold(write: Write
     rows = "".join(f"{10**18 + 3 * row + 1},{100 + row * row},{rng.random()},{row % 3}\n" for row in range(40))
     found = examine(write("id,distance,a,y\n" + rows))
     assert found.usable
-    assert {(fault.column, fault.what, fault.count) for fault in found.faults} == {
+    assert {(fault.column, fault.what, fault.count) for fault in found.faults if fault.column} == {
         ("id", "40 numbers with more digits than are kept, e.g. 1000000000000000001 becomes 1000000000000000000", 40),
         ("distance", "whole numbers that rise from row to row, like an id or a time", 0),
     }
@@ -183,7 +192,7 @@ def test_check_warns_when_something_is_odd_but_usable(write: Write) -> None:
     rows = "".join(f"{row},7,{row % 3}\n" for row in range(40))
     found = examine(write("id,same,y\n" + rows))
     assert found.usable
-    assert {(fault.column, fault.what) for fault in found.faults} == {
+    assert {(fault.column, fault.what) for fault in found.faults if fault.column} == {
         ("id", "it counts the rows"),
         ("same", "all cells are the same; it cannot help the model here"),
     }

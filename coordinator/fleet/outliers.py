@@ -1,0 +1,79 @@
+"""Vehicles whose scores are far out: a broken sensor shows as an error many times that of the others.
+
+Vehicles whose rows are far out are found with the limits of the columns (`glassfleet.discovery.guard`). People are told
+of both in the same place: `notes` of a run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from coordinator.fleet.directory import Fleet
+from glassfleet.discovery.guard import MAX_NAMED, MIN_FLEET
+
+FAR: Final = 3
+"""An error is far out above so many times the median vehicle's. Of ten sound fleets of 15 that were measured (five data
+sets, vehicles with rows drawn at random or with a part of an input's range each), the largest error was at most twice
+the median in eight, four and six times in two, and then at most half of its constant's."""
+
+
+def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each vehicle whose score is far out, the worst first; nothing for less than `MIN_FLEET`.
+
+    That is an error above `FAR` times the fleet's median, and above the error of the constant at the vehicle itself: a
+    target that varies more at one vehicle than at others makes both of its errors larger, and is no fault. Of F1 the
+    error is what it lacks of 1. A median stays sound while less than half of the vehicles are wrong.
+
+    Parameters
+    ----------
+    evaluations : mapping of str to mapping
+        What vehicles have sent about one model document, by agent, as `Fleet.evaluations` has it. Who did not tell the
+        constant's score (earlier software) is not named.
+
+    Examples
+    --------
+    >>> sound = {"metric": "rmse", "federated": 0.5, "constant": 1.2}
+    >>> fleet = {f"v{number}": sound for number in range(1, 5)} | {"v5": {**sound, "federated": 40.0}}
+    >>> far_out(fleet)
+    ["v5: its RMSE is 40, the median vehicle's is 0.5; always forecasting the mean would have 1.2"]
+    """
+    metrics = Counter(each["metric"] for each in evaluations.values())
+    metric = metrics.most_common(1)[0][0] if metrics else ""
+    of_fleet = {agent: each for agent, each in evaluations.items() if each["metric"] == metric}
+    if len(of_fleet) < MIN_FLEET:
+        return []
+
+    def error(score: float) -> float:
+        return 1.0 - score if metric == "f1" else score
+
+    median = statistics.median(each["federated"] for each in of_fleet.values())
+    least = FAR * error(median)
+    found = [
+        (agent, each["federated"], each["constant"])
+        for agent, each in of_fleet.items()
+        if each["constant"] is not None and error(each["federated"]) > max(least, error(each["constant"]))
+    ]
+    found.sort(key=lambda one: (-error(one[1]), one[0]))
+    constant = "the most frequent class" if metric == "f1" else "the mean"
+    return [
+        f"{agent}: its {metric.upper()} is {score:.4g}, the median vehicle's is {median:.4g}; "
+        f"always forecasting {constant} would have {other:.4g}"
+        for agent, score, other in found[:MAX_NAMED]
+    ]
+
+
+def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[str]:
+    """Return `far_out` of a model version (``name``, ``version``, ``digest``); nothing where there is none."""
+    if model is None:
+        return []
+    sent = fleet.evaluations(model["name"], model["version"])
+    return far_out({agent: each for agent, each in sent.items() if each["digest"] == model["digest"]})
+
+
+def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
+    """Return a run's document; its notes name the vehicles, too, whose scores of the run's model are far out."""
+    # Documents of earlier software have no notes.
+    return {**document, "notes": [*document.get("notes", []), *far_out_of(fleet, document["model"])]}
