@@ -97,7 +97,8 @@ def weighed_down(contribution: Contribution, most: int) -> NDArray[np.int64]:
     if not most or contribution.rows <= most:
         return counts
     columns, rest = np.divmod(np.cumsum(counts), contribution.rows)  # each column has all rows, or none
-    return np.diff(columns * most + rest * most // contribution.rows, prepend=0)
+    fewer: NDArray[np.int64] = np.diff(columns * most + rest * most // contribution.rows, prepend=0)
+    return fewer
 
 
 def counted(counts: NDArray[np.int64], dropped: Sequence[int]) -> NDArray[np.int64]:

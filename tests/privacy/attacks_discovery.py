@@ -24,6 +24,9 @@ from tests.privacy.transcripts import TOLERANCE, Rows, Transcript
 
 Array = NDArray[np.float64]
 
+Asked = Callable[[Array], NDArray[np.int64]]
+"""A vehicle, its rows and their limit: how many values of each column are below its cut."""
+
 FEW = 2
 """So many values between two edges are values read; three or more are what ``min_count`` lets through."""
 
@@ -138,7 +141,7 @@ def sorted_values(data: Dataset, domain: Domain, steps: int) -> Rows:
     return told
 
 
-def row_that_joins(fewer: Callable[[Array], Array], more: Callable[[Array], Array], columns: int) -> Array:
+def row_that_joins(fewer: Asked, more: Asked, columns: int) -> Array:
     """Return where the row is, by bisection, that the answers of `more` count and those of `fewer` do not."""
     low, high = np.zeros(columns), np.ones(columns)
     for _ in range(11):

@@ -77,7 +77,7 @@ def _solve(cell: NDArray[np.int64], own: float, steps: NDArray[np.int64], near: 
     for column, at in enumerate(cell):
         if {step for step in (-1, 1) if 0 <= at + step < n_sets} <= silent[column]:
             membership[column] = 1.0  # at the set's peak: neither neighbour fires
-    side = up.astype(np.int64) - down
+    side: NDArray[np.int64] = np.subtract(up, down, dtype=np.int64)
     sides = [side]
     unknown = np.flatnonzero(np.isnan(membership))
     if len(unknown) == 1:

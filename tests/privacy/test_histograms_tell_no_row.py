@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,12 +102,20 @@ def test_values_that_a_coordinator_reads_by_narrowing_are_no_rows(name: str, gla
 def test_one_row_more_in_the_limit_of_rows_tells_no_row(name: str, glassfleet_data: Path) -> None:
     fleet = fleet_of(glassfleet_data, name, 15)
     domain, data = domain_of(fleet), fleet["v00"]
-    found = [
-        row_that_joins(
-            lambda cuts, most=most: ask_below(data, domain, cuts, most),
-            lambda cuts, most=most: ask_below(data, domain, cuts, most + 1),
-            len(domain.features) + 1,
-        )
-        for most in range(3, data.rows)
-    ]
+    asked = [partial(ask_below, data, domain, most=most) for most in range(3, data.rows + 1)]
+    found = [row_that_joins(fewer, more, len(domain.names) + 1) for fewer, more in itertools.pairwise(asked)]
     assert count(np.array(found), truth(domain, data)).read == 0
+
+
+def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_privacy_says(
+    glassfleet_data: Path,
+) -> None:
+    fleet = fleet_of(glassfleet_data, "weather_izmir", 15)
+    domain, data = domain_of(fleet), fleet["v00"]
+    rows, after = truth(domain, data), partial(ask_below, data, domain)
+    read = 0
+    for new in range(20):
+        old = replace(data, X=np.delete(data.X, new, axis=0), y=np.delete(data.y, new), memo={})
+        found = row_that_joins(partial(ask_below, old, domain), after, len(domain.names) + 1)
+        read += count(found[None], rows[[new]]).read
+    assert read > 10
