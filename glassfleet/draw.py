@@ -63,10 +63,14 @@ def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
 
 
 def drawn_for(task: Task, data: Dataset) -> Dataset:
-    """Return the rows that `task` is answered from: at most its ``max_rows_each``; raises TaskError."""
-    if data.rows <= task.max_rows_each or not task.max_rows_each:
+    """Return the rows that `task` is answered from: at most its ``max_rows_each``; raises TaskError.
+
+    Histograms of discovery are of all rows, whatever the task says: those of k and of k + 1 rows would differ by one
+    row, and questions that narrow then read it in all columns. The coordinator weighs them down instead.
+    """
+    if task.scheme == "domain" or data.rows <= task.max_rows_each or not task.max_rows_each:
         return data
-    domain = task.body.get("domain", task.body)
+    domain = task.body.get("domain")
     named: Any = domain.get("features") if isinstance(domain, dict) else None
     if not isinstance(named, list):
         raise TaskError("the task limits the rows of a vehicle, and does not say by which columns they are drawn")

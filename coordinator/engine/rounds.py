@@ -39,8 +39,9 @@ class Rounds(Ledger):
         spec = self.state.spec
         try:
             server, parameters = self.engine.server(self.state)
-            domain = None if self.state.phase == "domain" else self.state.domain
-            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce, self.state.max_rows_each)
+            # Discovery is answered from all rows, see `drawn_for`.
+            domain, most = (None, 0) if self.state.phase == "domain" else (self.state.domain, self.state.max_rows_each)
+            level = learning.plant(server, parameters, domain, spec.seed, spec.nonce, most)
         except SchemeFaultError as fault:
             self._end(fault.cause, "failed", str(fault))
             return

@@ -24,7 +24,8 @@ counted in the edge bins, hence clipped, and reported.
 
 One vehicle alone. From five vehicles on a limit also needs vehicles, and no vehicle counts for more than five times the
 median vehicle's rows: :mod:`glassfleet.discovery.guard`. What did not count in one round is known to the next, where it
-lies in the edge bins. The limit of rows, ``max_rows_each``, is part of what is found: the run's later tasks state it.
+lies in the edge bins. The limit of rows, ``max_rows_each``, is part of what is found: the scheme's tasks state it. The
+tasks of discovery do not, larger histograms are weighed down: those of k and of k + 1 rows would differ by one row.
 
 Small counts. A bin with one row tells one column's value of one row to within a bin. With ``min_count`` m (default 3,
 as for leaf statistics) a vehicle therefore joins bins with fewer than m rows to the next bin towards its own median
@@ -55,7 +56,6 @@ from glassfleet.data.lags import remember
 from glassfleet.discovery.client import DiscoveryClient, read_task
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
-from glassfleet.draw import drawn_for
 from glassfleet.scheme import Cost, Done, Next, Task
 
 __all__ = [
@@ -116,7 +116,7 @@ def discover(parameters: DiscoveryParameters, datasets: Sequence[Dataset]) -> Do
     datasets = [remember(data, parameters.memory) for data in datasets]
     step: Next | Done = DISCOVERY.server.start(parameters)
     while isinstance(step, Next):
-        answers = [DISCOVERY.client.contribute(step.task, drawn_for(step.task, data), rng) for data in datasets]
+        answers = [DISCOVERY.client.contribute(step.task, data, rng) for data in datasets]
         step = DISCOVERY.server.reduce(step.state, answers)
     domain: Domain = step.model
     return domain

@@ -88,9 +88,17 @@ def usual_rows(rows: Iterable[int | NDArray[np.int64]]) -> int:
 
 
 def weighed_down(contribution: Contribution, most: int) -> NDArray[np.int64]:
-    """Return a vehicle's counts as `most` of its rows would have given them, about: it did not know the limit yet."""
+    """Return a vehicle's counts as `most` of its rows would have given them, about: it tells all, see `drawn_for`.
+
+    Counts up to each bin are rounded, not those of bins: so each column still has `most` in all, and few in many bins
+    do not all become none.
+    """
     counts = contribution.sums["counts"]
-    return counts if not most or contribution.rows <= most else counts * most // contribution.rows
+    if not most or contribution.rows <= most:
+        return counts
+    columns, rest = np.divmod(np.cumsum(counts), contribution.rows)  # each column has all rows, or none
+    fewer: NDArray[np.int64] = np.diff(columns * most + rest * most // contribution.rows, prepend=0)
+    return fewer
 
 
 def counted(counts: NDArray[np.int64], dropped: Sequence[int]) -> NDArray[np.int64]:

@@ -237,9 +237,7 @@ def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Gri
         body["memory"] = parameters.memory.to_document()
     if parameters.guarded:
         body["guarded"] = True
-    if known["max_rows_each"]:
-        body["features"] = list(parameters.features)
-    return Next(state, Task("domain", "histogram", body).limited(known["max_rows_each"]))
+    return Next(state, Task("domain", "histogram", body))
 
 
 @dataclass(frozen=True)

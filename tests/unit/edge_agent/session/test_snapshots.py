@@ -14,8 +14,9 @@ from edge_agent.compute.budget import Budget
 from edge_agent.session.answers import Answerer
 from edge_agent.session.snapshots import Freezer, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import Lock, load_secret, make_directory, replacing
+from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.discovery import DISCOVERY, DiscoveryParameters
+from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.draw import draw
 from schemas import codec
 from schemas.errors import IdentityError, StorageError
@@ -41,13 +42,15 @@ def test_freezer_gives_the_first_rows_again_when_data_changed_and_the_process_re
 
 
 def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path):
-    task = DISCOVERY.server.start(DiscoveryParameters(features=("a", "b"), target="y", max_rows_each=50)).task
+    found = discover(DiscoveryParameters(features=("a", "b"), target="y"), [dataset(0, rows=400)])
+    scheme = catalogue.load("frt")
+    task = scheme.server.start(scheme.Parameters(), found, 0).task.limited(50)
     topics, many = Topics("fleet"), dataset(0, rows=400)
     answers = []
     for now in (many, dataset(1)):  # another process, whose data have changed since
         answerer = Answerer(topics, Freezer(tmp_path / "runs", SECRET), SECRET, most_bytes=10**6, budget=Budget())
         answers.append(answerer.compute("r1", task.digest, task, answerer.freeze("r1", now)))
-    assert answers[0].rows == answers[0].contribution["rows"] == 50
+    assert answers[0].rows == 50
     assert codec.encode(answers[0].model_dump()) == codec.encode(answers[1].model_dump())
     turned = np.random.default_rng(3).permutation(400)
     drawn = [draw(data, ["a", "b"], 50) for data in (many, Dataset(("a", "b"), "y", many.X[turned], many.y[turned]))]
