@@ -1,14 +1,14 @@
 """The coordinator without threads: messages and time go in, messages go out.
 
 One order is kept everywhere, and it is all that crash safety rests on: *decide* (the pure engine computes the next
-states; what could not be sent is found out now, and ends the run by name), *append* (one transaction for the whole
-batch), *take over* the new states, *perform* the effects. When the append fails the new states are thrown away and
+states; what could not be sent is found now, and ends the run by name), *append* (one transaction for the whole
+batch), *replace* the states, *perform* the effects. When the append fails the new states are thrown away and
 nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
 again at the start, and a receipt that was not sent is asked for by the agent's resend.
 
-The four words are four places: `turn.decide` with `rehearsal.Rehearsal`, the journal, `runs.Runs` (which is asked about
-runs, too) and `performer.Performer`; here they are put in order, and messages become events. The class owns no thread,
-no clock and no socket: `runner` gives it those, and a simulator may give it others.
+The four words are four places: `transaction.decide` with `preflight.Preflight`, the journal, `directory.Runs` (which
+also answers questions about runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
+The class owns no thread, no clock and no socket: `service` gives it those, and a simulator may give it others.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.fleet.arrivals import Reception
+from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import FleetLimits
-from coordinator.fleet.leadership import Rivalry
+from coordinator.fleet.leadership import ElectionPolicy
 from coordinator.fleet.presence import Presence
 from coordinator.journal.port import Entry, Journal
 from coordinator.messages.decoder import (
     Birth,
+    ClearedRequest,
     Death,
     Decoder,
     ForRun,
-    Gone,
     Ignored,
-    Leftover,
     PartLimits,
     Peer,
+    RetainedRequest,
     Scores,
 )
 from coordinator.messages.publisher import Publisher
@@ -56,10 +56,10 @@ from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.runs.directory import Runs
-from coordinator.runs.effects import Performer
-from coordinator.runs.observer import Nobody, Observer, place
+from coordinator.runs.effects import EffectHandler
+from coordinator.runs.observer import NullObserver, Observer, place
 from coordinator.runs.outages import Outages
-from coordinator.runs.preflight import Rehearsal
+from coordinator.runs.preflight import Preflight
 from coordinator.runs.transaction import Ready, decide
 from coordinator.spec.run import RunSpec
 from schemas.errors import NotFoundError, StorageError, UsageError
@@ -104,7 +104,7 @@ class Coordinator:
         What the agents may make it remember, and how fast.
     part_limits : PartLimits
         How much of answers in parts is kept until they are whole.
-    rivalry : Rivalry
+    election_policy : ElectionPolicy
         How sure it must be that another coordinator has taken over.
     newcomer_pause : float
         Seconds between two repetitions of open requests and model pointers for agents that came up, where the broker
@@ -142,7 +142,7 @@ class Coordinator:
         term: float | None = None,
         fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
         part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
-        rivalry: Rivalry = Rivalry(),  # noqa: B008 - frozen
+        election_policy: ElectionPolicy = ElectionPolicy(),  # noqa: B008 - frozen
         newcomer_pause: float = 1.0,
         rollout_settle: float = 2.0,
         observer: Observer | None = None,
@@ -155,7 +155,7 @@ class Coordinator:
         self.metrics: Counter[str] = Counter()
         self.engine = engine
         self._journal = journal
-        self._observer = observer or Nobody()
+        self._observer = observer or NullObserver()
         self._clock = clock
         self._wall = wall
         last = journal.last_time()
@@ -165,8 +165,8 @@ class Coordinator:
         self.outages = Outages(self.now)
 
         self._decoder = Decoder(self.topics, part_limits)
-        self._reception = Reception(wall, clock, fleet_limits, newcomer_pause, self.metrics)
-        self.fleet = self._reception.fleet
+        self._arrivals = Arrivals(wall, clock, fleet_limits, newcomer_pause, self.metrics)
+        self.fleet = self._arrivals.fleet
         self.registry = Registry(journal, fleet, software, wall, now=self.now, signer=signer, verifier=verifier)
         self._publisher = Publisher(
             self.topics,
@@ -183,7 +183,7 @@ class Coordinator:
             incarnation=self.incarnation,
             software=software,
             term=wall() if term is None else term,
-            rivalry=rivalry,
+            election_policy=election_policy,
             clock=clock,
             metrics=self.metrics,
         )
@@ -207,9 +207,9 @@ class Coordinator:
             kept_runs=kept_runs,
             kept_versions=retained_versions,
         )
-        self._rehearse = Rehearsal(self._publisher, published, self.registry, self.now)
-        self._performer = Performer(
-            self.runs, self._publisher, self.registry, self.models, self._rehearse, metrics=self.metrics, now=self.now
+        self._preflight = Preflight(self._publisher, published, self.registry, self.now)
+        self._effects = EffectHandler(
+            self.runs, self._publisher, self.registry, self.models, self._preflight, metrics=self.metrics, now=self.now
         )
 
         for text in journal.damage:
@@ -222,7 +222,7 @@ class Coordinator:
         self.models.resume(journal.decisions())
         self.runs.resume()
         for state in [state for state in self.runs.live.values() if state.is_ended]:
-            self._stand(state)
+            self._restore(state)
         self._observer.resumed(clock() - begun, len(self.runs.live))
         transport.subscribe(f"{self.topics.prefix}agent/+/state")
         transport.subscribe(f"{self.topics.prefix}agent/+/run/+/contribution")
@@ -237,19 +237,19 @@ class Coordinator:
         """Return the coordinator's own time, seconds."""
         return self._clock() + self._offset
 
-    def outrank(self, term: float) -> None:
+    def raise_term(self, term: float) -> None:
         """Let this life's term be later than one that was read before it began; before the first connection."""
-        self._presence.outrank(term)
+        self._presence.raise_term(term)
 
     def connected(self) -> None:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
-        self._tell_outages(self.now())
-        self._reception.newcomers.connected()
+        self._report_outages(self.now())
+        self._arrivals.rebroadcast.connected()
         self._presence.announce()
         self.models.connected()
         for state in list(self.runs.live.values()):
-            self._stand(state)
+            self._restore(state)
 
     def at(self, clock: float) -> float:
         """Return a time of the clock that was given in the coordinator's own time."""
@@ -286,20 +286,20 @@ class Coordinator:
         at = self.now() if now is None else now
         due = [run for run, state in self.runs.live.items() if (wake := wakes_at(state)) is not None and wake <= at]
         if due or self.outages.are_over:
-            self._tell_outages(at)
+            self._report_outages(at)
         self._apply([(run, Tick(at)) for run in due])
         self._presence.announce_if_due()
-        for event in self._reception.released(at):
+        for event in self._arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
         self.models.sign_again()
         self.models.rollouts.tick(at)
-        if self._reception.newcomers.is_due(self._clock()):
-            self._performer.repeat(self._reception.newcomers.take())
+        if self._arrivals.rebroadcast.is_due(self._clock()):
+            self._effects.repeat(self._arrivals.rebroadcast.pop_agents())
 
     def next_wake(self) -> float | None:
         """Return when the next `tick` will matter, in the coordinator's own time; None: only a message can."""
         wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
-        clocks = [*self._reception.dues(), *([] if self._presence.due is None else [self._presence.due])]
+        clocks = [*self._arrivals.due_times(), *([] if self._presence.due is None else [self._presence.due])]
         return min([*wakes, *self.models.rollouts.wakes(), *(self.at(due) for due in clocks)], default=None)
 
     def start_run(self, spec: RunSpec) -> str:
@@ -346,25 +346,26 @@ class Coordinator:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
-        found = self._decoder.read(message, at)
+        decoded = self._decoder.decode(message, at)
         # All subscriptions have wildcards but the one to the coordinator's own topic.
-        self._reception.newcomers.wildcards_work |= message.retained and isinstance(found, Birth | Death | Leftover)
-        match found:
+        is_wildcard = isinstance(decoded, Birth | Death | RetainedRequest)
+        self._arrivals.rebroadcast.wildcards_work |= message.retained and is_wildcard
+        match decoded:
             case Birth() | Death():
-                return self._come_and_go(found, at)
+                return self._presence_events(decoded, at)
             case Peer():
-                self._presence.meet(found, retained=message.retained)
+                self._presence.check_peer(decoded, retained=message.retained)
             case Scores(agent, scores):
                 self.fleet.heard(agent)
                 if not scores.cannot:
                     self.fleet.evaluated(agent, scores)
                 self.models.rollouts.report(agent, scores)
-            case Leftover(run, blobs):
-                self._leftover(run, blobs)
-            case Gone(run) if run in self.runs.live:
+            case RetainedRequest(run, blobs):
+                self._check_request(run, blobs)
+            case ClearedRequest(run) if run in self.runs.live:
                 # Somebody cleared the request of a live run, or the broker lost it: agents took it for the run's end.
                 self.metrics["requests.restored"] += 1
-                self._stand(self.runs.live[run])
+                self._restore(self.runs.live[run])
             case Ignored(code, detail):
                 self.metrics[f"ignored.{code}"] += 1
                 _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
@@ -372,33 +373,33 @@ class Coordinator:
                 self.fleet.heard(event.agent)
                 return [(run, event)]
             case ForRun(run, event):
-                self._performer.answer_for_absent(run, event)
+                self._effects.reply_not_live(run, event)
         return []
 
-    def _come_and_go(self, found: Birth | Death, at: float) -> list[tuple[str, Event]]:
-        if isinstance(found, Death):
-            self._decoder.forget(found.agent)
-        event = self._reception.take(found, at)
+    def _presence_events(self, decoded: Birth | Death, at: float) -> list[tuple[str, Event]]:
+        if isinstance(decoded, Death):
+            self._decoder.forget(decoded.agent)
+        event = self._arrivals.event_of(decoded, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 
-    def _leftover(self, run: str, blobs: tuple[str, ...]) -> None:
+    def _check_request(self, run: str, blobs: tuple[str, ...]) -> None:
         if run in self.runs.suspended:
             self._publisher.adopt(run, blobs)
         else:
             self._publisher.seen(run, blobs, is_live=run in self.runs.live)
 
-    def _tell_outages(self, at: float) -> None:
-        self._apply([(run, event) for event in self.outages.take(at) for run in self.runs.live])
+    def _report_outages(self, at: float) -> None:
+        self._apply([(run, event) for event in self.outages.pop_events(at) for run in self.runs.live])
 
     def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
-        """Decide, append, take over, perform."""
+        """Decide, append, replace, perform."""
         runs, wall = self.runs, self._wall()
-        turn = decide(self.engine, runs.live, runs.books, events, rehearse=self._rehearse, wall=wall)
-        if turn.only_counted:
-            self.metrics["answers.only-counted"] += turn.only_counted
-        self._append(turn.entries)
-        runs.take_over(turn.states, turn.books)
-        self._perform(turn.effects, turn.ready)
+        transaction = decide(self.engine, runs.live, runs.books, events, preflight=self._preflight, wall=wall)
+        if transaction.only_counted:
+            self.metrics["answers.only-counted"] += transaction.only_counted
+        self._append(transaction.entries)
+        runs.replace_states(transaction.states, transaction.books)
+        self._perform(transaction.effects, transaction.ready)
 
     def _append(self, entries: Sequence[Entry]) -> None:
         if not entries:
@@ -416,14 +417,14 @@ class Coordinator:
     def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
         for effect in effects:
             state = self.runs.live.get(effect.run)
-            self._performer.perform(effect, state, ready)
+            self._effects.perform(effect, state, ready)
             self._observer.performed(effect, state, self.now())
 
-    def _stand(self, state: RunState) -> None:
+    def _restore(self, state: RunState) -> None:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
         effects = standing(state)
         ready: Ready = {}
-        unable = self._rehearse(state, effects, ready, again=True)
+        unable = self._preflight(state, effects, ready, again=True)
         if unable is None:
             self._perform(effects, ready)
         else:

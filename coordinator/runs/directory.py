@@ -1,7 +1,7 @@
 """The runs of a coordinator as its journal has them: live, suspended and past. Says nothing to anybody.
 
-A *live* run has a state: `resume` folds it from the journal, `take_over` puts the next in its place once the events
-that led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
+A *live* run has a state: `resume` folds it from the journal, `replace_states` sets the next one once the events that
+led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
 journal, and this software cannot follow it. A *past* one is known by its document.
 
 The coordinator's thread writes, the API's threads read: everything they see is one `Known`, which is never changed but
@@ -144,7 +144,7 @@ class Runs:
                 continue
             if state is not None:
                 agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
-                self.take_over({run: replace(state, agents=agents)}, {})
+                self.replace_states({run: replace(state, agents=agents)}, {})
                 self._metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
 
@@ -159,7 +159,7 @@ class Runs:
         """Note name, version and digest of a live run's model."""
         self._known = replace(self._known, models={**self._known.models, run: model})
 
-    def take_over(self, states: Mapping[str, RunState], books: Mapping[str, Books | None]) -> None:
+    def replace_states(self, states: Mapping[str, RunState], books: Mapping[str, Books | None]) -> None:
         """Let new states hold, and new books; None: everything that was counted is in the journal."""
         if states:
             self._known = replace(self._known, live={**self._known.live, **states})

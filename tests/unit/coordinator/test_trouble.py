@@ -323,7 +323,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
     agents = tuple("abcd")
     for agent in agents:
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=["x"], target="y")
-        service.inbox.put(Message(TOPICS.agent_state(agent), Envelope(fleet="f", body=body, agent=agent).to_bytes()))
+        service.queue.put(Message(TOPICS.agent_state(agent), Envelope(fleet="f", body=body, agent=agent).to_bytes()))
     service.work(0.0)
     core.start_run(toy_spec(policy={"deadline": 10}))
     state = core.runs.live.get("r1")
@@ -331,7 +331,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
     for agent in agents:
         answer = contribution(agent, state.trail[-1].task)
         payload = Envelope(fleet="f", body=answer, run="r1", agent=agent).to_bytes()
-        service.inbox.put(Message(TOPICS.contribution(agent, "r1"), payload))
+        service.queue.put(Message(TOPICS.contribution(agent, "r1"), payload))
     for _ in agents:
         service.work(0.0)
     state = core.runs.live.get("r1")

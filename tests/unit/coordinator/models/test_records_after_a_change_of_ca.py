@@ -333,7 +333,7 @@ def test_records_are_not_read_again_on_a_new_connection_when_nothing_has_changed
     cloud.change(after.identity("coordinator", "cloud"))
     before = cloud.published()
     with monkeypatch.context() as patched:
-        patched.setattr("coordinator.models.resigning.Vouching._again", lambda *_: pytest.fail("looked at"))
+        patched.setattr("coordinator.models.resigning.ReSigner._again", lambda *_: pytest.fail("looked at"))
         cloud.core.connected()
         cloud.tick()
     assert cloud.published() == before

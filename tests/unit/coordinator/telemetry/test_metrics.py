@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.config import load_config
-from coordinator.runs.observer import Several
+from coordinator.runs.observer import Observers
 from coordinator.spec.rollout import RolloutPlan
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
 from coordinator.telemetry.tracing import Traces, find_exporter, observers
@@ -59,7 +59,7 @@ class Watched:
         if self.exporter is not None:
             self.traces = Traces("f", self.exporter, lambda: 1.7e9 + fleet.hub.now)
             watchers.append(self.traces)
-        fleet.core._observer = Several(*watchers)
+        fleet.core._observer = Observers(*watchers)
 
     def journal_bytes(self) -> int | None:
         if self.room is None:
