@@ -119,11 +119,11 @@ class Models:
         Raises
         ------
         NotFoundError, UsageError, DocumentError
-            As `Registry.vouch`.
+            As `Registry.sign_by_hand`.
         StorageError
             The journal cannot be written.
         """
-        former, model, about = self._registry.vouch(name, version, digest)
+        former, model, about = self._registry.sign_by_hand(name, version, digest)
         if model != former:
             self._put_signature(former, model, {**about, "reason": reason[:500]})
             _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)

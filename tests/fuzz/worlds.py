@@ -130,7 +130,7 @@ class CoordinatorWorld:
     def feed(self, rng: random.Random) -> str:
         """Send one broken answer, or another broken message; check what it did."""
         state, whole = rng.choice(self._moments)
-        self._core.runs.take_over({"r": state}, {})
+        self._core.runs.replace_states({"r": state}, {})
         entries = self._journal.content.entries
         del entries[:]
         self._receipts.clear()
@@ -142,7 +142,7 @@ class CoordinatorWorld:
     def replay(self, topic: str, payload: bytes) -> str:
         """Send one message of the corpus in the run's first round; what became of it."""
         state = self._moments[0][0]
-        self._core.runs.take_over({"r": state}, {})
+        self._core.runs.replace_states({"r": state}, {})
         del self._journal.content.entries[:]
         self._receipts.clear()
         self._publish(topic, payload)
@@ -156,7 +156,7 @@ class CoordinatorWorld:
     def flood(self, messages: int) -> int:
         """Send the same wrong answer, each time with another lie; how many records the journal holds of them."""
         state, whole = self._moments[0]
-        self._core.runs.take_over({"r": state}, {})
+        self._core.runs.replace_states({"r": state}, {})
         del self._journal.content.entries[:]
         self._receipts.clear()
         for lie in range(messages):

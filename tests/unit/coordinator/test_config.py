@@ -74,7 +74,7 @@ def test_config_describes_every_setting() -> None:
     assert [name for name in CoordinatorConfig.model_fields if f"    {name} : " not in described] == []
 
 
-def test_inbox_drops_contributions_above_its_bounds_but_never_states() -> None:
+def test_event_queue_drops_contributions_above_its_bounds_but_never_states() -> None:
     queue = EventQueue(max_messages=3, max_bytes=5000)
     for number in range(5):
         queue.put(Message(f"c/{number}", b"x"))
@@ -87,7 +87,7 @@ def test_inbox_drops_contributions_above_its_bounds_but_never_states() -> None:
     assert queue.depth()[0] == 2
 
 
-def test_inbox_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
+def test_event_queue_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
     queue = EventQueue(max_messages=100, max_bytes=50_000)
     for number in range(20):
         queue.put(Message(f"c/{number:09000d}", b""))
@@ -97,7 +97,7 @@ def test_inbox_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
     assert queue.depth() == (0, 0)
 
 
-def test_inbox_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
+def test_event_queue_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
     queue = EventQueue(10, 1000)
     futures = [queue.call(threading.get_ident), queue.call(lambda: 1 // 0)]
     for call in queue.get_batch(10, 0.0).calls:
@@ -107,7 +107,7 @@ def test_inbox_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_rais
         futures[1].result(0)
 
 
-def test_inbox_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
+def test_event_queue_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
     now = [0.0]
     queue = EventQueue(max_messages=9, max_bytes=10_000, clock=lambda: now[0])
     assert queue.oldest() is None

@@ -40,7 +40,7 @@ def test_rival_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str,
         me.published(me.due)
 
 
-def test_exactly_one_of_two_rivals_stops_when_both_keep_coming_back() -> None:
+def test_exactly_one_of_two_coordinators_stops_when_both_keep_coming_back() -> None:
     for one, two in (((1.0, "b"), (2.0, "a")), ((1.0, "a"), (1.0, "b"))):
         first, second = Election(one[1], one[0]), Election(two[1], two[0])
         said = {"first": False, "second": False}

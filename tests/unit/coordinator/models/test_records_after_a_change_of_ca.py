@@ -319,7 +319,7 @@ def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_noth
     cloud.start()
     with pytest.raises(UsageError, match="own certificate is refused"):
         cloud.core.models.sign("m", 1, record_of().digest)
-    cloud.core.registry._vouching = None
+    cloud.core.registry._re_signer = None
     with pytest.raises(UsageError, match="start it with --identity"):
         cloud.core.models.sign("m", 1, record_of().digest)
 
