@@ -394,11 +394,11 @@ class Coordinator:
     def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
         """Decide, append, replace, perform."""
         runs, wall = self.runs, self._wall()
-        transaction = decide(self.engine, runs.live, runs.books, events, preflight=self._preflight, wall=wall)
+        transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self._preflight, wall=wall)
         if transaction.only_counted:
             self.metrics["answers.only-counted"] += transaction.only_counted
         self._append(transaction.entries)
-        runs.replace_states(transaction.states, transaction.books)
+        runs.replace_states(transaction.states, transaction.counters)
         self._perform(transaction.effects, transaction.ready)
 
     def _append(self, entries: Sequence[Entry]) -> None:

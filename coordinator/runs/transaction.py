@@ -22,7 +22,7 @@ from coordinator.engine import (
     SendReceipt,
     Unable,
 )
-from coordinator.engine.books import Books, is_counted_only
+from coordinator.engine.counters import Counters, is_counted_only
 from coordinator.journal.port import Entry
 from coordinator.runs.records import entry_of, shortened
 from schemas.parts import Retained
@@ -42,7 +42,7 @@ class Transaction:
     ----------
     states : dict of str to RunState
         The runs that changed.
-    books : dict of str to Books or None
+    counters : dict of str to Counters or None
         What is only counted, by run; None: what was counted goes into the journal now.
     entries : list of Entry
         For the journal, in one transaction.
@@ -55,7 +55,7 @@ class Transaction:
     """
 
     states: dict[str, RunState] = field(default_factory=dict)
-    books: dict[str, Books | None] = field(default_factory=dict)
+    counters: dict[str, Counters | None] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     ready: Ready = field(default_factory=dict)
@@ -65,20 +65,20 @@ class Transaction:
 def decide(
     engine: Engine,
     live: Mapping[str, RunState],
-    books: Mapping[str, Books],
+    counters: Mapping[str, Counters],
     events: Iterable[tuple[str, Event]],
     *,
     preflight: Preflight,
     wall: float,
 ) -> Transaction:
-    """Return what the events lead to; changes neither `live` nor `books`.
+    """Return what the events lead to; changes neither `live` nor `counters`.
 
     Parameters
     ----------
     engine : Engine
     live : mapping of str to RunState
         By run.
-    books : mapping of str to Books
+    counters : mapping of str to Counters
         What was counted since the last record, by run.
     events : iterable of (str, Event)
         With the run that each concerns, in order.
@@ -92,7 +92,7 @@ def decide(
         after, effects = engine.step(before, event)
         if after is not before:
             transaction.states[run] = after
-            counted = transaction.books.get(run, books.get(run))
+            counted = transaction.counters.get(run, counters.get(run))
             _write_down(transaction, event, effects, before, after, counted=counted, wall=wall)
         unable = preflight(after, effects, transaction.ready)
         if unable is not None:
@@ -110,20 +110,20 @@ def _write_down(
     before: RunState | None,
     after: RunState,
     *,
-    counted: Books | None,
+    counted: Counters | None,
     wall: float,
 ) -> None:
     """Count an event that changes nothing but counters; else it becomes an entry, after what was counted before it."""
     run = after.run
     receipt = next((effect for effect in effects if isinstance(effect, SendReceipt)), None)
     if receipt is not None and before is not None and is_counted_only(before, after):
-        transaction.books[run] = counted = counted.copy() if counted is not None else Books()
+        transaction.counters[run] = counted = counted.copy() if counted is not None else Counters()
         counted.add(before, receipt.task_digest, receipt.outcome, after.at)
         transaction.only_counted += 1
         return
     if counted is not None:
         transaction.entries.append(entry_of(run, counted.event(), wall))
-    transaction.books[run] = None
+    transaction.counters[run] = None
     transaction.entries.append(entry_of(run, shortened(event, effects), wall))
 
 

@@ -39,7 +39,7 @@ from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_o
 URL = "mqtt://memory"
 TOPICS = Topics(FLEET)
 
-LEARNED = ("phase", "features", "target", "domain", "domain_contributors", "frozen", "store", "trail", "cohort")
+LEARNED = ("phase", "features", "target", "domain", "domain_contributors", "frozen", "store", "levels", "cohort")
 """Fields of a run that only an accepted answer may change."""
 
 COUNTED = frozenset({"late", "duplicate", "rejected", "dropped", "asked", "size"})
@@ -103,7 +103,7 @@ class CoordinatorWorld:
         client, _ = halves(scheme)
         fleet = benches()[scheme].fleet
         while (state := self._core.runs.live.get("r")) is not None:
-            task: Task = state.trail[-1].task
+            task: Task = state.levels[-1].task
             *others, slow = (agent for agent in self._agents if agent != self._evil)
             for agent in [*others, self._evil, slow]:
                 contribution = client.contribute(task, fleet[agent], np.random.default_rng(0))

@@ -329,7 +329,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
     state = core.runs.live.get("r1")
     assert state is not None
     for agent in agents:
-        answer = contribution(agent, state.trail[-1].task)
+        answer = contribution(agent, state.levels[-1].task)
         payload = Envelope(fleet="f", body=answer, run="r1", agent=agent).to_bytes()
         service.queue.put(Message(TOPICS.contribution(agent, "r1"), payload))
     for _ in agents:
