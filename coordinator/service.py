@@ -8,39 +8,23 @@ batches from the queue; it alone decides, writes the journal and publishes.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import structlog
 
-from broker.credentials import FolderCredentials
-from broker.paho_transport import PahoTransport, connect_once
+from broker.paho_transport import connect_once
 from broker.port import Handlers, Link, Transport
-from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
-from coordinator.fleet.directory import FleetLimits
 from coordinator.fleet.leader_probe import LeaderProbe
-from coordinator.fleet.leadership import ElectionPolicy
 from coordinator.journal.port import Journal
-from coordinator.journal.sql import SqlJournal
-from coordinator.messages.decoder import PartLimits
-from coordinator.messages.publisher import birth
 from coordinator.messages.queue import EventQueue
-from coordinator.runs.defaults import default_engine
-from coordinator.runs.observer import Observers
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
-from coordinator.telemetry.tracing import observers
-from schemas.errors import BrokerError, IdentityError, StorageError
-from schemas.private_files import private_folder
-from schemas.topics import Topics
+from schemas.errors import BrokerError, IdentityError
 
 _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
@@ -193,7 +177,7 @@ class Service:
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
-        core.raise_term(found.term)
+        core.presence.raise_term(found.term)
         if not found.living:
             return
         if not config.take_over:
@@ -215,7 +199,7 @@ class Service:
         deadline = time.monotonic() + (self.config.broker_wait or float("inf"))
         while not transport.is_connected and not self._stopping:
             if time.monotonic() >= deadline:
-                link = _link(self.config)
+                link = link_of(self.config)
                 connect_once(link)  # raises BrokerError that says what is wrong
                 deadline = time.monotonic() + self.config.broker_wait  # it answers now: the connection is coming
             time.sleep(0.02)
@@ -237,7 +221,7 @@ class Service:
             self.coordinator.handle(batch.messages, batch.arrived)
         # No deadline passes before what came before it has been taken.
         oldest = self.queue.oldest()
-        self.coordinator.tick(None if oldest is None else self.coordinator.at(oldest))
+        self.coordinator.tick(None if oldest is None else self.coordinator.timeline.at(oldest))
 
     def _connected(self) -> None:
         self.coordinator.outages.found()
@@ -251,101 +235,11 @@ class Service:
     def _timeout(self) -> float:
         wake = self.coordinator.next_wake()
         longest = 0.1  # `stop` is noticed between waits: a signal handler must not take the queue's lock
-        return longest if wake is None else min(longest, max(0.0, wake - self.coordinator.now()))
+        return longest if wake is None else min(longest, max(0.0, wake - self.coordinator.timeline.now()))
 
 
-def software() -> str:
-    """Return name and version."""
-    try:
-        return f"glassfleet {version('glassfleet')}"
-    except PackageNotFoundError:
-        return "glassfleet (not installed)"
-
-
-def build(config: CoordinatorConfig, *, transport: Transport | None = None, journal: Journal | None = None) -> Service:
-    """Put a service together from its configuration; `transport` and `journal` can be given for tests.
-
-    Raises
-    ------
-    StorageError
-        Journal or state directory cannot be used.
-    BrokerError, UsageError
-        The broker's address cannot be meant.
-    """
-    try:
-        private_folder(config.state_dir)
-    except OSError as fault:
-        raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
-    topics = Topics(config.fleet)
-    incarnation = os.urandom(8).hex()
-    if journal is None:
-        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
-    metrics = Metrics(time.monotonic)
-    refusals = Refusals(config.refusal_limits)
-    make_probe: Callable[[], Transport] | None = None
-    credentials: FolderCredentials | None = None
-
-    def count(name: str) -> None:
-        coordinator.metrics[name] += 1
-
-    try:
-        if transport is None:
-            if config.identity is not None:
-                credentials = FolderCredentials(
-                    config.identity,
-                    pause=config.identity_look,
-                    leeway=config.clock_leeway,
-                    remembered=config.kept_certificates,
-                )
-            refused = RefusalLog(count, _log_refused, pause=config.refused_told_every)
-            look = replace(_link(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
-            make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
-            link = replace(_link(config), will=birth(topics, incarnation, software(), "down"))
-            patience = Patience(config.bad_seals_burst, config.bad_seals_per_second, config.bad_seals_agents)
-            transport = signed(link, topics, credentials, refused, PahoTransport, patience)
-        coordinator = Coordinator(
-            config.fleet,
-            transport,
-            journal,
-            default_engine(),
-            max_message_bytes=config.max_message_bytes,
-            retained_versions=config.retained_versions,
-            keep_records=config.keep_records,
-            kept_runs=config.kept_runs,
-            software=software(),
-            incarnation=incarnation,
-            signer=None if credentials is None else partial(getattr, credentials, "signer"),
-            verifier=None if credentials is None else credentials.verifier,
-            observer=Observers(observers(config, metrics), refusals),
-            fleet_limits=FleetLimits(
-                config.max_agents,
-                config.fleet_bytes,
-                config.kept_evaluations,
-                config.births_burst,
-                config.births_per_minute,
-                config.longest_up,
-            ),
-            part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
-            election_policy=ElectionPolicy(
-                config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause
-            ),
-            newcomer_pause=config.newcomer_pause,
-            rollout_settle=config.rollout_settle,
-        )
-    except BaseException:
-        journal.close()
-        raise
-    looking = transport.look if isinstance(transport, SignedTransport) else None
-    return Service(
-        config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
-    )
-
-
-def _log_refused(topic: str, code: str, reason: str, since: int) -> None:
-    _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
-
-
-def _link(config: CoordinatorConfig) -> Link:
+def link_of(config: CoordinatorConfig) -> Link:
+    """Return how to reach the broker."""
     return Link(
         url=config.broker,
         client_id=f"gf-coordinator-{config.fleet}",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from coordinator.engine import AgentDown, AgentUp
-from coordinator.fleet.directory import Fleet, FleetLimits, offer_of, size_of
+from coordinator.fleet.directory import Fleet, offer_of, size_of
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.messages.decoder import Birth, Death
 
@@ -32,35 +32,23 @@ class Arrivals:
 
     Parameters
     ----------
-    wall : callable
-        Wall clock, for displays.
+    fleet : Fleet
+        Told of all that is taken.
+    rebroadcast : Rebroadcast
+        Told of agents that came up.
     clock : callable
         Seconds that only go forward.
-    limits : FleetLimits
-    newcomer_pause : float
-        See `coordinator.fleet.rebroadcast`.
     metrics : Counter
         Counts what is held back and refused.
-
-    Attributes
-    ----------
-    fleet : Fleet
-    rebroadcast : Rebroadcast
     """
 
     def __init__(
-        self,
-        wall: Callable[[], float],
-        clock: Callable[[], float],
-        limits: FleetLimits,
-        newcomer_pause: float,
-        metrics: Counter[str],
+        self, fleet: Fleet, rebroadcast: Rebroadcast, clock: Callable[[], float], metrics: Counter[str]
     ) -> None:
-        self.fleet = Fleet(wall, clock, limits)
-        self.rebroadcast = Rebroadcast(newcomer_pause)
+        self._fleet = fleet
+        self._rebroadcast = rebroadcast
         self._clock = clock
         self._metrics = metrics
-        self._most_bytes = limits.memory_bytes
         self._held: dict[str, _Held] = {}
 
     def event_of(self, message: Birth | Death, at: float) -> AgentUp | AgentDown | None:
@@ -74,33 +62,33 @@ class Arrivals:
         """
         agent = message.agent
         former = self._held.pop(agent, None)
-        self.fleet.held -= 0 if former is None else former.size
+        self._fleet.held -= 0 if former is None else former.size
         known = (message.body, None) if isinstance(message, Birth) else (None, message.incarnation)
-        wait = self.fleet.wait(agent, *known)
+        wait = self._fleet.wait(agent, *known)
         if wait > 0:
             self._hold(message, self._clock() + wait)
             return None
         if isinstance(message, Death):
-            is_news = self.fleet.down(agent, message.incarnation, message.software, message.born)
+            is_news = self._fleet.down(agent, message.incarnation, message.software, message.born)
             return AgentDown(at, agent) if is_news else None
-        refused = self.fleet.refused
-        offer = self.fleet.up(agent, message.body, message.born)
-        if self.fleet.refused > refused:
+        refused = self._fleet.refused
+        offer = self._fleet.up(agent, message.body, message.born)
+        if self._fleet.refused > refused:
             self._log_refused(agent)
         if offer is None:
             return None
-        self.rebroadcast.add(agent, self._clock())
+        self._rebroadcast.add(agent, self._clock())
         return AgentUp(at, agent, offer)
 
     def _hold(self, message: Birth | Death, due: float) -> None:
         """Keep what came too often until its time comes. A will in any case: who is down must not be taken for up."""
         size = _HELD_BYTES + (size_of(offer_of(message.body)) if isinstance(message, Birth) else 0)
-        if isinstance(message, Birth) and self.fleet.size + size > self._most_bytes:
+        if isinstance(message, Birth) and not self._fleet.fits(size):
             self._log_refused(message.agent)
             return
         self._metrics["births.held"] += 1
         self._held[message.agent] = _Held(due, message, size)
-        self.fleet.held += size
+        self._fleet.held += size
 
     def _log_refused(self, agent: str) -> None:
         self._metrics["births.refused"] += 1
@@ -114,6 +102,5 @@ class Arrivals:
         return [event for message in due if (event := self.event_of(message, at)) is not None]
 
     def due_times(self) -> list[float]:
-        """Return when there will be something to do, on the clock that was given."""
-        due_times = [held.due for held in self._held.values()]
-        return due_times if self.rebroadcast.due is None else [*due_times, self.rebroadcast.due]
+        """Return when what is held back may be taken, on the clock that was given."""
+        return [held.due for held in self._held.values()]

@@ -164,6 +164,10 @@ class Fleet:
         """Bytes of memory that all agents take, at most `FleetLimits.memory_bytes`."""
         return self._records + self._offers.size + self.held
 
+    def fits(self, size: int) -> bool:
+        """Whether there is memory for so many bytes more."""
+        return self.size + size <= self._limits.memory_bytes
+
     def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
         """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.
 
@@ -273,7 +277,7 @@ class Fleet:
         return replace(known, turns=turns, counted=now, **changes)
 
     def _has_room(self, size: int) -> bool:
-        return len(self._agents) < self._limits.agents and self.size + size <= self._limits.memory_bytes
+        return len(self._agents) < self._limits.agents and self.fits(size)
 
     def _make_room(self, size: int) -> bool:
         """Forget agents that are down, the longest first, until one more fits."""

@@ -43,8 +43,8 @@ class Presence:
     ) -> None:
         self._topics = topics
         self._publisher = publisher
-        self._incarnation = incarnation
-        self._software = software
+        self.incarnation = incarnation
+        self.software = software
         self._clock = clock
         self._metrics = metrics
         self._election = Election(incarnation, term, election_policy)
@@ -78,10 +78,10 @@ class Presence:
         if self._election.is_lost(peer.incarnation, peer.status, peer.term, self._clock(), retained=retained):
             raise IdentityError(
                 f"another coordinator has taken over fleet {self._topics.fleet!r} (incarnation {peer.incarnation[:8]}, "
-                f"this one is {self._incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
+                f"this one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
                 "them, stop the other and start this one again, or give it another --fleet"
             )
 
     def _say(self, status: str) -> None:
-        state = birth(self._topics, self._incarnation, self._software, status, term=self._election.term)
+        state = birth(self._topics, self.incarnation, self.software, status, term=self._election.term)
         self._publisher.publish_state(state)

@@ -25,7 +25,6 @@ from coordinator.engine import (
 )
 from coordinator.messages.publisher import Publisher
 from coordinator.models.lifecycle import Models
-from coordinator.models.registry import Registry
 from coordinator.runs.directory import Runs
 from coordinator.runs.observer import canonical, place
 from coordinator.runs.preflight import Preflight
@@ -44,7 +43,6 @@ class EffectHandler:
     ----------
     runs : Runs
     publisher : Publisher
-    registry : Registry
     models : Models
     preflight : Preflight
         For what is said again.
@@ -58,7 +56,6 @@ class EffectHandler:
         self,
         runs: Runs,
         publisher: Publisher,
-        registry: Registry,
         models: Models,
         preflight: Preflight,
         *,
@@ -67,7 +64,6 @@ class EffectHandler:
     ) -> None:
         self._runs = runs
         self._publisher = publisher
-        self._registry = registry
         self._models = models
         self._preflight = preflight
         self._metrics = metrics
@@ -116,6 +112,17 @@ class EffectHandler:
         self._publisher.receipt(effect)
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
+
+    def clear(self, run: str) -> None:
+        """Say that nothing is open in a run."""
+        self._publisher.clear(run)
+
+    def check_request(self, run: str, blobs: tuple[str, ...]) -> None:
+        """Take note of a request of ours on the broker, and of the topics that it names; see `Publisher.seen`."""
+        if run in self._runs.suspended:
+            self._publisher.adopt(run, blobs)
+        else:
+            self._publisher.seen(run, blobs, is_live=run in self._runs.live)
 
     def reply_not_live(self, run: str, event: Answer | Refused | Malformed) -> None:
         """Tell an agent what becomes of its answer to a run that is not live."""

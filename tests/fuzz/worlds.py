@@ -17,9 +17,9 @@ import numpy as np
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.core import Coordinator
 from coordinator.engine import RunState
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.agent import Agent
@@ -65,7 +65,7 @@ class CoordinatorWorld:
         self._receipts: list[Receipt] = []
         self._journal = MemoryJournal()
         transport = MemoryTransport(self._hub, Link(URL, "coordinator"))
-        self._core = Coordinator(
+        self._core = assemble(
             FLEET, transport, self._journal, default_engine(), clock=lambda: self._hub.now, wall=lambda: self._hub.now
         )
         transport.start(Handlers(lambda m: self._core.handle([m]), self._core.connected, lambda _why: None))

@@ -19,7 +19,8 @@ from coordinator.http.api import ApiServer
 from coordinator.http.dashboard.live import Hub, Picture, TooManyWatchersError
 from coordinator.journal import MemoryJournal
 from coordinator.limits import DashboardLimits, RefusalLimits
-from coordinator.service import Service, build
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RunSpec
 from coordinator.telemetry.refusals import Refusals
 from schemas.messages import AgentState

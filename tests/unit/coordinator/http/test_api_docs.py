@@ -10,8 +10,8 @@ from coordinator.config import load_config
 from coordinator.engine.table import TABLE
 from coordinator.http.api import make_app
 from coordinator.journal import MemoryJournal
+from coordinator.main import build
 from coordinator.runs.view import run_document
-from coordinator.service import build
 from coordinator.spec.run import RoundPolicy, RunSpec
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 

@@ -176,7 +176,7 @@ def test_gate_does_not_wait_for_a_vehicle_that_went_down(fleet: Gated) -> None:
     fleet.birth("c", status="down")
     wake = fleet.core.next_wake()
     assert wake is not None
-    assert wake <= fleet.core.now()
+    assert wake <= fleet.core.timeline.now()
     fleet.pass_time(0.0)
     assert fleet.current() == 1
 

@@ -19,7 +19,7 @@ from console.model.model_registry import _line_of_decision
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal.port import StoredModel
-from coordinator.service import build
+from coordinator.main import build
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
 from schemas.record import ModelRecord
@@ -319,7 +319,9 @@ def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_noth
     cloud.start()
     with pytest.raises(UsageError, match="own certificate is refused"):
         cloud.core.models.sign("m", 1, record_of().digest)
-    cloud.core.registry._re_signer = None
+    cloud = Cloud(cloud.folder, signs=False)
+    cloud.register(record_of())
+    cloud.start()
     with pytest.raises(UsageError, match="start it with --identity"):
         cloud.core.models.sign("m", 1, record_of().digest)
 

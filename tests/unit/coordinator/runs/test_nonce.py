@@ -7,6 +7,7 @@ import numpy as np
 from coordinator.core import Coordinator
 from coordinator.engine import learning
 from coordinator.journal.memory import MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RunSpec
 from edge_agent.messages.decoder import request_seen
@@ -33,7 +34,7 @@ class Nowhere:
 
 
 def coordinator(journal: MemoryJournal) -> Coordinator:
-    return Coordinator("fleet", Nowhere(), journal, default_engine())  # type: ignore[arg-type]  # all that it uses
+    return assemble("fleet", Nowhere(), journal, default_engine())  # type: ignore[arg-type]  # all that it uses
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():

@@ -12,7 +12,6 @@ from broker.memory_client import MemoryTransport
 from broker.port import Link
 from console.client import Coordinator as Client
 from console.run import follow
-from coordinator.core import Coordinator
 from coordinator.engine import (
     AgentDown,
     AgentUp,
@@ -27,6 +26,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal import MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs import directory
 from coordinator.runs.outages import Outages
 from schemas import codec
@@ -351,7 +351,7 @@ def test_coordinator_tells_what_a_run_lacks_while_it_waits() -> None:
 def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set() -> None:
     clock, wall = [0.0], [1.7e9]
     transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
-    core = Coordinator("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: wall[0])
+    core = assemble("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: wall[0])
     core.start_run(toy_spec(policy={"gather_timeout": 60}))
     first = core.runs.document("r1")["reason"]
     clock[0], wall[0] = 2.0, 1.7e9 + 5
@@ -363,9 +363,7 @@ def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set
 def test_coordinator_tells_the_date_when_a_run_waits_until_another_day() -> None:
     clock = [0.0]
     transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
-    core = Coordinator(
-        "f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0]
-    )
+    core = assemble("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
     core.start_run(toy_spec(policy={"gather_timeout": 3 * 86400}))
     assert "waits until 2023-11-17 22:13:20 UTC" in core.runs.document("r1")["reason"]
     clock[0] = 3 * 86400 - 60.0
