@@ -9,7 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -58,52 +58,21 @@ if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
 _log = structlog.get_logger("coordinator")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What can be set of a coordinator, apart from its process.
-
-    Attributes
-    ----------
-    max_message_bytes : int
-        Larger requests and models travel in parts.
-    retained_versions : int
-        So many versions of each model are kept on retained topics.
-    keep_records : bool
-        Whether the events of ended runs stay in the journal.
-    kept_runs : int
-        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
-        `retained_versions` of each name.
-    rebroadcast_pause : float
-        Seconds between two repetitions of open requests and model pointers for agents that came up, where the broker
-        does not give what is retained to subscriptions with wildcards.
-    rollout_settle : float
-        Seconds after a connection before a rollout asks who is up.
-    fleet : FleetLimits
-        What the agents may make it remember, and how fast.
-    parts : PartLimits
-        How much of answers in parts is kept until they are whole.
-    election : ElectionPolicy
-        How sure it must be that another coordinator has taken over.
-    """
-
-    max_message_bytes: int = MAX_MESSAGE_BYTES
-    retained_versions: int = 10
-    keep_records: bool = True
-    kept_runs: int = 10_000
-    rebroadcast_pause: float = 1.0
-    rollout_settle: float = 2.0
-    fleet: FleetLimits = field(default_factory=FleetLimits)
-    parts: PartLimits = field(default_factory=PartLimits)
-    election: ElectionPolicy = field(default_factory=ElectionPolicy)
-
-
 def assemble(
     fleet: str,
     transport: Transport,
     journal: Journal,
     engine: Engine,
-    options: Options = Options(),
     *,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    retained_versions: int = 10,
+    keep_records: bool = True,
+    kept_runs: int = 10_000,
+    fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
+    part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
+    election_policy: ElectionPolicy = ElectionPolicy(),  # noqa: B008 - frozen
+    rebroadcast_pause: float = 1.0,
+    rollout_settle: float = 2.0,
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
     software: str = "glassfleet",
@@ -121,7 +90,22 @@ def assemble(
         Not started yet.
     journal : Journal
     engine : Engine
-    options : Options
+    max_message_bytes : int
+        Larger requests and models travel in parts.
+    retained_versions : int
+        So many versions of each model are kept on retained topics.
+    keep_records : bool
+        Whether the events of ended runs stay in the journal.
+    kept_runs : int
+        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
+        `retained_versions` of each name.
+    fleet_limits : FleetLimits
+    part_limits : PartLimits
+    election_policy : ElectionPolicy
+    rebroadcast_pause : float
+        Seconds between two repetitions, see `coordinator.fleet.rebroadcast`.
+    rollout_settle : float
+        Seconds after a connection before a rollout asks who is up.
     clock, wall : callable
         See `Timeline`.
     software, incarnation : str
@@ -142,11 +126,11 @@ def assemble(
     timeline = Timeline(journal.last_time(), clock, wall)
     now = timeline.now
     outages = Outages(now)
-    directory = Fleet(wall, clock, options.fleet)
-    rebroadcast = Rebroadcast(options.rebroadcast_pause)
-    publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=options.max_message_bytes)
+    directory = Fleet(wall, clock, fleet_limits)
+    rebroadcast = Rebroadcast(rebroadcast_pause)
+    publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
     registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
-    published = ModelPublisher(topics, publisher, registry, options.retained_versions)
+    published = ModelPublisher(topics, publisher, registry, retained_versions)
     models = Models(
         registry,
         published,
@@ -154,7 +138,7 @@ def assemble(
         metrics,
         now,
         lookup=engine.lookup,
-        rollout_settle=options.rollout_settle,
+        rollout_settle=rollout_settle,
     )
     runs = Runs(
         engine,
@@ -163,9 +147,9 @@ def assemble(
         metrics,
         now=now,
         outages=outages,
-        keep_records=options.keep_records,
-        kept_runs=options.kept_runs,
-        kept_versions=options.retained_versions,
+        keep_records=keep_records,
+        kept_runs=kept_runs,
+        kept_versions=retained_versions,
     )
     preflight = Preflight(publisher, published, registry, now)
     coordinator = Coordinator(
@@ -176,7 +160,7 @@ def assemble(
         timeline=timeline,
         metrics=metrics,
         observer=observer or NullObserver(),
-        decoder=Decoder(topics, options.parts),
+        decoder=Decoder(topics, part_limits),
         fleet=directory,
         rebroadcast=rebroadcast,
         arrivals=Arrivals(directory, rebroadcast, clock, metrics),
@@ -186,7 +170,7 @@ def assemble(
             incarnation=incarnation or secrets.token_hex(8),
             software=software,
             term=wall(),
-            election_policy=options.election,
+            election_policy=election_policy,
             clock=clock,
             metrics=metrics,
         ),
@@ -255,7 +239,24 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             transport,
             journal,
             default_engine(),
-            _options(config),
+            max_message_bytes=config.max_message_bytes,
+            retained_versions=config.retained_versions,
+            keep_records=config.keep_records,
+            kept_runs=config.kept_runs,
+            rebroadcast_pause=config.newcomer_pause,
+            rollout_settle=config.rollout_settle,
+            fleet_limits=FleetLimits(
+                config.max_agents,
+                config.fleet_bytes,
+                config.kept_evaluations,
+                config.births_burst,
+                config.births_per_minute,
+                config.longest_up,
+            ),
+            part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
+            election_policy=ElectionPolicy(
+                config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause
+            ),
             software=software(),
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
@@ -268,27 +269,6 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     looking = transport.look if isinstance(transport, SignedTransport) else None
     return Service(
         config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
-    )
-
-
-def _options(config: CoordinatorConfig) -> Options:
-    return Options(
-        max_message_bytes=config.max_message_bytes,
-        retained_versions=config.retained_versions,
-        keep_records=config.keep_records,
-        kept_runs=config.kept_runs,
-        rebroadcast_pause=config.newcomer_pause,
-        rollout_settle=config.rollout_settle,
-        fleet=FleetLimits(
-            config.max_agents,
-            config.fleet_bytes,
-            config.kept_evaluations,
-            config.births_burst,
-            config.births_per_minute,
-            config.longest_up,
-        ),
-        parts=PartLimits(config.parts_bytes, config.parts_per_agent),
-        election=ElectionPolicy(config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause),
     )
 
 

@@ -13,7 +13,7 @@ from broker.port import Handlers, Link, Message
 from coordinator.engine import Engine
 from coordinator.fleet.directory import FleetLimits
 from coordinator.journal import Entry, MemoryJournal
-from coordinator.main import Options, assemble
+from coordinator.main import assemble
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
@@ -64,7 +64,8 @@ class Fleet:
             self.transport,
             self.journal,
             self.engine,
-            Options(max_message_bytes=self.max_bytes, fleet=self.fleet_limits),
+            max_message_bytes=self.max_bytes,
+            fleet_limits=self.fleet_limits,
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
         )

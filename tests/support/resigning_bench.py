@@ -18,7 +18,7 @@ from broker.tls import save_identity
 from coordinator.config import load_config
 from coordinator.journal import MemoryJournal
 from coordinator.journal.port import StoredModel
-from coordinator.main import Options, assemble
+from coordinator.main import assemble
 from coordinator.service import Service
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
@@ -70,7 +70,8 @@ class Cloud:
             transport,
             self.journal,
             TOY_ENGINE,
-            Options(max_message_bytes=self.limit, retained_versions=self.kept),
+            max_message_bytes=self.limit,
+            retained_versions=self.kept,
             clock=lambda: self.hub.now,
             signer=(lambda: self.credentials.signer) if self.signs else None,
             verifier=self.credentials.verifier,

@@ -27,7 +27,7 @@ from broker.port import Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
 from coordinator.core import Coordinator
 from coordinator.journal.memory import MemoryJournal
-from coordinator.main import Options, assemble
+from coordinator.main import assemble
 from coordinator.messages.publisher import birth
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RunSpec
@@ -162,7 +162,7 @@ class Simulation:
                 transport,
                 self.journal,
                 default_engine(),
-                Options(max_message_bytes=self._limit),
+                max_message_bytes=self._limit,
                 clock=clock,
                 wall=clock,
                 software="sim",

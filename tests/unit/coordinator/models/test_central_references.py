@@ -19,7 +19,7 @@ from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import SqlJournal
-from coordinator.main import Options, assemble, build
+from coordinator.main import assemble, build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.rollout import RolloutPlan
@@ -85,7 +85,7 @@ class World:
         for name in ("one", "two"):
             learned(journal, name)
         transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = assemble("f", transport, journal, default_engine(), Options(retained_versions=KEPT))
+        self.core = assemble("f", transport, journal, default_engine(), retained_versions=KEPT)
         transport.start(Handlers(lambda _m: None, self.core.connected, lambda _w: None))
         self.hub.pump()
 

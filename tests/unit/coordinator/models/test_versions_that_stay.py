@@ -13,7 +13,7 @@ from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import SqlJournal
-from coordinator.main import Options, assemble
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.rollout import RolloutPlan
 from coordinator.spec.run import RunSpec
@@ -46,7 +46,8 @@ class World:
             transport,
             self.journal,
             default_engine(),
-            Options(retained_versions=KEPT, kept_runs=1),
+            retained_versions=KEPT,
+            kept_runs=1,
             clock=lambda: self.hub.now,
             wall=lambda: 1.8e9 + self.hub.now,
         )
