@@ -96,14 +96,14 @@ class SharedOffers:
         """Return the bytes that one more agent with this offer takes."""
         return 0 if offer in self._known else size_of(offer)
 
-    def take(self, offer: Offer) -> Offer:
+    def acquire(self, offer: Offer) -> Offer:
         """Return the one that is kept, for one more agent."""
         self.size += self.cost(offer)
         kept, users = self._known.get(offer, (offer, 0))
         self._known[kept] = (kept, users + 1)
         return kept
 
-    def give_back(self, offer: Offer) -> None:
+    def release(self, offer: Offer) -> None:
         """Note that an agent needs it no more."""
         kept, users = self._known[offer]
         if users > 1:
@@ -164,6 +164,10 @@ class Fleet:
         """Bytes of memory that all agents take, at most `FleetLimits.memory_bytes`."""
         return self._records + self._offers.size + self.held
 
+    def fits(self, size: int) -> bool:
+        """Whether there is memory for so many bytes more."""
+        return self.size + size <= self._limits.memory_bytes
+
     def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
         """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.
 
@@ -207,12 +211,12 @@ class Fleet:
         if not is_news:
             self._agents[agent] = replace(known, seen=now)
             return None
-        before, shared = self.size, self._offers.take(offer)
-        self._offers.give_back(known.offer)
+        before, shared = self.size, self._offers.acquire(offer)
+        self._offers.release(known.offer)
         size = known.size + _words(body.incarnation, body.software) - _words(known.incarnation, known.software)
         if self.size + size - known.size > max(before, self._limits.memory_bytes):
-            self._offers.take(known.offer)
-            self._offers.give_back(shared)
+            self._offers.acquire(known.offer)
+            self._offers.release(shared)
             self._put(agent, self._counted(known, seen=now))
             self.refused += 1
             return None
@@ -254,7 +258,7 @@ class Fleet:
         return born if born > 0 and now - self._limits.longest_up <= born <= now else now
 
     def _meet(self, agent: str, record: KnownAgent) -> Offer:
-        shared = self._offers.take(record.offer)
+        shared = self._offers.acquire(record.offer)
         self._put(agent, replace(record, offer=shared, turns=self._limits.burst - 1.0, counted=self._clock()))
         return shared
 
@@ -273,7 +277,7 @@ class Fleet:
         return replace(known, turns=turns, counted=now, **changes)
 
     def _has_room(self, size: int) -> bool:
-        return len(self._agents) < self._limits.agents and self.size + size <= self._limits.memory_bytes
+        return len(self._agents) < self._limits.agents and self.fits(size)
 
     def _make_room(self, size: int) -> bool:
         """Forget agents that are down, the longest first, until one more fits."""
@@ -290,7 +294,7 @@ class Fleet:
                 break
             gone = self._agents.pop(agent)
             self._down -= 1
-            self._offers.give_back(gone.offer)
+            self._offers.release(gone.offer)
             self._records -= gone.size
             self._scores -= len(gone.evaluations)
         return self._has_room(size)

@@ -9,7 +9,7 @@ no help: the coordinator's own subscriptions have wildcards, too.
 from __future__ import annotations
 
 
-class Newcomers:
+class Rebroadcast:
     """Who came since the last repetition, and when the next is due.
 
     Parameters
@@ -50,7 +50,7 @@ class Newcomers:
             self.due = None
         return self.due is not None and self.due <= at
 
-    def take(self) -> set[str]:
+    def pop_agents(self) -> set[str]:
         """Return who came; the next repetition is due a pause after the next of them."""
         agents, self._agents, self.due = self._agents, set(), None
         return agents

@@ -11,7 +11,7 @@ from coordinator.limits import RefusalLimits
 
 
 @dataclass
-class Told:
+class RefusalReason:
     """One reason.
 
     Attributes
@@ -36,7 +36,7 @@ class Refusals:
 
     def __init__(self, limits: RefusalLimits = RefusalLimits()) -> None:  # noqa: B008 - frozen
         self._limits = limits
-        self._runs: OrderedDict[str, dict[tuple[str, str], Told]] = OrderedDict()
+        self._runs: OrderedDict[str, dict[tuple[str, str], RefusalReason]] = OrderedDict()
         self._lock = threading.Lock()
 
     def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
@@ -49,7 +49,7 @@ class Refusals:
             key = (effect.outcome, effect.reason)
             if key not in reasons and len(reasons) >= self._limits.reasons:
                 key = (effect.outcome, "other reasons")
-            told = reasons.setdefault(key, Told())
+            told = reasons.setdefault(key, RefusalReason())
             told.count += 1
             if len(told.agents) < self._limits.agents:
                 told.agents[effect.agent] = None

@@ -18,7 +18,8 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import load_config
-from coordinator.service import Service, build
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue

@@ -26,10 +26,10 @@ from console.checkup import machine
 from console.checkup.access import clock
 from console.main import run
 from coordinator.authority.store import Authority
-from coordinator.core import Coordinator
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.journal.inspect import inspect
 from coordinator.journal.sql import SqlJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, new_key
@@ -321,7 +321,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
         return time.time() + ahead
 
     transport = PahoTransport(Link(plain.url, "coordinator"))
-    core = Coordinator("fleet", transport, MemoryJournal(), default_engine(), wall=wall)
+    core = assemble("fleet", transport, MemoryJournal(), default_engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:
         end = time.monotonic() + 20

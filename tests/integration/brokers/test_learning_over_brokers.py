@@ -12,7 +12,8 @@ import pytest
 
 from broker.servers.child import ChildBroker
 from coordinator.config import CoordinatorConfig
-from coordinator.service import Service, build
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord

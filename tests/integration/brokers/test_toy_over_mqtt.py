@@ -14,7 +14,8 @@ import pytest
 import glassfleet.schemes
 from broker.servers.child import ChildBroker
 from coordinator.config import CoordinatorConfig
-from coordinator.service import Service, build
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue

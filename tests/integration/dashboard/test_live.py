@@ -19,7 +19,8 @@ from coordinator.http.api import ApiServer
 from coordinator.http.dashboard.live import Hub, Picture, TooManyWatchersError
 from coordinator.journal import MemoryJournal
 from coordinator.limits import DashboardLimits, RefusalLimits
-from coordinator.service import Service, build
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RunSpec
 from coordinator.telemetry.refusals import Refusals
 from schemas.messages import AgentState
@@ -203,7 +204,7 @@ def test_coordinator_refuses_the_watcher_that_is_one_too_many_and_stops_in_spite
 def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -> None:
     with served(tmp_path) as (service, client):
         service.coordinator.start_run(RunSpec(run="still", scheme="frt"))
-        # Nobody serves the coordinator's inbox here: whoever waited for it would wait in vain.
+        # Nobody serves the coordinator's queue here: whoever waited for it would wait in vain.
         with client.stream("GET", "/events/runs/still") as answer:
             lines = answer.iter_lines()
             data = next(line for line in lines if line.startswith("data:"))

@@ -19,7 +19,7 @@ from console.model.model_registry import _line_of_decision
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal.port import StoredModel
-from coordinator.service import build
+from coordinator.main import build
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
 from schemas.record import ModelRecord
@@ -319,7 +319,9 @@ def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_noth
     cloud.start()
     with pytest.raises(UsageError, match="own certificate is refused"):
         cloud.core.models.sign("m", 1, record_of().digest)
-    cloud.core.registry._vouching = None
+    cloud = Cloud(cloud.folder, signs=False)
+    cloud.register(record_of())
+    cloud.start()
     with pytest.raises(UsageError, match="start it with --identity"):
         cloud.core.models.sign("m", 1, record_of().digest)
 
@@ -333,7 +335,7 @@ def test_records_are_not_read_again_on_a_new_connection_when_nothing_has_changed
     cloud.change(after.identity("coordinator", "cloud"))
     before = cloud.published()
     with monkeypatch.context() as patched:
-        patched.setattr("coordinator.models.resigning.Vouching._again", lambda *_: pytest.fail("looked at"))
+        patched.setattr("coordinator.models.resigning.ReSigner._again", lambda *_: pytest.fail("looked at"))
         cloud.core.connected()
         cloud.tick()
     assert cloud.published() == before

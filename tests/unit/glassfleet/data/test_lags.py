@@ -204,8 +204,8 @@ def test_run_asks_those_agents_that_have_the_columns_of_its_memory():
     state, _ = engine.step(None, Start(0.0, spec, {"a": full, "b": full, "c": Offer(frozenset({"fmt"}), ("x",), "y")}))
     assert state.features == ("x", "x_change_1")
     assert asking.able(state) == ("a", "b")
-    assert state.trail[-1].task.body["memory"] == CHANGE.to_document()
-    assert set(state.trail[-1].task.body["columns"]) == {"x", "x_change_1", "y"}
+    assert state.levels[-1].task.body["memory"] == CHANGE.to_document()
+    assert set(state.levels[-1].task.body["columns"]) == {"x", "x_change_1", "y"}
 
 
 def test_windows_of_the_case_study_give_the_training_rows_bit_for_bit():

@@ -1,7 +1,7 @@
-"""Counters apart from what matters: so that the journal need not hold a record for each answer that was turned away.
+"""Counters apart from the rest: so that the journal need not hold a record for each answer that was turned away.
 
 A peer may repeat itself, or send nonsense, as fast as the network carries it. Each such message gets its receipt and is
-counted in the books of its round, and changes nothing else; the journal takes the sum of them, as one `Counted`, with
+counted at its round, and changes nothing else; the journal takes the sum of them, as one `Counted`, with
 the next record that matters. A crash before that costs the counts since then, and nothing but the counts.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 from coordinator.engine.events import Counted
 from coordinator.engine.state import Round, RoundSummary, RunState
@@ -19,16 +18,12 @@ _COUNTERS = ("late", "duplicate", "rejected")
 
 def is_counted_only(before: RunState, after: RunState) -> bool:
     """Whether two states of a run differ in nothing but counters and the time."""
-    if any(_other(before, name) is not _other(after, name) for name in _FIELDS):
+    if any(getattr(before, name) is not getattr(after, name) for name in _FIELDS):
         return False
     if not _alike(before.open, after.open) or len(before.rounds) != len(after.rounds):
         return False
     # Equal rounds are the same objects but for the one that was counted in.
     return all(one is two or _alike(one, two) for one, two in zip(before.rounds, after.rounds, strict=True))
-
-
-def _other(state: RunState, name: str) -> Any:
-    return getattr(state, name)
 
 
 def _alike(one: Round | RoundSummary | None, two: Round | RoundSummary | None) -> bool:
@@ -43,7 +38,7 @@ def _alike(one: Round | RoundSummary | None, two: Round | RoundSummary | None) -
 _FIELDS = tuple(name for name in RunState.__dataclass_fields__ if name not in ("at", "open", "rounds"))
 
 
-class Books:
+class Counters:
     """What was counted since the last record of one run.
 
     Attributes
@@ -69,9 +64,9 @@ class Books:
         """Return the sum as an event for the journal."""
         return Counted(self.at, {digest: dict(counts) for digest, counts in self._counts.items()})
 
-    def copy(self) -> Books:
+    def copy(self) -> Counters:
         """Return a copy that can be added to without changing this one."""
-        other = Books()
+        other = Counters()
         other.at = self.at
         other._counts = {digest: Counter(counts) for digest, counts in self._counts.items()}
         return other
