@@ -25,7 +25,7 @@ _UNSUPPORTED_V5 = bytes([0x20, 0x03, 0x00, 0x84, 0x00])
 """CONNACK of MQTT 5: session absent, "unsupported protocol version", no properties."""
 
 
-class MendedBroker(Broker):  # type: ignore[misc]
+class PatchedBroker(Broker):  # type: ignore[misc]
     """The broker of `broker.servers.embedded`."""
 
     def __init__(self, config: dict[str, Any]) -> None:

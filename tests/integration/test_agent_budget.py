@@ -19,7 +19,7 @@ from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, is_light
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
-from edge_agent.session.snapshots import Freezer
+from edge_agent.session.snapshots import Snapshots
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -178,7 +178,7 @@ def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wa
         bench.desk.ask(task, run=f"m{number}")
         bench.run(0.5)
     try:
-        first = agent._performer._long.work._process.pid
+        first = agent._effects._long.work._process.pid
         assert lives(first)
         assert [refusal.reason for refusal in bench.desk.refusals] == [
             "over-budget: 4 long answers wait here already"
@@ -187,17 +187,17 @@ def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wa
         bench.desk.clear("m0")
         bench.run(0.5)
         assert not lives(first)
-        assert agent._performer._long.job.run == "m2"
+        assert agent._effects._long.job.run == "m2"
         assert Work.running["answer"] == 1
     finally:
         agent.stop()
     assert Work.running["answer"] == 0
 
 
-def frozen(folder: Path, data: Dataset) -> Path:
-    freezer = Freezer(folder, b"s" * 32)
-    freezer.freeze("r1", data)
-    return freezer.path("r1")
+def kept(folder: Path, data: Dataset) -> Path:
+    snapshots = Snapshots(folder, b"s" * 32)
+    snapshots.of_run("r1", data)
+    return snapshots.path("r1")
 
 
 def worked(path: Path, task: Task) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_pa
     edges = scheme.server.reduce(step.state, [hello])
     assert isinstance(edges, Next)
     task = edges.task
-    here, apart = answer(task, data, b"n" * 32), worked(frozen(tmp_path, data), task)
+    here, apart = answer(task, data, b"n" * 32), worked(kept(tmp_path, data), task)
     assert apart["rows"] == here["rows"] == 50
     ours, theirs = (Contribution.from_value(part["contribution"]) for part in (here, apart))
     assert theirs.kind == "edges"
@@ -238,7 +238,7 @@ def test_work_tells_a_refusal_of_the_scheme_and_forgets_its_process(tmp_path):
     data = rows()
     other = Dataset(("a", "b", "z"), "y", data.X, data.y)
     with pytest.raises(TaskError, match="'z'"):
-        worked(frozen(tmp_path, data), first_task(other))
+        worked(kept(tmp_path, data), first_task(other))
     assert Work.running["answer"] == 0
 
 

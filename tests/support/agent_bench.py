@@ -41,8 +41,7 @@ class Bench:
 
     def kill(self, agent: Any) -> Any:
         self.hub.kill(link_of(agent.config).client_id)
-        agent._outbox.close()
-        agent._lock.release()
+        agent.release()
         self.agents.remove(agent)
 
 

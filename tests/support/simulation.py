@@ -259,8 +259,7 @@ class Simulation:
             self.deaths[name] += 1
             self._silence(name, f"gf-{FLEET}-agent-{name}")
             # What the operating system does for a dead process: locks go, file handles close.
-            agent._outbox.close()
-            agent._lock.release()
+            agent.release()
 
     def crash_agent_at_publish(self, name: str, count: int) -> None:
         """Let the agent die at its `count`-th publish from now, before the message leaves."""
@@ -394,7 +393,7 @@ class Simulation:
 
     def pending(self) -> dict[str, int]:
         """Return how many answers each living agent still waits to have acknowledged."""
-        return {name: len(agent._outbox.contents().pending) for name, agent in self.agents.items()}
+        return {name: len(agent.outbox.contents().pending) for name, agent in self.agents.items()}
 
 
 def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:

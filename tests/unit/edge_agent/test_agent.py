@@ -178,15 +178,15 @@ def test_agent_deletes_snapshot_and_answers_when_the_run_is_cleared(bench, task)
     bench.desk.clear()
     bench.run(10)
     assert not folder.exists()
-    assert agent._outbox.contents().pending == ()
+    assert agent.outbox.contents().pending == ()
     assert len(bench.desk.answers) == 1
 
 
 def test_agent_stops_with_the_reason_when_an_answer_cannot_be_stored(bench, task):
     agent = bench.agent()
     bench.run(1)
-    pages = agent._outbox._database.execute("PRAGMA page_count").fetchone()[0]
-    agent._outbox._database.execute(f"PRAGMA max_page_count = {pages}")
+    pages = agent.outbox._database.execute("PRAGMA page_count").fetchone()[0]
+    agent.outbox._database.execute(f"PRAGMA max_page_count = {pages}")
     for run in ("r1", "r2", "r3"):
         bench.desk.ask(task, run=run)
     with pytest.raises(StorageError, match="the disk is full"):

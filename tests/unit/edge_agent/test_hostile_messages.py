@@ -23,7 +23,7 @@ def task():
 
 
 def state_of(agent: Any) -> Any:
-    return agent.session, agent._outbox.contents(), dict(agent._performer.jobs), set(agent.transport.patterns)
+    return agent.session, agent.outbox.contents(), dict(agent._effects.jobs), set(agent.transport.patterns)
 
 
 KINDS = ["request", "receipt", "state", "coordinator", "current", "version", "blob", "other", "foreign"]

@@ -104,8 +104,7 @@ class World:
 
     def end(self, agent: Agent) -> None:
         self.hub.kill(link_of(agent.config).client_id)
-        agent._outbox.close()
-        agent._lock.release()
+        agent.release()
 
 
 def held(agent: Agent) -> tuple[int, int]:
