@@ -6,16 +6,15 @@ they are, and judged column by column (`edge_agent.sources.judge`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, is_number, separated
-from edge_agent.sources.files import csv_lines
 from edge_agent.sources.findings import Cells, Fault, Findings
 from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judge_names, many
-from edge_agent.sources.location import locate
-from edge_agent.sources.table import table_rows
+from edge_agent.sources.location import Location
+from edge_agent.sources.readers import locate
 from schemas.errors import DataError
 
 
@@ -41,9 +40,9 @@ def examine(
         The URL names no kind of source that there is. (That a file is missing or unreadable is a finding.)
     """
     place = locate(source)
-    found = Findings(place.shown, place="line" if place.kind == "csv" else "row")
+    found = Findings(place.shown, place="row" if place.reader.lines is None else "line")
     try:
-        cells = _of_csv(Path(place.text), found) if place.kind == "csv" else _of_blocks(place)
+        cells = _of_blocks(place) if place.reader.lines is None else _of_lines(place.reader.lines(place), found)
     except DataError as fault:
         what, _, mend = str(fault).removeprefix(f"{place.shown}: ").removeprefix(f"{place.shown} ").partition(". ")
         found.faults.append(Fault("error", what, mend))
@@ -88,12 +87,12 @@ def _sorted(found: Findings) -> Findings:
     return found
 
 
-def _of_csv(path: Path, found: Findings) -> Cells:
+def _of_lines(rows: Iterator[tuple[int, list[str]]], found: Findings) -> Cells:
     names: tuple[str, ...] = ()
     columns: list[list[Any]] = []
     lines: list[int] = []
     ragged: list[tuple[int, list[str]]] = []
-    for line, cells in csv_lines(path):
+    for line, cells in rows:
         if not names:
             names = tuple(cell.strip() for cell in cells)
             columns = [[] for _ in names]
@@ -105,7 +104,7 @@ def _of_csv(path: Path, found: Findings) -> Cells:
         for column, cell in zip(columns, cells, strict=True):
             column.append(cell.strip())
     if not names:
-        raise DataError(f"{path}: the file is empty. Write a header row with the columns' names")
+        raise DataError(f"{found.source}: the file is empty. Write a header row with the columns' names")
     if ragged and not separated(names):
         widths = sorted({len(cells) for _, cells in ragged})[:SHOWN]
         mend = _how_to_mend_rows(names, lines, [cells for _, cells in ragged])
@@ -132,8 +131,8 @@ def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], ragged: Sequenc
     return mend
 
 
-def _of_blocks(place: Any) -> Cells:
-    with table_rows(place) as (names, blocks):
+def _of_blocks(place: Location) -> Cells:
+    with place.reader.rows(place) as (names, blocks):
         columns: list[list[Any]] = [[] for _ in names]
         for block in blocks:
             for cells in block:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from edge_agent.sources.cells import header, plain_cells
-from edge_agent.sources.location import Location
+from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
 
 BLOCK: Final = 2048
@@ -115,3 +115,6 @@ def _words(fault: Exception, query: str) -> str:
     else:
         advice = next((f". {way}" for marks, way in _WAYS_OUT if any(mark in low for mark in marks)), "")
     return f"the database says: {said[:300].rstrip('.?')}{advice or _ANY}"
+
+
+READER: Final = Reader("database", query_rows, schemes=("sqlite", "postgresql", "postgres"))

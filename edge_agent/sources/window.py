@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.sources.cells import header, is_finite
+from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError, StorageError
 
 FORMAT: Final = "1"
+ENDING: Final = ".window"
+"""How the name of a window store ends."""
+
 MAX_ROWS: Final = 50_000
 """Rows that a window keeps unless told otherwise."""
 
@@ -254,3 +258,16 @@ def _misfit(sample: Mapping[str, Any], names: Sequence[str], text: frozenset[str
         elif not is_finite(cell):
             return f"the field {name!r} is not a finite number"
     return ""
+
+
+@contextmanager
+def _rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
+    names, rows = _open(place).read()
+    yield names, iter([rows] if rows else [])
+
+
+def _open(place: Location) -> WindowStore:
+    return WindowStore.open(Path(place.text), wait=place.wait)
+
+
+READER: Final = Reader("window", _rows, endings=(ENDING,), mark=lambda place: _open(place).mark)
