@@ -210,12 +210,12 @@ class FolderCredentials:
             return b""
 
     def _stamp(self) -> _Stamps:
-        found: _Stamps = {}
+        stamps: _Stamps = {}
         for name in _FILES:
             try:
                 status = (self._folder / name).stat()
             except OSError:
-                found[name] = (0, 0)
+                stamps[name] = (0, 0)
             else:
-                found[name] = (status.st_mtime_ns, status.st_ino)
-        return found
+                stamps[name] = (status.st_mtime_ns, status.st_ino)
+        return stamps

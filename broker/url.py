@@ -63,8 +63,8 @@ def parse_url(url: str) -> BrokerAddress:
     except ValueError as fault:
         raise UsageError(f"the broker URL has a bad host or port ({fault}){way_out}") from fault
     if parts.scheme not in PORTS:
-        said = f"starts with {parts.scheme}://" if "://" in url else "has no mqtt:// in front"
-        raise UsageError(f"the broker URL {said}{way_out}")
+        reason = f"starts with {parts.scheme}://" if "://" in url else "has no mqtt:// in front"
+        raise UsageError(f"the broker URL {reason}{way_out}")
     if not host:
         raise UsageError(f"the broker URL names no host{way_out}")
     if port == 0:

@@ -32,10 +32,10 @@ PACKET_ROOM = 4096
 
 def find_mosquitto() -> str | None:
     """Path of the mosquitto program: on the PATH, or where Debian puts it; None when it is not installed."""
-    found = shutil.which("mosquitto")
-    if found is None:
-        found = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
-    return found
+    program = shutil.which("mosquitto")
+    if program is None:
+        program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
+    return program
 
 
 @dataclass(frozen=True)

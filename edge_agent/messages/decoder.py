@@ -128,15 +128,16 @@ class Decoder:
                 return ModelVersion(address.name, address.number, payload)
             case "blob":
                 return Blob(message.topic, payload, address.digest)
-            case "model-candidate" if not payload:
-                return CandidateWithdrawn(address.name)
             case "agent-state" if address.agent == self._agent:
                 return self._own_state(payload) if payload else None
-            case "coordinator-state":
-                state = self._open(payload, CoordinatorState)[1] if payload else None
-                return state and CoordinatorSeen(state, message.retained)
-            case "model-current" | "model-candidate":
-                return self._pointer(payload, address.name, address.kind) if payload else None
+            case "coordinator-state" if payload:
+                return CoordinatorSeen(self._open(payload, CoordinatorState)[1], message.retained)
+            case "model-current" | "model-candidate" if payload:
+                return self._pointer(payload, address.name, address.kind)
+            case "model-candidate":
+                return CandidateWithdrawn(address.name)
+            case "coordinator-state" | "model-current":
+                return None
         raise WireError("unexpected-topic", f"{address.kind} is not for this agent")
 
     def _open(self, payload: bytes, wanted: type[B]) -> tuple[Envelope, B]:

@@ -171,10 +171,13 @@ class ModelFollower:
         if self._evaluator is None:
             self._cannot(pointer, self._why_not)
             return
-        told = self._reported.get(name)
-        if told is not None and (told[0].digest, told[1].champion_digest) == (pointer.digest, trial.champion):
+        reported = self._reported.get(name)
+        if reported is not None and (reported[0].digest, reported[1].champion_digest) == (
+            pointer.digest,
+            trial.champion,
+        ):
             # The coordinator may have lost what we said; it counts each agent once.
-            self._publish(*told)
+            self._publish(*reported)
             return
         if any(_compared(known) == _compared(pointer) for known in self._trials(name)):
             return
@@ -202,11 +205,11 @@ class ModelFollower:
             pointer = self._wanted.get((alias, name))
             if pointer is None or pointer.version != number or not payload:
                 continue
-            found = read_model(payload, fleet=self._topics.fleet)
-            if isinstance(found, bytes):
-                self._take(alias, pointer, found)
+            content = read_model(payload, fleet=self._topics.fleet)
+            if isinstance(content, bytes):
+                self._take(alias, pointer, content)
             else:
-                self._fetcher.want(f"{alias}/{name}", found, now, self._taker(alias, pointer))
+                self._fetcher.want(f"{alias}/{name}", content, now, self._taker(alias, pointer))
 
     def idle(self) -> bool:
         """Do one piece of scoring; whether there may be more to do."""

@@ -187,9 +187,9 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     train = raw.train
     if train.sum() < 2:
         which = "" if SPLIT not in raw.names else " with split 'train'"
-        found = f"only one row{which}" if train.any() else f"no rows{which}"
+        text = f"only one row{which}" if train.any() else f"no rows{which}"
         raise DataError(
-            f"{where}: {found}; an agent needs at least 2 rows to learn from. "
+            f"{where}: {text}; an agent needs at least 2 rows to learn from. "
             "Collect more data, or leave this vehicle out"
         )
     warnings = _constant_columns(raw.numbers[train], raw.numeric_names, features)

@@ -186,10 +186,10 @@ class WindowStore:
             raise DataError(f"{self.path}: the window is empty. Collect samples first: glassfleet data collect")
         oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
         with self._explained():
-            found = self._db.execute(
+            rows = self._db.execute(
                 "SELECT cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (oldest, self._max_rows)
             ).fetchall()
-        return self.columns, [json.loads(cells) for (cells,) in reversed(found)]
+        return self.columns, [json.loads(cells) for (cells,) in reversed(rows)]
 
     def span(self) -> tuple[int, float, float]:
         """Return how many rows there are, and when the oldest and the newest came (since the epoch; 0: none)."""
@@ -200,8 +200,8 @@ class WindowStore:
     def noted(self, name: str) -> str:
         """Return what was noted with `append` under a name; empty: nothing."""
         with self._explained():
-            found = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-        return "" if found is None else str(found[0])
+            row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+        return "" if row is None else str(row[0])
 
     def mark(self) -> tuple[int, int]:
         """Return something that differs when the rows in the window do."""

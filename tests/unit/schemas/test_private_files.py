@@ -104,10 +104,10 @@ def test_lax_files_of_a_former_version_are_made_private_and_that_is_said(
     SqlJournal(url).close()
     assert mode(state) == 0o700
     assert set(open_to_others(state)) == {"journal.sqlite.lock"}  # nothing is in it
-    said = capsys.readouterr()
-    assert "0755" in said.err
-    assert "0644" in said.err
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert "0755" in output.err
+    assert "0644" in output.err
+    assert output.out == ""
 
 
 @pytest.mark.parametrize("who", [agent, forecasts, prepare_state_dir], ids=lambda who: who.__name__)
@@ -160,8 +160,8 @@ def test_secret_is_made_once_or_not_at_all_when_the_disk_is_full(tmp_path: Path,
         except Exception as fault:
             print(type(fault).__name__)
     """
-    told = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
-    assert told.stdout == "StorageError\n"
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == "StorageError\n"
     assert list(tmp_path.iterdir()) == []
     secret = read(tmp_path)
     assert len(secret) >= 22
@@ -195,6 +195,6 @@ def test_doctor_says_who_can_look_into_the_state_folder(tmp_path: Path, capsys: 
     assert f"look   state folder: other users can look into {state}" in capsys.readouterr().out
     state.chmod(0o777)
     assert run(["doctor", "--state-dir", str(state)]) == 1
-    said = capsys.readouterr().out
-    assert f"WRONG  state folder: every user of this machine can write {state}" in said
-    assert f"chmod 700 {state}" in said
+    output = capsys.readouterr().out
+    assert f"WRONG  state folder: every user of this machine can write {state}" in output
+    assert f"chmod 700 {state}" in output

@@ -76,7 +76,7 @@ def samples(data: Dataset) -> list[dict[str, float]]:
     return [dict(zip(data.features, row, strict=True)) for row in data.X.tolist()]
 
 
-class Said:
+class Log:
     """Takes the lines of a log as they are."""
 
     def __init__(self) -> None:
@@ -278,9 +278,9 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     assert {forecast.digest for forecast in served} == {document_digest(tree.to_document())}
     # The log explains it without the rows, and says whose child the tree is.
     kept = model_of(bench.folder, served[0].digest)
-    told = kept.model.explain(own.X[0])
-    assert str(told.fired.rule).startswith("IF ")
-    assert any(told.shares.values())
+    explanation = kept.model.explain(own.X[0])
+    assert str(explanation.fired.rule).startswith("IF ")
+    assert any(explanation.shares.values())
     assert kept.model.to_document() == tree.to_document()
     assert kept.record.parents == [shared.digest]
     assert not kept.record.signatures
@@ -288,8 +288,8 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
 
 
 def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_to_publish(tmp_path):
-    own, said = _own_rows(tmp_path / "own.csv"), Said()
-    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=said)
+    own, log = _own_rows(tmp_path / "own.csv"), Log()
+    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=log)
     bench.keep(_population())
     made = [bench.take(sample) for sample in samples(own)]
     assert bench.published == made
@@ -302,26 +302,26 @@ def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_t
     assert len(rules) > 1
     thresholds = {number for rule in rules for number in re.findall(r"-?\d+\.\d+", rule.partition(" THEN ")[0])}
     assert thresholds
-    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(said.lines)
+    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(log.lines)
     assert [text for text in [*rules, *thresholds, "IF "] if text in heard] == []
-    alerts = [line for line in said.lines if line["event"] == "forecast-alert"]
+    alerts = [line for line in log.lines if line["event"] == "forecast-alert"]
     assert [sorted(line) for line in alerts] == [["event", "prediction", "threshold"]]
 
 
 def test_forecaster_publishes_and_logs_the_rule_when_the_model_is_the_fleets(tmp_path):
-    said = Said()
-    bench = Bench(tmp_path, alert="1e9", say=said)
+    log = Log()
+    bench = Bench(tmp_path, alert="1e9", say=log)
     bench.keep(PLAIN)
     bench.take({"a": 0.1, "b": 0.2})
     (forecast,) = bench.published
     assert forecast.rule.startswith("IF ")
     assert any(forecast.shares.values())
-    assert [line["because"] for line in said.lines if line["event"] == "forecast-alert"] == [forecast.rule]
+    assert [line["because"] for line in log.lines if line["event"] == "forecast-alert"] == [forecast.rule]
 
 
 def test_forecaster_makes_its_tree_when_the_rows_come_later_than_the_model(tmp_path, reads):
-    path, said = tmp_path / "own.csv", Said()
-    bench = Bench(tmp_path, data=path, say=said)
+    path, log = tmp_path / "own.csv", Log()
+    bench = Bench(tmp_path, data=path, say=log)
     bench.keep(_population())
     sample = {"a": 0.5, "b": 0.5}
     assert [bench.take(sample) for _ in range(50)] == [None] * 50
@@ -331,7 +331,7 @@ def test_forecaster_makes_its_tree_when_the_rows_come_later_than_the_model(tmp_p
     assert bench.take(sample) is not None
     assert [bench.take(sample) is None for _ in range(70)] == [False] * 70
     assert len(reads) == 2, "what could be read is not read again"
-    assert [line["event"] for line in said.lines].count("forecast-model-unusable") == 1
+    assert [line["event"] for line in log.lines].count("forecast-model-unusable") == 1
 
 
 def test_forecaster_stays_with_the_former_tree_when_the_rows_for_the_next_cannot_be_read(tmp_path, reads):
@@ -472,9 +472,9 @@ def test_forecaster_notes_in_the_chain_what_was_missing_when_it_started(tmp_path
         file.write(b'{"torn')
     second = Bench(tmp_path)
     second.take({"a": 0.5, "b": 0.5})
-    found = verify(second.folder)
-    assert found.last == 5
-    assert found.notes == ("record 4: a record that was being written when the process ended was dropped",)
+    whole = verify(second.folder)
+    assert whole.last == 5
+    assert whole.notes == ("record 4: a record that was being written when the process ended was dropped",)
 
 
 def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
@@ -626,9 +626,9 @@ def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_p
 )
 def test_configuration_is_refused_in_words(tmp_path, flags, words):
     given = {"id": "v1", "source": "-", "state_dir": tmp_path, **flags}
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         load_config(None, **given)
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 def test_features_of_a_model_with_categories_take_text(tmp_path):

@@ -30,20 +30,20 @@ def test_identity_of_the_later_stops_and_that_of_the_first_stays_when_both_keep_
     first, second = Identity(one[1], one[0]), Identity(two[1], two[0])
     first.judge(first.own, "up", first.started, 0.0)
     second.judge(second.own, "up", second.started, 5.0)
-    said: dict[str, list[str]] = {"first": [], "second": []}
+    verdicts: dict[str, list[str]] = {"first": [], "second": []}
     for index in range(10):
         at = 5.1 + index * SPAN / 4
-        said["first"].append(first.judge(second.own, "up", second.started, at))
-        said["second"].append(second.judge(first.own, "down", first.started, at))
-    assert "stop" in said["second"]
-    assert "stop" not in said["first"]
+        verdicts["first"].append(first.judge(second.own, "up", second.started, at))
+        verdicts["second"].append(second.judge(first.own, "down", first.started, at))
+    assert "stop" in verdicts["second"]
+    assert "stop" not in verdicts["first"]
 
 
 def test_identity_stops_in_the_end_when_the_later_one_never_does():
     me = Identity("me", 1.0)
     me.judge("me", "up", 1.0, 0.0)
-    said = [me.judge("other", "up", 2.0, 1.0 + index * 2 * SPAN) for index in range(18)]
-    assert said == ["repeat"] * 17 + ["stop"]
+    verdicts = [me.judge("other", "up", 2.0, 1.0 + index * 2 * SPAN) for index in range(18)]
+    assert verdicts == ["repeat"] * 17 + ["stop"]
 
 
 def test_identity_does_not_stop_when_a_killed_broker_brings_its_past_back_again_and_again():

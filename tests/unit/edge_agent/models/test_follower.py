@@ -50,12 +50,12 @@ class World:
         self.records = [self.record(version) for version in (1, 2)]
 
     def record(self, version: int) -> ModelRecord:
-        told = document(version)
+        content = document(version)
         return ModelRecord(
             name="m",
             version=version,
-            digest=document_digest(told),
-            document=told,
+            digest=document_digest(content),
+            document=content,
             fleet=self.coordinator.topics.fleet,
             run="r1",
             scheme="frt",

@@ -42,9 +42,9 @@ def test_freezer_gives_the_first_rows_again_when_data_changed_and_the_process_re
 
 
 def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path):
-    found = discover(DiscoveryParameters(features=("a", "b"), target="y"), [dataset(0, rows=400)])
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [dataset(0, rows=400)])
     scheme = catalogue.load("frt")
-    task = scheme.server.start(scheme.Parameters(), found, 0).task.limited(50)
+    task = scheme.server.start(scheme.Parameters(), domain, 0).task.limited(50)
     topics, many = Topics("fleet"), dataset(0, rows=400)
     answers = []
     for now in (many, dataset(1)):  # another process, whose data have changed since
@@ -174,13 +174,13 @@ def test_freezer_says_what_to_do_and_leaves_nothing_half_when_no_more_can_be_wri
         except StorageError as fault:
             print(fault)
     """
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "runs")],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    assert "the file size limit is reached" in said
+    assert "the file size limit is reached" in output
     assert list((tmp_path / "runs" / "r1").iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
 

@@ -33,8 +33,8 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
 
     assert read_source(path).train.X.tolist() == [[1.0], [3.0]]
     assert read_table(path).column("y").tolist() == [2.0, 4.0]
-    found = examine(path)
-    assert (found.rows, found.place, found.usable) == (2, "row", True)
+    findings = examine(path)
+    assert (findings.rows, findings.place, findings.usable) == (2, "row", True)
     assert list(Samples(str(path), speed=0.0)) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
 
     moving = Reader("tabs", tabbed_rows, endings=(".tsv",), mark=lambda place: Path(place.text).read_bytes)
