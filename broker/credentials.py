@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -51,24 +50,6 @@ class Credentials(Protocol):
     def refresh(self) -> bool:
         """Take over what changed; whether anything did."""
         ...
-
-
-@dataclass(frozen=True)
-class FixedCredentials:
-    """Credentials that never change: for short lives and for tests."""
-
-    signer: Signer
-    verifier: Verifier
-    crl: bytes = b""
-
-    def take_crl(self, crl: bytes) -> bool:
-        """Revoke what it lists; it is not kept."""
-        self.verifier.take_crl(crl)
-        return False
-
-    def refresh(self) -> bool:
-        """Nothing changes."""
-        return False
 
 
 class FolderCredentials:

@@ -85,12 +85,6 @@ def parse_url(url: str) -> BrokerAddress:
     )
 
 
-def check_url(url: str) -> str:
-    """Return `url` if it can be a broker URL; raises UsageError otherwise."""
-    parse_url(url)
-    return url
-
-
 def is_loopback(host: str) -> bool:
     """Whether `host` is this machine, and nobody listens on the way."""
     try:

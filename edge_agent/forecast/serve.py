@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport
@@ -22,14 +22,12 @@ from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.source import Access, Sample, SampleLimits, Samples, is_topic
+from glassfleet.data.windows import WindowPlan
+from glassfleet.rules import Explanation
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Forecast
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from glassfleet.data.windows import WindowPlan
-    from glassfleet.rules import Explanation
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""

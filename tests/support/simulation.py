@@ -20,7 +20,6 @@ from typing import Any
 
 import structlog
 
-from broker.credentials import FixedCredentials
 from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
@@ -43,7 +42,7 @@ from schemas.errors import WireError
 from schemas.messages import Manifest
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.keys import Issued, TestCa
+from tests.support.keys import FixedCredentials, Issued, TestCa
 
 COORDINATOR = "coordinator"
 FLEET = "sim"

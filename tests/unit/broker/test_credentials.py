@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.credentials import FixedCredentials, FolderCredentials
+from broker.credentials import FolderCredentials
 from broker.port import Handlers, Link, Message
 from broker.servers.revocation import take_list
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
@@ -29,7 +29,7 @@ from schemas.messages import AgentState, CoordinatorState
 from schemas.topics import Topics
 from schemas.trust.signing import Owner, Verifier
 from tests.support.fleet import FleetCa, number_in
-from tests.support.keys import NOW, TestCa
+from tests.support.keys import NOW, FixedCredentials, TestCa
 
 TOPICS = Topics("fleet")
 CLOUD = (Owner("coordinator", "*"),)
