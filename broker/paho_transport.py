@@ -24,7 +24,7 @@ import structlog
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.oversize import OversizeDetector
-from broker.port import Handlers, Link, Message
+from broker.port import Handlers, Link, Message, check_message
 from broker.tls import client_context
 from broker.url import BrokerAddress, safe_address
 from schemas.errors import BrokerError, UsageError
@@ -105,12 +105,7 @@ class PahoTransport:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Queue a message with QoS 1. Raises ValueError when the payload is above `max_message_bytes`."""
-        if len(payload) > self.max_message_bytes:
-            raise ValueError(
-                f"{len(payload)} bytes for {topic}, at most {self.max_message_bytes} can be sent: split them"
-            )
-        if not topic or "+" in topic or "#" in topic or "\0" in topic:
-            raise ValueError(f"{topic!r} is not a topic to publish on")
+        check_message(topic, payload, self.max_message_bytes)
         with self._lock:
             self._sequence += 1
             pending = _Pending(topic, payload, retain)

@@ -1,6 +1,6 @@
-"""amqtt 0.12.1 with what agents that come and go cannot live without. Imports amqtt, the optional extra.
+"""Patches of amqtt 0.12.1 for agents that come and go. Imports amqtt, the optional extra.
 
-Each mend names the fault that it answers; all were found by the conformance suite or by reading amqtt's source. When
+Each patch names the fault that it mends; all were found by the conformance suite or by reading amqtt's source. When
 amqtt is renewed, try without each of them.
 """
 

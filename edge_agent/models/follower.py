@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ class ModelFollower:
         tried = self._tried.get(name)
         self._wanted[_CURRENT, name] = pointer
         if tried is not None and (tried[0].version, tried[0].digest) == (pointer.version, pointer.digest):
-            self._take(_CURRENT, pointer, tried[1])
+            self._accept(_CURRENT, pointer, tried[1])
         else:
             self._transport.subscribe(self._topics.model_version(name, pointer.version))
 
@@ -207,9 +208,9 @@ class ModelFollower:
                 continue
             content = read_model(payload, fleet=self._topics.fleet)
             if isinstance(content, bytes):
-                self._take(alias, pointer, content)
+                self._accept(alias, pointer, content)
             else:
-                self._fetcher.want(f"{alias}/{name}", content, now, self._taker(alias, pointer))
+                self._fetcher.want(f"{alias}/{name}", content, now, partial(self._accept, alias, pointer))
 
     def idle(self) -> bool:
         """Do one piece of scoring; whether there may be more to do."""
@@ -250,10 +251,7 @@ class ModelFollower:
         if self._work is not None:
             self._work.close()
 
-    def _taker(self, alias: str, pointer: ModelPointer) -> Callable[[bytes], None]:
-        return lambda content: self._take(alias, pointer, content)
-
-    def _take(self, alias: str, pointer: ModelPointer, content: bytes) -> None:
+    def _accept(self, alias: str, pointer: ModelPointer, content: bytes) -> None:
         name = pointer.name
         if self._wanted.get((alias, name)) != pointer:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from edge_agent.messages.publisher import Publisher
@@ -45,13 +46,7 @@ class ScoreTeller:
             name=record.name,
             version=record.version,
             digest=record.digest,
-            metric=scores.metric,
-            federated=scores.federated,
-            local=scores.local,
-            rows=scores.rows,
-            champion=scores.champion,
-            champion_digest=scores.champion_digest,
-            constant=scores.constant,
+            **asdict(scores),
         )
         self._last[record.name] = (record.run, body)
         self._publisher.evaluation(body, run=record.run)
