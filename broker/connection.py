@@ -23,7 +23,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from broker.port import Link, Message
-from broker.tls import PROBABLY_PLAIN, ask_why, client_context, tls_words, told_by
+from broker.tls import PROBABLY_PLAIN, ask_why, client_context, fault_of, tls_words
 from broker.url import BrokerAddress
 from schemas.errors import UsageError
 
@@ -129,7 +129,7 @@ class Connection:
             self.step(min(0.1, max(0.0, deadline - time.monotonic())))
         if self._answer is None and self._address.tls:
             self.drop()
-            self._raise_verdict(told_by(sock))
+            self._raise_verdict(fault_of(sock))
         if self._answer is None:
             why = "did not answer" if self.lost is None else "closed the connection"
             self.drop()
@@ -161,11 +161,11 @@ class Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
-    def _raise_verdict(self, told: ssl.SSLError | None) -> None:
-        """Raise what the broker has against our certificate, if it has; asked again when `told` is None."""
+    def _raise_verdict(self, verdict: ssl.SSLError | None) -> None:
+        """Raise what the broker has against our certificate, if it has; asked again when `verdict` is None."""
         # What it said may have been lost when it closed before it read our CONNECT.
         address, link = self._address, self._link
-        fault = told or ask_why(address.host, address.port, link.tls, link.connect_timeout, link.verdict_tries)
+        fault = verdict or ask_why(address.host, address.port, link.tls, link.connect_timeout, link.verdict_tries)
         if fault is not None:
             raise self._tls_fault(fault) from fault
 

@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -51,24 +50,6 @@ class Credentials(Protocol):
     def refresh(self) -> bool:
         """Take over what changed; whether anything did."""
         ...
-
-
-@dataclass(frozen=True)
-class FixedCredentials:
-    """Credentials that never change: for short lives and for tests."""
-
-    signer: Signer
-    verifier: Verifier
-    crl: bytes = b""
-
-    def take_crl(self, crl: bytes) -> bool:
-        """Revoke what it lists; it is not kept."""
-        self.verifier.take_crl(crl)
-        return False
-
-    def refresh(self) -> bool:
-        """Nothing changes."""
-        return False
 
 
 class FolderCredentials:
@@ -210,12 +191,12 @@ class FolderCredentials:
             return b""
 
     def _stamp(self) -> _Stamps:
-        found: _Stamps = {}
+        stamps: _Stamps = {}
         for name in _FILES:
             try:
                 status = (self._folder / name).stat()
             except OSError:
-                found[name] = (0, 0)
+                stamps[name] = (0, 0)
             else:
-                found[name] = (status.st_mtime_ns, status.st_ino)
-        return found
+                stamps[name] = (status.st_mtime_ns, status.st_ino)
+        return stamps

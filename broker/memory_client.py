@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from broker.memory import MemoryHub
-from broker.port import Handlers, Link, Message
+from broker.port import Handlers, Link, Message, check_message
 
 
 class MemoryTransport:
@@ -33,10 +33,7 @@ class MemoryTransport:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Queue a message. Raises ValueError when the payload is above ``max_message_bytes``."""
-        if len(payload) > self.link.max_message_bytes:
-            raise ValueError(f"{len(payload)} bytes for {topic}, at most {self.link.max_message_bytes}: split them")
-        if not topic or "+" in topic or "#" in topic or "\0" in topic:
-            raise ValueError(f"{topic!r} is not a topic to publish on")
+        check_message(topic, payload, self.max_message_bytes)
         self._number += 1
         self.outbox[self._number] = Message(topic, payload, retained=retain)
         if self.is_connected:

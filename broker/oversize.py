@@ -1,12 +1,12 @@
 """Which message it is that ends every connection, when the broker does not say. Pure.
 
-An MQTT 5 broker tells its largest packet when it accepts a connection; a 3.1.1 broker ends the connection over a larger
-one, without a word, and again on every resend. So when a connection ends, what was on its way and is larger than all
-that the broker ever acknowledged is suspected. Until that is cleared up messages leave one at a time, so that the
-guilty is alone with its guilt; what ends `tries` connections in a row, alone, is too large.
+An MQTT 5 broker tells its largest packet when it accepts a connection. A 3.1.1 broker ends the connection over a larger
+one, without a word, and again on every resend. So when a connection ends, each message that was not acknowledged yet
+and is larger than all that the broker ever acknowledged is a suspect. From then on messages leave one at a time, so
+that it is certain which of them ended the connection; one that ends `tries` connections in a row, alone, is too large.
 
-A network that breaks often can accuse the innocent, but only those that are larger than anything that ever came
-through, and only after so many breaks in a row in the very moment between a message and its acknowledgement.
+A network that breaks often can put the blame on a wrong message, but only on one that is larger than anything that ever
+came through, and only after so many breaks in a row, each between the message and its acknowledgement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from schemas.limits import MIN_MESSAGE_BYTES
 
 
-class Suspicion:
+class OversizeDetector:
     """What is known about one transport's messages, by the sequence number in which they were published.
 
     Parameters

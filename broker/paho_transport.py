@@ -23,8 +23,8 @@ from typing import ParamSpec
 import structlog
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
-from broker.oversize import Suspicion
-from broker.port import Handlers, Link, Message
+from broker.oversize import OversizeDetector
+from broker.port import Handlers, Link, Message, check_message
 from broker.tls import client_context
 from broker.url import BrokerAddress, safe_address
 from schemas.errors import BrokerError, UsageError
@@ -78,7 +78,7 @@ class PahoTransport:
         self._wanted: dict[str, None] = {}
         self._changes: list[tuple[bool, str]] = []
         self._limit = link.max_message_bytes
-        self._suspicion = Suspicion(link.oversize_tries)
+        self._oversize = OversizeDetector(link.oversize_tries)
         self.dropped = 0
         self._is_connected = False
         self._connection: Connection | None = None
@@ -105,12 +105,7 @@ class PahoTransport:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Queue a message with QoS 1. Raises ValueError when the payload is above `max_message_bytes`."""
-        if len(payload) > self.max_message_bytes:
-            raise ValueError(
-                f"{len(payload)} bytes for {topic}, at most {self.max_message_bytes} can be sent: split them"
-            )
-        if not topic or "+" in topic or "#" in topic or "\0" in topic:
-            raise ValueError(f"{topic!r} is not a topic to publish on")
+        check_message(topic, payload, self.max_message_bytes)
         with self._lock:
             self._sequence += 1
             pending = _Pending(topic, payload, retain)
@@ -187,7 +182,7 @@ class PahoTransport:
                         break
                     _log.warning("broker-unreachable", broker=self._address.public, reason=str(fault))
                 else:
-                    if not self._suspicion.is_alert:  # or each resend of what ends the connection would come at once
+                    if not self._oversize.is_alert:  # or each resend of what ends the connection would come at once
                         delay = self._link.reconnect_first
                     self._serve(connection)
                 self._stopping.wait(_jitter.uniform(delay / 2, delay))
@@ -244,8 +239,8 @@ class PahoTransport:
         limit = self._link.max_message_bytes
         if connection.max_packet_bytes is not None:
             limit = min(limit, max(0, connection.max_packet_bytes - HEADER_ROOM))
-        elif self._suspicion.limit is not None:
-            limit = min(limit, self._suspicion.limit)
+        elif self._oversize.limit is not None:
+            limit = min(limit, self._oversize.limit)
         self._complained.clear()
         with self._lock:
             self._limit = limit
@@ -261,7 +256,7 @@ class PahoTransport:
 
     def _work_off(self, connection: Connection) -> None:
         self._work_off_changes(connection)
-        most = 1 if self._suspicion.is_alert else connection.max_inflight
+        most = 1 if self._oversize.is_alert else connection.max_inflight
         while len(self._numbers) < most and connection.lost is None:
             with self._lock:
                 if not self._unsent:
@@ -290,7 +285,7 @@ class PahoTransport:
         if sequence is None:
             return
         topic = self._outbox[sequence].topic
-        self._suspicion.acknowledged(sequence, len(self._outbox[sequence].payload))
+        self._oversize.acknowledged(sequence, len(self._outbox[sequence].payload))
         if complaint and topic not in self._complained:
             # Once for a topic and connection: an access rule that refuses one message refuses the next thousand.
             self._complained.add(topic)
@@ -300,14 +295,14 @@ class PahoTransport:
     def _suspect(self) -> None:
         """Look for a message that ends every connection, when one was lost; give it up when there is no doubt."""
         under_way = [(sequence, len(self._outbox[sequence].payload)) for sequence in self._numbers.values()]
-        sequence = self._suspicion.lost(under_way)
+        sequence = self._oversize.lost(under_way)
         if sequence is not None:
             pending = self._outbox[sequence]
             _log.error(
                 "message-too-large",
                 topic=pending.topic,
                 size=len(pending.payload),
-                limit=self._suspicion.limit,
+                limit=self._oversize.limit,
                 hint="the broker ends the connection over it, and MQTT 3.1.1 has no way to say why: set "
                 "max_message_bytes below the broker's limit",
             )

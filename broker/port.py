@@ -38,6 +38,14 @@ class Message:
     retained: bool = False
 
 
+def check_message(topic: str, payload: bytes, limit: int) -> None:
+    """Raise ValueError when a message cannot be published: it is too large, or its topic is a pattern."""
+    if len(payload) > limit:
+        raise ValueError(f"{len(payload)} bytes for {topic}, at most {limit} can be sent: split them")
+    if not topic or "+" in topic or "#" in topic or "\0" in topic:
+        raise ValueError(f"{topic!r} is not a topic to publish on")
+
+
 @dataclass(frozen=True)
 class Handlers:
     """What a transport calls back.

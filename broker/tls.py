@@ -86,7 +86,7 @@ def tls_of(identity: Path | str | None, ca_file: Path | str | None = None) -> Tl
 class _TellingSocket(ssl.SSLSocket):
     """Remembers why TLS failed: the MQTT library above swallows it, and with TLS 1.3 a refusal comes on reading."""
 
-    told: ssl.SSLError | None = None
+    fault: ssl.SSLError | None = None
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
@@ -94,13 +94,13 @@ class _TellingSocket(ssl.SSLSocket):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as fault:
-            self.told = fault
+            self.fault = fault
             raise
 
 
-def told_by(sock: Any) -> ssl.SSLError | None:
+def fault_of(sock: Any) -> ssl.SSLError | None:
     """Return TLS's own fault of a socket that was made with `client_context`, if there was one."""
-    return sock.told if isinstance(sock, _TellingSocket) else None
+    return sock.fault if isinstance(sock, _TellingSocket) else None
 
 
 def client_context(tls: Tls | None) -> ssl.SSLContext:

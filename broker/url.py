@@ -63,8 +63,8 @@ def parse_url(url: str) -> BrokerAddress:
     except ValueError as fault:
         raise UsageError(f"the broker URL has a bad host or port ({fault}){way_out}") from fault
     if parts.scheme not in PORTS:
-        said = f"starts with {parts.scheme}://" if "://" in url else "has no mqtt:// in front"
-        raise UsageError(f"the broker URL {said}{way_out}")
+        reason = f"starts with {parts.scheme}://" if "://" in url else "has no mqtt:// in front"
+        raise UsageError(f"the broker URL {reason}{way_out}")
     if not host:
         raise UsageError(f"the broker URL names no host{way_out}")
     if port == 0:
@@ -83,12 +83,6 @@ def parse_url(url: str) -> BrokerAddress:
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password is not None else None,
     )
-
-
-def check_url(url: str) -> str:
-    """Return `url` if it can be a broker URL; raises UsageError otherwise."""
-    parse_url(url)
-    return url
 
 
 def is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""One agent: its parts put together, and messages turned into events of the session. No threads, no clock of its own.
+"""One agent: its parts put together, and events handed to the part that acts on them. No threads, no clock of its own.
 
 `handle`, `connected`, `disconnected` and `tick` may be called by a loop (``edge_agent.runner``) or by a simulator in
 virtual time; all from one thread. Nothing here decides when to answer: that is ``edge_agent.session.session``; nor does
@@ -16,30 +16,49 @@ from typing import TYPE_CHECKING
 from broker.port import Handlers, Message, Transport
 from edge_agent import logs
 from edge_agent.config import AgentConfig
-from edge_agent.effects import Performer
-from edge_agent.messages import decoder
+from edge_agent.effects import Effects
+from edge_agent.messages.decoder import (
+    Blob,
+    Candidate,
+    CandidateWithdrawn,
+    CoordinatorSeen,
+    CurrentModel,
+    Decoder,
+    Inbound,
+    ModelVersion,
+    OwnState,
+    RequestInParts,
+    request_seen,
+)
 from edge_agent.messages.duplicate_id import Identity
 from edge_agent.messages.presence import Presence
-from edge_agent.messages.publisher import Outbound
-from edge_agent.messages.reannounce import Hail
+from edge_agent.messages.publisher import Publisher
+from edge_agent.messages.reannounce import Reannouncer
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
 from edge_agent.session.answers import DOMAIN, Answerer
-from edge_agent.session.events import Connected, Disconnected, Event, ReceiptSeen, RequestCleared, Restarted, Tick
+from edge_agent.session.events import (
+    Connected,
+    Disconnected,
+    Event,
+    ReceiptSeen,
+    RequestCleared,
+    RequestSeen,
+    Restarted,
+    Tick,
+)
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.session import SessionState, step
-from edge_agent.session.snapshots import Freezer
+from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
 from schemas import codec
-from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import AgentState, CoordinatorState, Manifest, ModelPointer, Receipt
 from schemas.parts import open_request
-from schemas.topics import Address, Topics
+from schemas.topics import Topics
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
     from schemas.trust.signing import Verifier
@@ -95,19 +114,28 @@ class Agent:
         self._identity = Identity(incarnation or uuid.uuid4().hex, wall(), duel=config.duel)
         self.schemes = config.usable_schemes(catalogue.names(), catalogue.unavailable())
 
-        about = (self._topics, config.id, self._identity, self.schemes, source.train, clock, self.log)
-        self._presence = Presence(*about, pause=config.birth_pause)
-        self._hail = Hail(self._identity.own, config.birth_spread)
-        self._tell_scores = False
+        self._decoder = Decoder(self._topics, config.id)
+        self._presence = Presence(
+            self._topics,
+            config.id,
+            self._identity,
+            schemes=self.schemes,
+            rows=source.train,
+            clock=clock,
+            log=self.log,
+            pause=config.birth_pause,
+        )
+        self._reannouncer = Reannouncer(self._identity.own, config.birth_spread)
+        self._must_repeat_scores = False
         self._presence.check_size(config.max_message_bytes)
 
         make_directory(config.state_dir)
         directory = make_directory(config.directory)
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
-        freezer = Freezer(directory / "runs", secret, max_runs=config.kept_snapshots)
-        answerer = Answerer(self._topics, freezer, secret, most_bytes=config.outbox_max_bytes, budget=config.budget)
-        self._outbox = Outbox(
+        snapshots = Snapshots(directory / "runs", secret, max_runs=config.kept_snapshots)
+        answerer = Answerer(self._topics, snapshots, secret, most_bytes=config.outbox_max_bytes, budget=config.budget)
+        self.outbox = Outbox(
             directory / "outbox.sqlite",
             max_bytes=config.outbox_max_bytes,
             max_ended=config.kept_receipts,
@@ -116,19 +144,19 @@ class Agent:
 
         self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
-        outbound = Outbound(self._topics, config.id, self.transport, wall=wall, max_bytes=config.max_message_bytes)
-        self._performer = Performer(
+        publisher = Publisher(self._topics, config.id, self.transport, wall=wall, max_bytes=config.max_message_bytes)
+        self._effects = Effects(
             source,
             answerer,
-            self._outbox,
-            outbound,
+            self.outbox,
+            publisher,
             clock=clock,
             tell=self._step,
             counts=self.counts,
             log=self.log,
             slow=config.slow,
         )
-        self._scores = ScoreTeller(outbound, self.counts, self.log)
+        self._scores = ScoreTeller(publisher, self.counts, self.log)
         self._fetcher = Fetcher(self._topics, self.transport, config.fetch_patience)
         self._models = ModelFollower(
             self._topics,
@@ -162,10 +190,9 @@ class Agent:
             seed=int.from_bytes(codec.digest_of(self._identity.own).encode()[:8], "big"),
             now=clock(),
         )
-        kept = self._outbox.contents()
+        kept = self.outbox.contents()
         self._step(Restarted(kept.pending, kept.parked, kept.ended))
-        for pattern in self._subscriptions():
-            self.transport.subscribe(pattern)
+        self.resubscribe()
 
     # Called by the loop
 
@@ -195,7 +222,8 @@ class Agent:
         """
         self.counts["messages"] += 1
         try:
-            self._dispatch(message, self._topics.parse(message.topic))
+            if (event := self._decoder.decode(message)) is not None:
+                self._react(event)
         except WireError as fault:
             self.counts[f"ignored-{fault.code}"] += 1
             self.log.warning("message-ignored", topic=message.topic[:200], reason=str(fault))
@@ -203,22 +231,12 @@ class Agent:
     def tick(self, now: float) -> float | None:
         """Do what is due: answers, resends, birth certificates. Return when something is due next; None: nothing is."""
         self._step(Tick(now))
-        self._performer.work(now)
+        self._effects.work(now)
         self._fetcher.tick(now)
         if self._presence.due is not None and self._presence.due <= now:
             self._birth()
-        dues = self._performer.dues(now)
-        dues += [
-            due
-            for due in (
-                self.session.next_due(),
-                self._fetcher.next_due(),
-                self._presence.due,
-                self._models.next_due(now),
-            )
-            if due is not None
-        ]
-        return min(dues, default=None)
+        parts = (self.session.next_due(), self._fetcher.next_due(), self._presence.due, self._models.next_due(now))
+        return min([*self._effects.dues(now), *(due for due in parts if due is not None)], default=None)
 
     def idle(self) -> bool:
         """Do one piece of work that can wait (scoring a model); whether there may be more."""
@@ -235,17 +253,21 @@ class Agent:
 
     def stop(self, *, say_goodbye: bool = True) -> None:
         """End cleanly: say that we are down, disconnect, close the files. Idempotent."""
-        self._performer.stop()
+        self._effects.stop()
         self._models.stop()
         if say_goodbye and self._online:
             self.transport.publish(*self._presence.state("down"), retain=True)
             self.transport.flush(self.config.stop_wait)
         self._online = False
         self.transport.stop()
-        self._outbox.close()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files and let the next process in, as the system does for one that is killed. Idempotent."""
+        self.outbox.close()
         self._lock.release()
 
-    # Messages
+    # Events
 
     def _subscriptions(self) -> tuple[str, ...]:
         topics = self._topics
@@ -258,96 +280,60 @@ class Agent:
             topics.model_candidate("+"),
         )
 
-    def _dispatch(self, message: Message, address: Address) -> None:
-        payload = message.payload
-        match address.kind:
-            case "request":
-                self._on_request(payload, address.run)
-            case "receipt" if address.agent == self.id:
-                self._on_receipt(self._open(payload, Receipt))
-            case "agent-state" if address.agent == self.id:
-                self._on_own_state(payload)
-            case "coordinator-state":
-                self._on_coordinator(payload, known=message.retained)
-            case "model-current":
-                self._on_pointer(payload, address.name)
-            case "model-candidate":
-                self._on_candidate(payload, address.name)
-            case "model-version":
-                self._models.version(address.name, address.number, payload, self._clock())
-            case "blob":
-                self._fetcher.add(message.topic, payload, address.digest)
+    def _react(self, event: Inbound) -> None:
+        match event:
+            case RequestInParts() | RequestSeen() | RequestCleared():
+                self._request(event)
+            case ReceiptSeen(outcome=outcome):
+                self.counts[f"receipt-{outcome}"] += 1
+                self._step(event)
+            case OwnState(state, started):
+                if self._presence.is_overwritten(state, started, online=self._online):
+                    self._birth()
+            case CoordinatorSeen(state, was_retained):
+                self.log.info("coordinator", status=state.status, software=state.software)
+                if (wait := self._reannouncer.delay(state, was_retained=was_retained)) is not None:
+                    self._presence.due = self._clock() + wait
+                    self._must_repeat_scores = True
+            case Blob(topic, payload, digest):
+                self._fetcher.add(topic, payload, digest)
             case _:
-                raise WireError("unexpected-topic", f"{address.kind} is not for this agent")
+                self._model(event)
 
-    def _open(self, payload: bytes, wanted: type[decoder.B]) -> decoder.B:
-        return decoder.open_envelope(payload, self.config.fleet, wanted)[1]
-
-    def _on_request(self, payload: bytes, run: str) -> None:
-        if not payload:
-            self._fetcher.cancel(f"request/{run}")
-            self._step(RequestCleared(run))
-            return
-        envelope = decoder.open_run(payload, self.config.fleet, run)
-        body = envelope.body
-        if isinstance(body, Manifest) and body.what == "request":
+    def _request(self, event: RequestInParts | RequestSeen | RequestCleared) -> None:
+        name = f"request/{event.run}"
+        if isinstance(event, RequestInParts):
+            envelope = event.envelope
             self._fetcher.want(
-                f"request/{run}",
-                body,
+                name,
+                event.manifest,
                 self._clock(),
-                lambda content: self._take_request(open_request(envelope, content)),
+                lambda content: self._react(request_seen(open_request(envelope, content))),
             )
             return
-        self._fetcher.cancel(f"request/{run}")
-        self._take_request(envelope)
+        self._fetcher.cancel(name)
+        if isinstance(event, RequestSeen):
+            self.counts["requests"] += 1
+        self._step(event)
 
-    def _take_request(self, envelope: Envelope) -> None:
-        seen = decoder.request_seen(envelope)
-        self.counts["requests"] += 1
-        self._step(seen)
-
-    def _on_receipt(self, receipt: Receipt) -> None:
-        self.counts[f"receipt-{receipt.outcome}"] += 1
-        self._step(ReceiptSeen(receipt.run, receipt.task_digest, receipt.outcome, receipt.reason))
-
-    def _on_coordinator(self, payload: bytes, *, known: bool) -> None:
-        if payload:
-            state = self._open(payload, CoordinatorState)
-            self.log.info("coordinator", status=state.status, software=state.software)
-            if (wait := self._hail.sees(state, known=known)) is not None:
-                self._presence.due = self._clock() + wait
-                self._tell_scores = True
-
-    def _on_pointer(self, payload: bytes, name: str) -> None:
-        if payload:
-            pointer = self._open(payload, ModelPointer)
-            if pointer.name != name:
-                raise WireError("malformed", "the pointer names another model than its topic")
-            self._models.pointer(pointer)
-
-    def _on_candidate(self, payload: bytes, name: str) -> None:
-        if not payload:
-            self._models.withdraw(name)
-            return
-        pointer = self._open(payload, ModelPointer)
-        if pointer.name != name or pointer.trial is None:
-            raise WireError("malformed", "the pointer of a candidate names its model and who tries it")
-        self._models.candidate(pointer, pointer.trial)
-
-    def _on_own_state(self, payload: bytes) -> None:
-        if not payload:
-            return
-        envelope, state = decoder.open_envelope(payload, self.config.fleet, AgentState)
-        if self._presence.sees(state, envelope.time, online=self._online):
-            self._birth()
+    def _model(self, event: CurrentModel | Candidate | CandidateWithdrawn | ModelVersion) -> None:
+        match event:
+            case CurrentModel(pointer):
+                self._models.pointer(pointer)
+            case Candidate(pointer, trial):
+                self._models.candidate(pointer, trial)
+            case CandidateWithdrawn(name):
+                self._models.withdraw(name)
+            case ModelVersion(name, number, payload):
+                self._models.version(name, number, payload, self._clock())
 
     def _birth(self) -> None:
         self._presence.announce(self.transport, online=self._online)
-        if self._tell_scores and self._online:
-            self._tell_scores = False
+        if self._must_repeat_scores and self._online:
+            self._must_repeat_scores = False
             self._scores.repeat()
 
     def _step(self, event: Event) -> None:
         self.session, effects = step(self.session, event)
         for effect in effects:
-            self._performer.perform(effect)
+            self._effects.perform(effect)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edge_agent.compute.worker import LOOK, Work, WorkerError
-from edge_agent.messages.publisher import Outbound
+from edge_agent.messages.publisher import Publisher
 from edge_agent.session.answers import Answerer
 from edge_agent.session.events import (
     Compute,
@@ -28,11 +28,10 @@ from edge_agent.session.events import (
     Send,
 )
 from edge_agent.session.outbox import Outbox
-from edge_agent.session.snapshots import Frozen
+from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
-from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Refusal
 
@@ -45,12 +44,12 @@ class _Long:
     """An answer that is computed in another process."""
 
     job: Compute
-    frozen: Frozen
+    snapshot: Snapshot
     began: float
     work: Work
 
 
-class Performer:
+class Effects:
     """Performs the effects of a session.
 
     Parameters
@@ -59,7 +58,7 @@ class Performer:
         The vehicle's rows.
     answerer : Answerer
     outbox : Outbox
-    outbound : Outbound
+    publisher : Publisher
     clock : callable
         Seconds that only go forward.
     tell : callable
@@ -81,7 +80,7 @@ class Performer:
         source: Source,
         answerer: Answerer,
         outbox: Outbox,
-        outbound: Outbound,
+        publisher: Publisher,
         *,
         clock: Callable[[], float],
         tell: Callable[[Event], None],
@@ -93,7 +92,7 @@ class Performer:
         self._source = source
         self._answerer = answerer
         self._outbox = outbox
-        self._outbound = outbound
+        self._publisher = publisher
         self._clock = clock
         self._tell = tell
         self._counts = counts
@@ -173,8 +172,7 @@ class Performer:
         self._counts["refusals"] += 1
         self._log.warning("refused", run=run, round=effect.round, reason=effect.reason)
         refusal = Refusal(task_digest=digest, reason=effect.reason[:500])
-        topic = self._outbound.topics.contribution(self._outbound.agent, run)
-        self._outbound.say(topic, refusal, run=run, round=effect.round, attempt=effect.attempt)
+        self._publisher.refusal(refusal, run=run, round=effect.round, attempt=effect.attempt)
 
     def _answer(self, job: Compute) -> None:
         run, digest = job.run, job.request.task_digest
@@ -187,19 +185,19 @@ class Performer:
         except (DataError, StorageError) as fault:
             self._tell(ComputeFailed(run, digest, str(fault)))
             return
-        frozen = self._answerer.freeze(run, rows)
+        snapshot = self._answerer.snapshot(run, rows)
         task = Task.from_value(job.request.task)
         began = self._clock()
 
         def compute() -> ContributionBody | None:
-            if self._answerer.is_light(task, frozen):
-                return self._answerer.compute(run, digest, task, frozen)
+            if self._answerer.is_light(task, snapshot):
+                return self._answerer.compute(run, digest, task, snapshot)
             if self._long is not None or not Work.has_room("answer"):
                 if len(self._waiting) >= WAITING:
                     raise TaskError(f"over-budget: {WAITING} long answers wait here already")
                 self._waiting[run, digest] = job
                 return None
-            self._long = _Long(job, frozen, began, self._answerer.start(run, digest, task))
+            self._long = _Long(job, snapshot, began, self._answerer.start(run, digest, task))
             self._log.info("answering-apart", run=run, round=job.round, kind=task.kind, task=digest[:8])
             return None
 
@@ -209,7 +207,7 @@ class Performer:
         """Take the answer that another process left."""
         digest = long.job.request.task_digest
         try:
-            self._finish(long.job, long.began, lambda: self._answerer.body(digest, long.frozen, long.work.result()))
+            self._finish(long.job, long.began, lambda: self._answerer.body(digest, long.snapshot, long.work.result()))
         finally:
             long.work.end()
 
@@ -221,8 +219,8 @@ class Performer:
             body = compute()
             if body is None:
                 return
-            envelope = self._outbound.envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
-            payload = self._answerer.pack(envelope, lambda: self._outbound.limit)
+            envelope = self._publisher.envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
+            payload = self._answerer.pack(envelope, lambda: self._publisher.limit)
         except TaskError as fault:
             self._tell(ComputeFailed(run, digest, str(fault)))
             return
@@ -255,13 +253,13 @@ class Performer:
         payload = self._outbox.get(run, digest)
         if payload is None:
             return
-        envelope = self._stored(payload)
+        envelope = self._publisher.stored(payload)
         self._counts["sends"] += 1
         if tries > 1:
             self._counts["resends"] += 1
             self._log.info("resent", run=run, round=envelope.round, task=digest[:8], tries=tries)
         try:
-            self._outbound.answer(envelope)
+            self._publisher.answer(envelope)
         except (BrokerError, UsageError, ValueError) as fault:
             # It was small enough when it was computed; this broker takes less. A setting is wrong, not the program: the
             # reason says which, a traceback would hide it.
@@ -275,8 +273,5 @@ class Performer:
         # After a restart, until the coordinator asks again, only the stored answer knows.
         payload = self._outbox.get(effect.run, effect.task_digest)
         if payload is not None:
-            about["round"] = self._stored(payload).round
+            about["round"] = self._publisher.stored(payload).round
         return about
-
-    def _stored(self, payload: bytes) -> Envelope:
-        return Envelope.from_bytes(payload, fleet=self._outbound.topics.fleet)

@@ -231,7 +231,7 @@ def _call(  # noqa: PLR0917 - one request, spelled out
     try:
         connection.connect()
         if context.verify_mode is not ssl.CERT_NONE:
-            _check_office(connection.sock, place)
+            _check_authority(connection.sock, place)
         headers = {"Content-Type": "application/json"} if body else {}
         connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
         answer = connection.getresponse()
@@ -256,7 +256,7 @@ def _call(  # noqa: PLR0917 - one request, spelled out
     return content
 
 
-def _check_office(sock: Any, place: str) -> None:
+def _check_authority(sock: Any, place: str) -> None:
     """Say nothing secret to a server that is no coordinator: a broker on the same host has a good certificate too."""
     try:
         owner = owner_of(x509.load_der_x509_certificate(sock.getpeercert(binary_form=True)))

@@ -108,8 +108,8 @@ class Loop:
 
     def _turn(self, longest: float = 3600.0) -> None:
         """Handle what waits, do what is due; then either score a model for a moment, or sleep until something comes."""
-        handled = self._take(block=False, wait=0.0)
-        while handled < self._batch and self._take(block=False, wait=0.0):
+        handled = self._handle_next(block=False, wait=0.0)
+        while handled < self._batch and self._handle_next(block=False, wait=0.0):
             handled += 1
         now = time.monotonic()
         for agent in self._agents:
@@ -123,9 +123,9 @@ class Loop:
             return
         wait = min([longest, *(due - time.monotonic() for due in self._due.values())])
         if wait > 0 and not any(agent.idle() for agent in self._agents):
-            self._take(block=True, wait=wait)
+            self._handle_next(block=True, wait=wait)
 
-    def _take(self, *, block: bool, wait: float) -> int:
+    def _handle_next(self, *, block: bool, wait: float) -> int:
         try:
             agent, what, value = self._queue.get(block, wait) if block else self._queue.get_nowait()
         except queue.Empty:
@@ -246,6 +246,3 @@ def stopped_by_signals(loop: Loop) -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-__all__ = ["Loop", "link_of", "make_agent", "run_agent", "stopped_by_signals"]

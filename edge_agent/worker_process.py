@@ -46,16 +46,16 @@ def main() -> None:
 
     try:
         asked = codec.decode(sys.stdin.buffer.read(), max_bytes=sys.maxsize)
-        found = {"answer": _answer, "score": _score}[what](asked, [Path(name) for name in sys.argv[5:]])
+        result = {"answer": _answer, "score": _score}[what](asked, [Path(name) for name in sys.argv[5:]])
     except MemoryError:
         resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # room to say so
-        found = {"refused": ""}
+        result = {"refused": ""}
     except TaskError as fault:
-        found = {"refused": str(fault)}
+        result = {"refused": str(fault)}
     except Exception:  # noqa: BLE001 - the agent logs it
-        found = {"trace": traceback.format_exc()}
+        result = {"trace": traceback.format_exc()}
     with os.fdopen(standard, "wb") as file:
-        file.write(codec.encode(found))
+        file.write(codec.encode(result))
 
 
 def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:

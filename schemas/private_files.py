@@ -167,14 +167,14 @@ def sync_folder(folder: Path) -> None:
 
 def writable_by_others(path: Path) -> str:
     """Say who besides this user and root can write a file or folder; empty: nobody. Raises OSError."""
-    found = path.stat()
+    status = path.stat()
     me = os.geteuid()
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "every user of this machine"
-    if found.st_mode & stat.S_IWGRP and (others := _others_in(found.st_gid)):
+    if status.st_mode & stat.S_IWGRP and (others := _others_in(status.st_gid)):
         return others
-    if me and found.st_uid not in (me, 0):
-        return f"{_user(found.st_uid)}, to whom it belongs,"
+    if me and status.st_uid not in (me, 0):
+        return f"{_user(status.st_uid)}, to whom it belongs,"
     return ""
 
 
@@ -192,14 +192,14 @@ def refuse_shared(path: Path, what: str = "folder", mode: int = 0o700) -> None:
 def _close(path: Path, what: str, mode: int) -> None:
     """Take the rights of other users away, and say so; refuse what they could have changed."""
     refuse_shared(path, what, mode)
-    found = path.stat()
-    if found.st_uid == os.geteuid() and found.st_mode & _OTHERS:
+    status = path.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & _OTHERS:
         try:
-            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+            path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
         except OSError:  # FAT, some network disks: they know no rights
-            _tell("cannot-be-made-private", path, stat.S_IMODE(found.st_mode))
+            _tell("cannot-be-made-private", path, stat.S_IMODE(status.st_mode))
         else:
-            _tell("made-private", path, stat.S_IMODE(found.st_mode))
+            _tell("made-private", path, stat.S_IMODE(status.st_mode))
 
 
 def _tell(event: str, path: Path, former: int) -> None:

@@ -16,4 +16,4 @@ def show_hidden(text: str) -> str:
     >>> print(show_hidden("gnp.\u202egpj"))
     gnp.\u202egpj
     """
-    return HIDDEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return HIDDEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)

@@ -23,8 +23,3 @@ def trace_ids(fleet: str, run: str) -> tuple[str, str]:
     """
     digest = hashlib.sha256(f"glassfleet-trace\n{fleet}\n{run}".encode()).hexdigest()
     return digest[:32], digest[32:48]
-
-
-def traceparent(fleet: str, run: str) -> str:
-    """Return the header ``00-{trace id}-{span id}-01`` (W3C Trace Context, version 00, sampled)."""
-    return "00-{}-{}-01".format(*trace_ids(fleet, run))

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port as find_free_port
-from broker.servers.rabbitmq import find_rabbitmq
 from tests.support.nats import find_nats
 from tests.support.postgres import PostgresServer, find_postgresql
+from tests.support.rabbitmq import find_rabbitmq
 
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"

@@ -1,6 +1,6 @@
-"""amqtt 0.12.1 with what agents that come and go cannot live without. Imports amqtt, the optional extra.
+"""Patches of amqtt 0.12.1 for agents that come and go. Imports amqtt, the optional extra.
 
-Each mend names the fault that it answers; all were found by the conformance suite or by reading amqtt's source. When
+Each patch names the fault that it mends; all were found by the conformance suite or by reading amqtt's source. When
 amqtt is renewed, try without each of them.
 """
 
@@ -25,7 +25,7 @@ _UNSUPPORTED_V5 = bytes([0x20, 0x03, 0x00, 0x84, 0x00])
 """CONNACK of MQTT 5: session absent, "unsupported protocol version", no properties."""
 
 
-class MendedBroker(Broker):  # type: ignore[misc]
+class PatchedBroker(Broker):  # type: ignore[misc]
     """The broker of `broker.servers.embedded`."""
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -108,9 +108,9 @@ class ChildBroker:
                 start_new_session=True,
             )
         try:
-            self._await(program.patience if timeout is None else timeout)
+            self.await_answer(program.patience if timeout is None else timeout)
         except BrokerError as fault:
-            words = self._last_words()
+            words = self.last_words()
             self.kill()
             raise BrokerError(f"{program.name} did not start: {words or fault}") from fault
 
@@ -127,6 +127,11 @@ class ChildBroker:
                 self._process.wait()
         self._process = None
 
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def kill(self) -> None:
         """SIGKILL: what was not saved is gone."""
         if self._process is not None:
@@ -139,12 +144,13 @@ class ChildBroker:
         self.stop()
         self.start()
 
-    def _await(self, timeout: float) -> None:
+    def await_answer(self, timeout: float) -> None:
         """Return when it answers; raises BrokerError when it does not, or has ended."""
         link = Link(self.url, "probe", protocol=self._program.protocol)
         wait_until_ready(link, timeout, is_alive=lambda: self.is_running)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """Return the end of what it printed."""
         words: list[str] = []
         for name, lines in self._program.tells.items():
             path = self._program.state_dir / name

@@ -3,7 +3,7 @@
 For demonstrations, tests and small fleets on one machine, where no other broker is installed. It keeps nothing on disk:
 a restart forgets sessions and retained messages, and the coordinator publishes its retained topics again. What it does
 otherwise than the standard says is listed in ``docs/reference/brokers.md`` and in the conformance suite; what had to be
-mended for agents that come and go is in ``broker/servers/amqtt_patches.py``.
+patched for agents that come and go is in ``broker/servers/amqtt_patches.py``.
 
 ``python -m broker.servers.embedded --config FILE`` runs it; ``broker.servers.launch`` and the command ``glassfleet
 broker`` do that.
@@ -132,7 +132,7 @@ def _tame_logging(path: Path) -> None:
 
 async def _serve(config: EmbeddedConfig, ready: Callable[[], None] | None) -> None:
     try:
-        from broker.servers.amqtt_patches import MendedBroker  # noqa: PLC0415 - amqtt is an optional extra
+        from broker.servers.amqtt_patches import PatchedBroker  # noqa: PLC0415 - amqtt is an optional extra
     except ImportError as fault:
         raise BrokerError("the embedded broker is not installed: pip install 'glassfleet[broker]'") from fault
     ended = asyncio.Event()
@@ -150,7 +150,7 @@ async def _serve(config: EmbeddedConfig, ready: Callable[[], None] | None) -> No
             "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(config.password_file)},
         },
     }
-    broker = MendedBroker(settings)
+    broker = PatchedBroker(settings)
     try:
         await broker.start()
     except Exception as fault:

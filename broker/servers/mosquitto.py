@@ -32,10 +32,10 @@ PACKET_ROOM = 4096
 
 def find_mosquitto() -> str | None:
     """Path of the mosquitto program: on the PATH, or where Debian puts it; None when it is not installed."""
-    found = shutil.which("mosquitto")
-    if found is None:
-        found = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
-    return found
+    program = shutil.which("mosquitto")
+    if program is None:
+        program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
+    return program
 
 
 @dataclass(frozen=True)
@@ -254,17 +254,18 @@ class MosquittoProcess(ChildBroker):
         """Let it read its certificates, revocation list and access rules again, with new rules if given."""
         if acl is not None:
             write_private(self.config.state_dir / "acl", acl)
-        if self._process is not None:
-            self._process.send_signal(signal.SIGHUP)
+        self.signal(signal.SIGHUP)
 
-    def _await(self, timeout: float) -> None:
+    def await_answer(self, timeout: float) -> None:
+        """Return when it answers; raises BrokerError when it does not, or has ended."""
         if self.config.ca is None:
-            super()._await(timeout)
+            super().await_answer(timeout)
             return
         # A probe of ours has no certificate for a client; that it shows its own is enough.
         trust = Tls(str(self.config.ca))
         wait_for_server("localhost", self.config.port, trust, timeout, is_alive=lambda: self.is_running)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """Return the end of what it printed."""
         # One that runs and shows a wrong certificate has nothing to say about it.
-        return "" if self.config.is_mutual and self.is_running else super()._last_words()
+        return "" if self.config.is_mutual and self.is_running else super().last_words()

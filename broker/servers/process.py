@@ -33,8 +33,7 @@ def free_port(host: str = "127.0.0.1") -> int:
             return port
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
-        found: int = probe.getsockname()[1]
-        return found
+        return int(probe.getsockname()[1])
 
 
 def _first_of_the_systems_own() -> int:

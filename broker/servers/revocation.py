@@ -119,14 +119,14 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
     """
     try:
         files = _files(folder)
-        said = []
+        results = []
         if crl_pem is not None:
             target = files["crlfile"]
             former = target.read_bytes() if target.exists() else None
             kept, count = check_crl(crl_pem, files["cafile"].read_bytes(), former)
             # As readable as it was: the broker runs as another user, and there is no secret in it.
             replace_private(target, kept, 0o644)
-            said.append(f"the list revokes {count}")
+            results.append(f"the list revokes {count}")
         if deny or allow:
             acl = files["acl_file"]
             text = deny_in(acl.read_text(encoding="utf-8"), deny, allow)
@@ -134,19 +134,19 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
             write_private(acl, text)
             if os.geteuid() == 0:
                 os.chown(acl, owner.st_uid, owner.st_gid)
-            said.append(f"denied: {', '.join(_DENIED.findall(text)) or 'nobody'}")
+            results.append(f"denied: {', '.join(_DENIED.findall(text)) or 'nobody'}")
         pid = files["pid_file"]
         if not pid.exists():
-            return "; ".join([*said, "the broker does not run: it reads them when it starts"])
+            return "; ".join([*results, "the broker does not run: it reads them when it starts"])
         number = int(pid.read_text(encoding="ascii"))
         _check_is_mosquitto(number)
         _check_can_read(number, [files[name] for name in _READ_AGAIN if name in files], folder)
         os.kill(number, signal.SIGHUP)
     except ProcessLookupError:
-        return "; ".join([*said, "the broker does not run any more: it reads them when it starts"])
+        return "; ".join([*results, "the broker does not run any more: it reads them when it starts"])
     except (OSError, ValueError) as fault:
         raise StorageError(f"cannot reload the broker in {folder}: {fault}") from fault
-    return "; ".join([*said, "the broker was told (SIGHUP)"])
+    return "; ".join([*results, "the broker was told (SIGHUP)"])
 
 
 def _check_is_mosquitto(pid: int) -> None:
@@ -183,9 +183,9 @@ def _user_of(pid: int) -> tuple[int, int, list[int]] | None:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    told = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     # Real, effective, saved and for files: the last is what counts when it opens one.
-    return int(told["Uid"].split()[3]), int(told["Gid"].split()[3]), [int(one) for one in told["Groups"].split()]
+    return int(fields["Uid"].split()[3]), int(fields["Gid"].split()[3]), [int(one) for one in fields["Groups"].split()]
 
 
 def _can_read(path: Path, user: int, group: int, groups: list[int]) -> bool:
@@ -205,7 +205,7 @@ def _files(folder: Path) -> dict[str, Path]:
     for path in sorted(folder.iterdir()):
         if path.suffix != ".conf" or not path.is_file():
             continue
-        found = {name: Path(value.strip()) for name, value in _PATH.findall(path.read_text(encoding="utf-8"))}
-        if found.keys() >= {"cafile", "crlfile", "acl_file", "pid_file"}:
-            return found
+        paths = {name: Path(value.strip()) for name, value in _PATH.findall(path.read_text(encoding="utf-8"))}
+        if paths.keys() >= {"cafile", "crlfile", "acl_file", "pid_file"}:
+            return paths
     raise UsageError(f"{folder} has no .conf with mutual TLS: `glassfleet broker config mosquitto --tls` writes one")

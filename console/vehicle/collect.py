@@ -123,11 +123,10 @@ def collect(  # noqa: PLR0917 - click passes options by name
       glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from edge_agent import logs  # noqa: PLC0415 - loaded when used
-    from edge_agent.sources.location import WINDOW  # noqa: PLC0415
-    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
+    from edge_agent.sources.window import ENDING, WindowStore  # noqa: PLC0415
 
-    if store.suffix != WINDOW:
-        raise UsageError(f"--store {store}: the name must end in {WINDOW}, by which an agent knows what it is")
+    if store.suffix != ENDING:
+        raise UsageError(f"--store {store}: the name must end in {ENDING}, by which an agent knows what it is")
     wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
     logs.configure("error" if is_quiet() else "warning")
     place = f"place:{Path(source).absolute()}" if follow else ""
@@ -170,7 +169,14 @@ def _samples(
 ) -> Samples:
     """Open a live source; an MQTT broker that is not there, or refuses us, is an error now, not a silent wait."""
     from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
-    from edge_agent.forecast.source import REPLAYED, Access, SampleLimits, Samples, is_topic, link_of  # noqa: PLC0415
+    from edge_agent.forecast.source import (  # noqa: PLC0415
+        Access,
+        SampleLimits,
+        Samples,
+        is_table,
+        is_topic,
+        link_of,
+    )
 
     if is_topic(source):
         connect_once(link_of(source, Access(*access))[0])
@@ -178,7 +184,7 @@ def _samples(
         raise UsageError(f"--source {source}: give mqtt[s]://host/topic, a file or pipe of JSON lines, or -")
     elif any(access):
         raise UsageError(f"--source {source} is no broker's topic: leave out --identity, --ca-file and the like")
-    if follow and (is_topic(source) or source == "-" or source.endswith(REPLAYED)):
+    if follow and (is_topic(source) or source == "-" or is_table(source)):
         raise UsageError(f"--follow is for a file or named pipe of JSON lines, not for --source {source}")
     return Samples(
         source,

@@ -119,7 +119,7 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
       glassfleet data describe drive.window --json
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
-    from edge_agent.sources.location import locate  # noqa: PLC0415
+    from edge_agent.sources.readers import locate  # noqa: PLC0415
     from edge_agent.sources.window import WindowStore  # noqa: PLC0415
 
     found = examine(source, target=target, labels=False, categories=True)

@@ -133,7 +133,7 @@ NOT_LIMITS: dict[str, str] = {
     "edge_agent.sources.fit.*": "what is worth a warning",
     "edge_agent.sources.followed.KNOWN": "a size of the format of a place in a followed file",
     "edge_agent.sources.judge.*": "what is worth a warning, and layout",
-    "edge_agent.sources.location._LONGEST_QUERY": "layout: characters of a query that a message shows",
+    "edge_agent.sources.readers._LONGEST_QUERY": "layout: characters of a query that a message shows",
     "edge_agent.sources.window.MAX_ROWS": "the default of an option",
     "edge_agent.session.outbox.DEFAULT_MAX_BYTES": "the default of `outbox_max_bytes`",
     "edge_agent.storage.SECRET_BYTES": "the size of a key",

@@ -81,7 +81,7 @@ class Work:
         folder = rows[0].parent
         with contextlib.ExitStack() as on_failure:
             with explained("write beside", rows[0]):
-                self._found = on_failure.enter_context(tempfile.TemporaryFile(dir=folder))
+                self._output = on_failure.enter_context(tempfile.TemporaryFile(dir=folder))
                 given = on_failure.enter_context(tempfile.TemporaryFile(dir=folder))
                 given.write(codec.encode(asked))
                 given.seek(0)
@@ -91,7 +91,7 @@ class Work:
                 self._process = subprocess.Popen(  # noqa: S603 - our own program
                     [*command, str(budget.seconds), str(budget.megabytes), str(parent), *map(str, rows)],
                     stdin=given,
-                    stdout=self._found,
+                    stdout=self._output,
                     pass_fds=(parent,),
                 )
             finally:
@@ -122,27 +122,27 @@ class Work:
         code = self._process.returncode
         if code == -signal.SIGALRM:
             raise TaskError(self._budget.exceeded_time())
-        size = os.fstat(self._found.fileno()).st_size
+        size = os.fstat(self._output.fileno()).st_size
         if code or not size:
             # Libraries in C end so when they get no memory; and so does what the system ends when it has none left.
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             raise TaskError(f"{self._budget.exceeded_memory()}; or the system had none: the computation ended ({how})")
         if size > self._most_bytes:
             raise TaskError(f"the answer has {size} bytes; outbox_max_bytes is {self._most_bytes} here")
-        self._found.seek(0)
-        found: dict[str, Any] = codec.decode(self._found.read(), max_bytes=self._most_bytes)
-        if "trace" in found:
-            raise WorkerError(found["trace"])
-        if "refused" in found:
-            raise TaskError(found["refused"] or self._budget.exceeded_memory())
-        return found
+        self._output.seek(0)
+        result: dict[str, Any] = codec.decode(self._output.read(), max_bytes=self._most_bytes)
+        if "trace" in result:
+            raise WorkerError(result["trace"])
+        if "refused" in result:
+            raise TaskError(result["refused"] or self._budget.exceeded_memory())
+        return result
 
     def end(self) -> None:
         """Stop the process, if it has not ended, and forget it. Idempotent."""
-        if self._found.closed:
+        if self._output.closed:
             return
         Work.running[self._what] -= 1
         self._process.kill()
         self._process.wait()
-        self._found.close()
+        self._output.close()
         os.close(self._alive)

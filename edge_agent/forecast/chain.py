@@ -53,8 +53,8 @@ class Head:
         return canonical_json({**asdict(self), "mac": self._mac(secret)}) + b"\n"
 
     def _mac(self, secret: bytes) -> str:
-        said = b"glassfleet forecast log 1\0" + canonical_json(asdict(self))
-        return hmac.new(secret, said, hashlib.sha256).hexdigest()
+        content = b"glassfleet forecast log 1\0" + canonical_json(asdict(self))
+        return hmac.new(secret, content, hashlib.sha256).hexdigest()
 
     @classmethod
     def from_bytes(cls, data: bytes, secret: bytes | None) -> Head:

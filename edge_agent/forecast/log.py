@@ -24,7 +24,7 @@ from typing import Any
 
 from edge_agent.forecast.chain import Head, seal, unseal
 from edge_agent.storage import Lock, explained, load_secret, make_directory, replacing
-from schemas.errors import StorageError, VerificationError
+from schemas.errors import VerificationError
 from schemas.private_files import open_private, sync_folder
 
 DEFAULT_MAX_BYTES = 256 << 20
@@ -265,6 +265,3 @@ def _has(paths: list[Path], head: Head) -> bool:
                 if record["n"] == head.n:
                     return bool(record["hash"] == head.hash)
     return False
-
-
-__all__ = ["DEFAULT_MAX_BYTES", "SEGMENTS", "ForecastLog", "StorageError", "records", "segments"]

@@ -194,12 +194,12 @@ class ModelWatch:
         if self._name is not None:
             return self._directory / f"{self._name}.json"
         kept = sorted(path for path in self._directory.glob("*.json") if not path.name.startswith("."))
-        found = [path for path in kept if not self._is_reference(path)]
-        if len(found) > 1:
-            names = ", ".join(path.stem for path in found)
+        models = [path for path in kept if not self._is_reference(path)]
+        if len(models) > 1:
+            names = ", ".join(path.stem for path in models)
             self._say_once(f"there are several models ({names}): name one with --model")
             return None
-        return found[0] if found else None
+        return models[0] if models else None
 
     def _is_reference(self, path: Path) -> bool:
         """Whether a kept model was learned in one place, and is here to be compared with; read once as it stands."""
@@ -226,5 +226,5 @@ class ModelWatch:
 
 
 def _mark(path: Path) -> Mark:
-    found = path.stat()
-    return path.name, found.st_ino, found.st_mtime_ns, found.st_size
+    status = path.stat()
+    return path.name, status.st_ino, status.st_mtime_ns, status.st_size

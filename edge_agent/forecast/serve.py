@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport
@@ -22,14 +22,12 @@ from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.source import Access, Sample, SampleLimits, Samples, is_topic
+from glassfleet.data.windows import WindowPlan
+from glassfleet.rules import Explanation
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Forecast
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from glassfleet.data.windows import WindowPlan
-    from glassfleet.rules import Explanation
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
@@ -99,8 +97,8 @@ class Forecaster:
             say.error("forecast-log", note=note)
             log.append({"kind": "note", "time": wall(), "text": note})
 
-    def take(self, sample: Sample | str) -> Forecast | None:
-        """Take a sample; return the forecast that was made, if one was due.
+    def forecast(self, sample: Sample | str) -> Forecast | None:
+        """Return the forecast that was made of a sample, if one was due.
 
         Raises
         ------
@@ -129,7 +127,7 @@ class Forecaster:
         if served is None or inputs is None or not self._is_due():
             self.counts["waiting"] += 1
             return None
-        return self._forecast(served, inputs)
+        return self._record(served, inputs)
 
     def _is_due(self) -> bool:
         now = self._clock()
@@ -140,7 +138,7 @@ class Forecaster:
         self._due = (now if behind else self._due) + self._every
         return True
 
-    def _forecast(self, served: Served, inputs: dict[str, float]) -> Forecast:
+    def _record(self, served: Served, inputs: dict[str, float]) -> Forecast:
         explanation: Explanation = served.model.explain(vector(inputs))
         fired, record = explanation.fired, served.record
         prediction = explanation.prediction
@@ -278,7 +276,7 @@ def run(
         say.info("forecaster", source=source, log=str(config.log_directory), records=log.head.n)
         try:
             for sample in samples:
-                if forecaster.take(sample) is not None and tell is not None:
+                if forecaster.forecast(sample) is not None and tell is not None:
                     tell(forecaster.record)
         finally:
             say.info("forecaster-ends", **forecaster.counts)

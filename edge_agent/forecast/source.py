@@ -23,11 +23,10 @@ from broker.tls import tls_of
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.cells import is_finite
 from edge_agent.sources.lines import Lines, unreadable
+from edge_agent.sources.readers import file_endings
 from schemas.errors import UsageError
 
 _log = structlog.get_logger("glassfleet.samples")
-
-REPLAYED = (".csv", ".csv.gz", ".parquet")
 
 Sample = dict[str, Any]
 
@@ -70,6 +69,11 @@ class Access:
 def is_topic(source: str) -> bool:
     """Whether a source is a broker's topic."""
     return source.startswith(("mqtt://", "mqtts://"))
+
+
+def is_table(source: str) -> bool:
+    """Whether a source is a file of a table, which is replayed."""
+    return source.endswith(file_endings())
 
 
 def link_of(source: str, access: Access = Access()) -> tuple[Link, str]:
@@ -145,7 +149,8 @@ class Samples:
         self._longest = limits.max_bytes
         self._is_strict = is_strict
         self._queue: queue.Queue[tuple[Sample | str, str] | None] = queue.Queue(limits.waiting)
-        self._stopping = threading.Event()
+        self._is_stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
+        self._closing = threading.Event()
         self._transport: PahoTransport | None = None
         self._source = source
         self._fault: Exception | None = None
@@ -154,25 +159,26 @@ class Samples:
         self.is_replay = False
         if is_topic(source):
             self._listen(source, access)
-        elif source.endswith(REPLAYED):
+        elif is_table(source):
             self.is_replay = True
             self._start(self._replay(Path(source), speed))
         else:
-            lines = Lines(source, self._longest, self._stopping, follow=follow, behind=behind)
+            lines = Lines(source, self._longest, self._closing, follow=follow, behind=behind)
             self._start(lambda: self._lines(lines))
 
     @property
     def is_stopped(self) -> bool:
         """Whether it was told to `stop`: it did not end with its source."""
-        return self._stopping.is_set()
+        return self._is_stopping
 
     def stop(self) -> None:
         """End the iteration soon. May be called from a signal handler."""
-        self._stopping.set()
+        self._is_stopping = True
 
     def close(self) -> None:
-        """Stop, and leave the broker if there is one."""
+        """Stop, and leave the file, or the broker."""
         self.stop()
+        self._closing.set()
         if self._transport is not None:
             self._transport.stop()
 
@@ -184,7 +190,7 @@ class Samples:
         DataError
             The source can no longer be read. What came before was given.
         """
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             try:
                 item = self._queue.get(timeout=0.2)
             except queue.Empty:
@@ -212,7 +218,7 @@ class Samples:
         threading.Thread(target=run, name="samples", daemon=True).start()
 
     def _put(self, item: tuple[Sample | str, str] | None) -> None:
-        while not self._stopping.is_set():
+        while not self._closing.is_set():
             try:
                 self._queue.put(item, timeout=0.2)
             except queue.Full:
@@ -235,7 +241,7 @@ class Samples:
         def feed() -> None:
             begun = time.monotonic()
             for number, cells in enumerate(zip(*columns, strict=True)):
-                if speed and self._stopping.wait(max(0.0, begun + number / speed - time.monotonic())):
+                if speed and self._closing.wait(max(0.0, begun + number / speed - time.monotonic())):
                     return
                 self._put((dict(zip(names, cells, strict=True)), ""))
 
@@ -244,7 +250,7 @@ class Samples:
     def _listen(self, source: str, access: Access) -> None:
         link, topic = link_of(source, access)
 
-        def take(message: Message) -> None:
+        def enqueue(message: Message) -> None:
             try:
                 self._queue.put_nowait((self._parse(message.payload), ""))
             except queue.Full:
@@ -254,7 +260,7 @@ class Samples:
         self._transport.subscribe(topic)
         self._transport.start(
             Handlers(
-                take,
+                enqueue,
                 lambda: _log.info("source-connected", topic=topic),
                 lambda why: _log.warning("source-lost", topic=topic, reason=why, hint="it is tried again"),
             )

@@ -157,7 +157,7 @@ def _all_records(directory: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield path.name, record
 
 
-def _missing(last: int, found: int) -> str:
-    if found > last + 1:
-        return f"records {last + 1} to {found - 1} were removed"
+def _missing(last: int, number: int) -> str:
+    if number > last + 1:
+        return f"records {last + 1} to {number - 1} were removed"
     return "records were added or their order changed"

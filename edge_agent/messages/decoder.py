@@ -1,32 +1,174 @@
-"""Messages as an agent reads them: opened and checked, every fault a `WireError`. Pure."""
+"""From bytes on a topic to events: opened and checked, every fault a `WireError`. Pure; keeps nothing."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
-from edge_agent.session.events import RequestSeen
+from broker.port import Message
+from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import Body, Request
+from schemas.messages import AgentState, Body, CoordinatorState, Manifest, ModelPointer, Receipt, Request, Trial
+from schemas.topics import Topics
 
 B = TypeVar("B", bound=Body)
 
 
-def open_envelope(payload: bytes, fleet: str, wanted: type[B]) -> tuple[Envelope, B]:
-    """Decode a message and return its envelope and body; raises WireError when the body is another than `wanted`."""
-    envelope = Envelope.from_bytes(payload, fleet=fleet)
-    if not isinstance(envelope.body, wanted):
-        raise WireError("malformed", f"a {envelope.body.kind} where a {wanted.kind} belongs")
-    return envelope, envelope.body
+@dataclass(frozen=True)
+class RequestInParts:
+    """A request that is too large for one message: its content is to be fetched."""
+
+    run: str
+    envelope: Envelope
+    manifest: Manifest
 
 
-def open_run(payload: bytes, fleet: str, run: str) -> Envelope:
-    """Decode what stands on the topic of `run`; raises WireError when it is of another run."""
-    envelope = Envelope.from_bytes(payload, fleet=fleet)
-    if envelope.run != run:
-        raise WireError("malformed", "the request names another run than its topic")
-    return envelope
+@dataclass(frozen=True)
+class OwnState:
+    """What stands on our own topic; `started` is when that process began, by its own clock, seconds since the epoch."""
+
+    state: AgentState
+    started: float
+
+
+@dataclass(frozen=True)
+class CoordinatorSeen:
+    """The coordinator said what it is doing; `was_retained`: before we subscribed."""
+
+    state: CoordinatorState
+    was_retained: bool
+
+
+@dataclass(frozen=True)
+class CurrentModel:
+    """Which version of a model is current."""
+
+    pointer: ModelPointer
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Which version of a model is to be tried, and by whom."""
+
+    pointer: ModelPointer
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class CandidateWithdrawn:
+    """A model has no candidate any more."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """What is retained as a version of a model: a record, or the manifest of one."""
+
+    name: str
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A piece of a request or model in parts."""
+
+    topic: str
+    payload: bytes
+    digest: str
+
+
+Inbound: TypeAlias = (
+    RequestSeen
+    | RequestCleared
+    | RequestInParts
+    | ReceiptSeen
+    | OwnState
+    | CoordinatorSeen
+    | CurrentModel
+    | Candidate
+    | CandidateWithdrawn
+    | ModelVersion
+    | Blob
+)
+
+
+class Decoder:
+    """Reads the messages of one agent.
+
+    Parameters
+    ----------
+    topics : Topics
+    agent : str
+    """
+
+    def __init__(self, topics: Topics, agent: str) -> None:
+        self._topics = topics
+        self._agent = agent
+
+    def decode(self, message: Message) -> Inbound | None:
+        """Return what a message says; None: something retained was cleared, and that asks for nothing.
+
+        Raises
+        ------
+        WireError
+            It is not for this agent, or not what its topic promises.
+        """
+        address, payload = self._topics.parse(message.topic), message.payload
+        match address.kind:
+            case "request":
+                return self._request(payload, address.run)
+            case "receipt" if address.agent == self._agent:
+                receipt = self._open(payload, Receipt)[1]
+                return ReceiptSeen(receipt.run, receipt.task_digest, receipt.outcome, receipt.reason)
+            case "model-version":
+                return ModelVersion(address.name, address.number, payload)
+            case "blob":
+                return Blob(message.topic, payload, address.digest)
+            case "agent-state" if address.agent == self._agent:
+                return self._own_state(payload) if payload else None
+            case "coordinator-state" if payload:
+                return CoordinatorSeen(self._open(payload, CoordinatorState)[1], message.retained)
+            case "model-current" | "model-candidate" if payload:
+                return self._pointer(payload, address.name, address.kind)
+            case "model-candidate":
+                return CandidateWithdrawn(address.name)
+            case "coordinator-state" | "model-current":
+                return None
+        raise WireError("unexpected-topic", f"{address.kind} is not for this agent")
+
+    def _open(self, payload: bytes, wanted: type[B]) -> tuple[Envelope, B]:
+        envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+        if not isinstance(envelope.body, wanted):
+            raise WireError("malformed", f"a {envelope.body.kind} where a {wanted.kind} belongs")
+        return envelope, envelope.body
+
+    def _own_state(self, payload: bytes) -> OwnState:
+        envelope, state = self._open(payload, AgentState)
+        return OwnState(state, envelope.time)
+
+    def _pointer(self, payload: bytes, name: str, kind: str) -> CurrentModel | Candidate:
+        pointer = self._open(payload, ModelPointer)[1]
+        if pointer.name != name:
+            raise WireError("malformed", "the pointer names another model than its topic")
+        if kind == "model-current":
+            return CurrentModel(pointer)
+        if pointer.trial is None:
+            raise WireError("malformed", "the pointer of a candidate does not say who tries it")
+        return Candidate(pointer, pointer.trial)
+
+    def _request(self, payload: bytes, run: str) -> RequestCleared | RequestInParts | RequestSeen:
+        if not payload:
+            return RequestCleared(run)
+        envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
+        if envelope.run != run:
+            raise WireError("malformed", "the request names another run than its topic")
+        if isinstance(envelope.body, Manifest) and envelope.body.what == "request":
+            return RequestInParts(run, envelope, envelope.body)
+        return request_seen(envelope)
 
 
 def request_seen(envelope: Envelope) -> RequestSeen:

@@ -73,8 +73,8 @@ class Identity:
     duel: Duel = Duel()
     _sightings: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
-    def sees(self, incarnation: str, status: str, started: float, at: float) -> str:
-        """Take a state read from our own topic at `at` (any steady clock); say what to do.
+    def judge(self, incarnation: str, status: str, started: float, at: float) -> str:
+        """Return what to do about a state that was read from our own topic at `at` (any steady clock).
 
         Returns
         -------

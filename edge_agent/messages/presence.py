@@ -39,16 +39,16 @@ class Presence:
         When a birth certificate is to be published that had to wait.
     """
 
-    def __init__(  # noqa: PLR0917 - one call, in Agent
+    def __init__(
         self,
         topics: Topics,
         agent: str,
         identity: Identity,
+        *,
         schemes: Sequence[str],
         rows: Dataset,
         clock: Callable[[], float],
         log: Any,
-        *,
         pause: float = 0.25,
     ) -> None:
         self._pause = pause
@@ -112,15 +112,15 @@ class Presence:
         except ValueError as fault:
             raise BrokerError(f"the broker's limit is too small for this agent's birth certificate: {fault}") from fault
 
-    def sees(self, state: AgentState, time: float, *, online: bool) -> bool:
-        """Take a state read from our own topic; whether the birth certificate must be published again.
+    def is_overwritten(self, state: AgentState, started: float, *, online: bool) -> bool:
+        """Whether the birth certificate must be published again after `state` was read from our own topic.
 
         Raises
         ------
         IdentityError
             Another process uses this id, and it is ours to stop.
         """
-        match self._identity.sees(state.incarnation, state.status, time, self._clock()):
+        match self._identity.judge(state.incarnation, state.status, started, self._clock()):
             case "stop":
                 raise IdentityError(
                     f"another process is agent {self._agent!r} in fleet {self._topics.fleet!r} (incarnation "

@@ -1,4 +1,4 @@
-"""Messages as an agent says them: in its name, within what the broker carries."""
+"""What an agent publishes about its work: in its name, within what the broker carries."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from broker.port import Transport
 from schemas.envelope import Envelope
-from schemas.messages import Body
+from schemas.messages import Body, Evaluation, Refusal
 from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
 
 
-class Outbound:
-    """The agent's voice.
+class Publisher:
+    """Publishes an agent's answers, refusals and scores.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ class Outbound:
     def __init__(
         self, topics: Topics, agent: str, transport: Transport, *, wall: Callable[[], float], max_bytes: int
     ) -> None:
-        self.topics = topics
-        self.agent = agent
+        self._topics = topics
+        self._agent = agent
         self._transport = transport
         self._wall = wall
         self._max_bytes = max_bytes
@@ -42,11 +42,20 @@ class Outbound:
 
     def envelope(self, body: Body, **head: Any) -> Envelope:
         """Return a message of ours; `head` are further fields of the envelope."""
-        return Envelope(fleet=self.topics.fleet, body=body, agent=self.agent, time=self._wall(), **head)
+        return Envelope(fleet=self._topics.fleet, body=body, agent=self._agent, time=self._wall(), **head)
 
-    def say(self, topic: str, body: Body, **head: Any) -> None:
-        """Publish a message of ours."""
-        self._transport.publish(topic, self.envelope(body, **head).to_bytes())
+    def stored(self, payload: bytes) -> Envelope:
+        """Read a message of ours that was kept."""
+        return Envelope.from_bytes(payload, fleet=self._topics.fleet)
+
+    def refusal(self, body: Refusal, *, run: str, round: int, attempt: int) -> None:  # noqa: A002 - the envelope's word
+        """Publish that a task is not answered, and why."""
+        envelope = self.envelope(body, run=run, round=round, attempt=attempt)
+        self._transport.publish(self._topics.contribution(self._agent, run), envelope.to_bytes())
+
+    def evaluation(self, body: Evaluation, *, run: str = "") -> None:
+        """Publish how a model of a run did here."""
+        self._transport.publish(self._topics.evaluation(self._agent), self.envelope(body, run=run).to_bytes())
 
     def answer(self, envelope: Envelope) -> None:
         """Publish an answer, in parts if need be.
@@ -56,5 +65,5 @@ class Outbound:
         BrokerError, UsageError, ValueError
             This broker does not carry it.
         """
-        for frame in frames_for_contribution(envelope, self.topics, self.limit):
+        for frame in frames_for_contribution(envelope, self._topics, self.limit):
             self._transport.publish(frame.topic, frame.payload)

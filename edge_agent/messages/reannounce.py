@@ -1,8 +1,8 @@
-"""When an agent says again that it is up because a coordinator came that may not have heard it. Pure.
+"""When an agent publishes its birth certificate again because a coordinator came that may have missed it. Pure.
 
 A broker keeps birth certificates for whoever subscribes later, but some (RabbitMQ) do not give what they keep to a
-subscription with a wildcard, which the coordinator's is. So each life of a coordinator is greeted once. The greetings
-of a fleet are spread over a while, each agent at its own, unchanging share of it.
+subscription with a wildcard, which the coordinator's is. So each agent announces itself once to each life of a
+coordinator. The announcements of a fleet are spread over a while, each agent at its own, unchanging share of it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import hashlib
 from schemas.messages import CoordinatorState
 
 
-class Hail:
-    """Which life of the coordinator this agent has been heard by.
+class Reannouncer:
+    """Knows the life of the coordinator to which this agent has announced itself.
 
     Parameters
     ----------
@@ -28,16 +28,17 @@ class Hail:
         self._wait = spread * share
         self._seen = ""
 
-    def sees(self, state: CoordinatorState, *, known: bool) -> float | None:
-        """Take a coordinator's state; the seconds after which to publish the birth certificate again, or None.
+    def delay(self, state: CoordinatorState, *, was_retained: bool) -> float | None:
+        """Return the seconds after which to announce ourselves again; None: this coordinator knows us.
 
         Parameters
         ----------
         state : CoordinatorState
-        known : bool
+            As it was read now.
+        was_retained : bool
             The broker had it stored: that coordinator was there before us, and hears the birth that we publish anyway.
         """
         if state.status != "up" or state.incarnation == self._seen:
             return None
         is_first, self._seen = not self._seen, state.incarnation
-        return None if known and is_first else self._wait
+        return None if was_retained and is_first else self._wait

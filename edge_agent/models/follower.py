@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ class ModelFollower:
         tried = self._tried.get(name)
         self._wanted[_CURRENT, name] = pointer
         if tried is not None and (tried[0].version, tried[0].digest) == (pointer.version, pointer.digest):
-            self._take(_CURRENT, pointer, tried[1])
+            self._accept(_CURRENT, pointer, tried[1])
         else:
             self._transport.subscribe(self._topics.model_version(name, pointer.version))
 
@@ -171,10 +172,13 @@ class ModelFollower:
         if self._evaluator is None:
             self._cannot(pointer, self._why_not)
             return
-        told = self._reported.get(name)
-        if told is not None and (told[0].digest, told[1].champion_digest) == (pointer.digest, trial.champion):
+        reported = self._reported.get(name)
+        if reported is not None and (reported[0].digest, reported[1].champion_digest) == (
+            pointer.digest,
+            trial.champion,
+        ):
             # The coordinator may have lost what we said; it counts each agent once.
-            self._publish(*told)
+            self._publish(*reported)
             return
         if any(_compared(known) == _compared(pointer) for known in self._trials(name)):
             return
@@ -202,11 +206,11 @@ class ModelFollower:
             pointer = self._wanted.get((alias, name))
             if pointer is None or pointer.version != number or not payload:
                 continue
-            found = read_model(payload, fleet=self._topics.fleet)
-            if isinstance(found, bytes):
-                self._take(alias, pointer, found)
+            content = read_model(payload, fleet=self._topics.fleet)
+            if isinstance(content, bytes):
+                self._accept(alias, pointer, content)
             else:
-                self._fetcher.want(f"{alias}/{name}", found, now, self._taker(alias, pointer))
+                self._fetcher.want(f"{alias}/{name}", content, now, partial(self._accept, alias, pointer))
 
     def idle(self) -> bool:
         """Do one piece of scoring; whether there may be more to do."""
@@ -247,10 +251,7 @@ class ModelFollower:
         if self._work is not None:
             self._work.close()
 
-    def _taker(self, alias: str, pointer: ModelPointer) -> Callable[[bytes], None]:
-        return lambda content: self._take(alias, pointer, content)
-
-    def _take(self, alias: str, pointer: ModelPointer, content: bytes) -> None:
+    def _accept(self, alias: str, pointer: ModelPointer, content: bytes) -> None:
         name = pointer.name
         if self._wanted.get((alias, name)) != pointer:
             return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
-from edge_agent.messages.publisher import Outbound
+from edge_agent.messages.publisher import Publisher
 from edge_agent.models.evaluation import Scores
 from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord
@@ -16,14 +17,14 @@ class ScoreTeller:
 
     Parameters
     ----------
-    outbound : Outbound
+    publisher : Publisher
     counts : Counter
         Counts the models that were scored.
     log : structlog logger
     """
 
-    def __init__(self, outbound: Outbound, counts: Counter[str], log: Any) -> None:
-        self._outbound = outbound
+    def __init__(self, publisher: Publisher, counts: Counter[str], log: Any) -> None:
+        self._publisher = publisher
         self._counts = counts
         self._log = log
         self._last: dict[str, tuple[str, Evaluation]] = {}
@@ -45,16 +46,10 @@ class ScoreTeller:
             name=record.name,
             version=record.version,
             digest=record.digest,
-            metric=scores.metric,
-            federated=scores.federated,
-            local=scores.local,
-            rows=scores.rows,
-            champion=scores.champion,
-            champion_digest=scores.champion_digest,
-            constant=scores.constant,
+            **asdict(scores),
         )
         self._last[record.name] = (record.run, body)
-        self._say(body, run=record.run)
+        self._publisher.evaluation(body, run=record.run)
 
     def cannot(self, pointer: ModelPointer, why: str) -> None:
         """Publish that we are asked to try a candidate, and why we cannot."""
@@ -71,12 +66,9 @@ class ScoreTeller:
             champion_digest=champion,
             cannot=why,
         )
-        self._say(body)
+        self._publisher.evaluation(body)
 
     def repeat(self) -> None:
         """Publish the last scores of each model again: a coordinator keeps them in memory only."""
         for run, body in self._last.values():
-            self._say(body, run=run)
-
-    def _say(self, body: Evaluation, **head: Any) -> None:
-        self._outbound.say(self._outbound.topics.evaluation(self._outbound.agent), body, **head)
+            self._publisher.evaluation(body, run=run)

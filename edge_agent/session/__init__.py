@@ -1,1 +1,1 @@
-"""One vehicle's side of the runs: rules, frozen rows, answers that wait for a receipt."""
+"""One vehicle's side of the runs: rules, snapshots of rows, answers that wait for a receipt."""

@@ -1,4 +1,4 @@
-"""Answers to rounds: from the run's frozen rows and the task alone, through the scheme's client half.
+"""Answers to rounds: from the run's snapshot of the rows and the task alone, through the scheme's client half.
 
 Nothing can interrupt the agent's loop while it computes. So it computes by itself only what takes a moment; all else is
 computed in a process of its own (``edge_agent.compute.worker``), which ends when the answer is no longer wanted, and
@@ -13,7 +13,7 @@ from typing import Any
 
 from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, is_light
-from edge_agent.session.snapshots import Freezer, Frozen, condense_key, noise_key, privacy_generator
+from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
@@ -36,7 +36,7 @@ class Answerer:
     Parameters
     ----------
     topics : Topics
-    freezer : Freezer
+    snapshots : Snapshots
     secret : bytes
         The agent's: privacy noise is drawn from it.
     most_bytes : int
@@ -45,22 +45,22 @@ class Answerer:
         Time and memory that an answer may take.
     """
 
-    def __init__(self, topics: Topics, freezer: Freezer, secret: bytes, *, most_bytes: int, budget: Budget) -> None:
+    def __init__(self, topics: Topics, snapshots: Snapshots, secret: bytes, *, most_bytes: int, budget: Budget) -> None:
         self._topics = topics
-        self._freezer = freezer
+        self._snapshots = snapshots
         self._secret = secret
         self._most_bytes = most_bytes
         self._budget = budget
 
-    def freeze(self, run: str, rows: Dataset) -> Frozen:
+    def snapshot(self, run: str, rows: Dataset) -> Snapshot:
         """Return the rows that `run` is answered from; raises StorageError."""
-        return self._freezer.freeze(run, rows)
+        return self._snapshots.of_run(run, rows)
 
     def drop(self, run: str) -> None:
         """Forget the rows of a run that is over."""
-        self._freezer.drop(run)
+        self._snapshots.drop(run)
 
-    def is_light(self, task: Task, frozen: Frozen) -> bool:
+    def is_light(self, task: Task, snapshot: Snapshot) -> bool:
         """Whether the answer takes a moment, so that `compute` gives it; else `start` does.
 
         Raises
@@ -68,13 +68,13 @@ class Answerer:
         TaskError
             The task cannot be read, or takes longer than this vehicle allows, however fast it computes.
         """
-        cost = cost_of(_owner_of(task.scheme), task, frozen.data.rows)
+        cost = cost_of(_owner_of(task.scheme), task, snapshot.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
             raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
         return is_light(cost)
 
-    def compute(self, run: str, digest: str, task: Task, frozen: Frozen) -> ContributionBody:
+    def compute(self, run: str, digest: str, task: Task, snapshot: Snapshot) -> ContributionBody:
         """Answer a task here and now.
 
         Raises
@@ -82,18 +82,18 @@ class Answerer:
         TaskError
             It cannot be answered here; the text says why.
         """
-        data = replace(frozen.data, key=condense_key(self._secret))
-        return self.body(digest, frozen, answer(task, data, noise_key(self._secret, run, digest)))
+        data = replace(snapshot.data, key=condense_key(self._secret))
+        return self.body(digest, snapshot, answer(task, data, noise_key(self._secret, run, digest)))
 
     def start(self, run: str, digest: str, task: Task) -> Work:
-        """Begin to answer a task in a process of its own, from the rows frozen for `run`; raises StorageError."""
+        """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
         keys = {"noise": noise_key(self._secret, run, digest), "condense": condense_key(self._secret)}
         asked = {"task": task.to_value(), **keys}
-        return Work(self._budget, "answer", [self._freezer.path(run)], asked, most_bytes=self._most_bytes)
+        return Work(self._budget, "answer", [self._snapshots.path(run)], asked, most_bytes=self._most_bytes)
 
-    def body(self, digest: str, frozen: Frozen, answered: dict[str, Any]) -> ContributionBody:
+    def body(self, digest: str, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
         """Return what is sent, from what `answer` returned."""
-        return ContributionBody(task_digest=digest, data_digest=frozen.digest, **answered)
+        return ContributionBody(task_digest=digest, data_digest=snapshot.digest, **answered)
 
     def pack(self, envelope: Envelope, limit: Callable[[], int]) -> bytes:
         """Encode an answer; raises TaskError for one that could never be sent or kept: nobody shall wait for it."""

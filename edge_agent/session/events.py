@@ -141,7 +141,7 @@ class Forget:
 
 @dataclass(frozen=True)
 class EndRun:
-    """The run is over: drop its answers and its frozen rows."""
+    """The run is over: drop its answers and its snapshot."""
 
     run: str
 

@@ -4,7 +4,7 @@ SQLite (standard library) in write-ahead mode rather than a file per answer: put
 transactions, a killed process leaves all of one or nothing of it, and a full disk is an error of the one statement
 that met it, after which everything stored is still there. ``synchronous=NORMAL``: a kill loses nothing; a power cut
 may lose the last moments, never the file, and an answer lost that way is computed again from the open request and the
-frozen rows, byte for byte. That saves two waits for the disk per round.
+snapshot, byte for byte. That saves two waits for the disk per round.
 
 An entry is ``pending`` (sent until a receipt comes), ``parked`` (a newer request took its place; kept so that the same
 bytes are sent if the task is asked again) or ``ended`` (a receipt came; the bytes are gone, the mark stays until the

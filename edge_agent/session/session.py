@@ -34,7 +34,7 @@ handled. Five rules explain it:
    arrival: a newer one parks the older answers. A request that arrives late out of order (older time, never seen) is
    answered beside the newer one, for its receipt costs less than a lost vehicle; one that was parked before stays
    parked.
-5. *The run's end ends everything.* A cleared request forgets the run's tasks, and the shell deletes its frozen rows.
+5. *The run's end ends everything.* A cleared request forgets the run's tasks, and the shell deletes its snapshot.
 
 An agent that is not asked does nothing. One that is asked by name but has not the scheme refuses, so that nobody waits
 for it; one that is asked only as part of "everybody who can" stays silent, because its birth certificate said so

@@ -1,4 +1,4 @@
-"""Frozen rows: within a run an agent answers from the same rows, whatever happens to its data or to its process.
+"""Snapshots of rows: within a run an agent answers from the same rows, whatever happens to its data or to its process.
 
 At the first answer of a run the training rows are written to ``{state_dir}/runs/{run}/rows.npz``; every contribution
 of the run carries their number and a keyed digest. The digest is HMAC-SHA256 under the agent's secret over the run and
@@ -28,7 +28,7 @@ _BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class Frozen:
+class Snapshot:
     """The rows that a run is answered from.
 
     Attributes
@@ -79,7 +79,7 @@ def privacy_generator(key: bytes) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(key, "little")))
 
 
-class Freezer:
+class Snapshots:
     """Keeps the snapshots of the open runs.
 
     Parameters
@@ -96,9 +96,9 @@ class Freezer:
         self._directory = directory
         self._secret = secret
         self._max_runs = max_runs
-        self._frozen: dict[str, Frozen] = {}
+        self._known: dict[str, Snapshot] = {}
 
-    def freeze(self, run: str, data: Dataset) -> Frozen:
+    def of_run(self, run: str, data: Dataset) -> Snapshot:
         """Return the rows of `run`: those of the first call, from memory or disk; `data` when this is the first.
 
         Raises
@@ -106,7 +106,7 @@ class Freezer:
         StorageError
             The snapshot cannot be written (full disk) or read.
         """
-        known = self._frozen.get(run)
+        known = self._known.get(run)
         if known is not None:
             return known
         path = self.path(run)
@@ -115,23 +115,23 @@ class Freezer:
             stored = load_rows(path)
             stored_digest = keyed_digest(self._secret, run, stored)
             # The same rows as now: share them, with what the client halves have cached, instead of holding them twice.
-            frozen = Frozen(data if stored_digest == digest else stored, stored_digest)
+            snapshot = Snapshot(data if stored_digest == digest else stored, stored_digest)
         else:
             make_directory(path.parent)
             with replacing(path) as file:
                 write_rows(file, data)
-            frozen = Frozen(data, digest)
-        self._frozen[run] = frozen
+            snapshot = Snapshot(data, digest)
+        self._known[run] = snapshot
         self._limit(run)
-        return frozen
+        return snapshot
 
     def path(self, run: str) -> Path:
-        """Return where the snapshot of `run` is, once it is frozen."""
+        """Return where the snapshot of `run` is, once there is one."""
         return self._directory / run / "rows.npz"
 
     def drop(self, run: str) -> None:
         """Delete the snapshot of a run that is over. Idempotent."""
-        self._frozen.pop(run, None)
+        self._known.pop(run, None)
         shutil.rmtree(self._directory / run, ignore_errors=True)
 
     def _limit(self, current: str) -> None:

@@ -6,16 +6,15 @@ they are, and judged column by column (`edge_agent.sources.judge`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, is_number, separated
-from edge_agent.sources.files import csv_lines
 from edge_agent.sources.findings import Cells, Fault, Findings
 from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judge_names, many
-from edge_agent.sources.location import locate
-from edge_agent.sources.table import table_rows
+from edge_agent.sources.location import Location
+from edge_agent.sources.readers import locate
 from schemas.errors import DataError
 
 
@@ -41,59 +40,59 @@ def examine(
         The URL names no kind of source that there is. (That a file is missing or unreadable is a finding.)
     """
     place = locate(source)
-    found = Findings(place.shown, place="line" if place.kind == "csv" else "row")
+    findings = Findings(place.shown, place="row" if place.reader.lines is None else "line")
     try:
-        cells = _of_csv(Path(place.text), found) if place.kind == "csv" else _of_blocks(place)
+        cells = _of_blocks(place) if place.reader.lines is None else _of_lines(place.reader.lines(place), findings)
     except DataError as fault:
         what, _, mend = str(fault).removeprefix(f"{place.shown}: ").removeprefix(f"{place.shown} ").partition(". ")
-        found.faults.append(Fault("error", what, mend))
-        return found
-    found.rows = len(cells.lines)
-    judge_names(cells.names, target, found)
+        findings.faults.append(Fault("error", what, mend))
+        return findings
+    findings.rows = len(cells.lines)
+    judge_names(cells.names, target, findings)
     if separated(cells.names):
-        return found  # every other fault follows from this one
-    if not found.rows:
-        if not found.faults:  # else these are why
-            found.faults.append(Fault("error", "there are columns but no rows", "Collect data first"))
-        return _sorted(found)
+        return findings  # every other fault follows from this one
+    if not findings.rows:
+        if not findings.faults:  # else these are why
+            findings.faults.append(Fault("error", "there are columns but no rows", "Collect data first"))
+        return _sorted(findings)
     named = [name for name in cells.names if name and name != SPLIT]
     label = target if target is not None else named[-1] if named else ""
     for name, column in zip(cells.names, cells.columns, strict=True):
         if not name:
             continue  # told already, and there is no name to tell more under
         role = "target" if name == label else "split" if name == SPLIT else "input"
-        found.columns.append(Judge(cells, found, name, role, labels=labels, categories=categories).judge(column))
+        findings.columns.append(Judge(cells, findings, name, role, labels=labels, categories=categories).judge(column))
     if SPLIT in cells.names:
-        found.train = sum(str(cell).strip() == "train" for cell in cells.columns[cells.names.index(SPLIT)])
-    _judge_rows(found)
-    return _sorted(found)
+        findings.train = sum(str(cell).strip() == "train" for cell in cells.columns[cells.names.index(SPLIT)])
+    _judge_rows(findings)
+    return _sorted(findings)
 
 
-def _judge_rows(found: Findings) -> None:
-    train = found.rows if found.train is None else found.train
+def _judge_rows(findings: Findings) -> None:
+    train = findings.rows if findings.train is None else findings.train
     if train < 2:
-        found.faults.append(
+        findings.faults.append(
             Fault("error", f"{many(train, 'row')} to train on; at least 2 are needed", "Collect more data")
         )
     elif train < FEW_ROWS:
-        found.faults.append(Fault("warning", f"only {train} rows to train on", "Collect more data"))
-    if train == found.rows:
-        found.faults.append(Fault("note", NO_TEST_ROWS, HOW_TO_TEST))
+        findings.faults.append(Fault("warning", f"only {train} rows to train on", "Collect more data"))
+    if train == findings.rows:
+        findings.faults.append(Fault("note", NO_TEST_ROWS, HOW_TO_TEST))
 
 
-def _sorted(found: Findings) -> Findings:
+def _sorted(findings: Findings) -> Findings:
     # Columns of one name, a fault themselves, share what is said of both: once is enough.
-    found.faults[:] = dict.fromkeys(found.faults)
-    found.faults.sort(key=lambda fault: ("error", "warning", "note").index(fault.level))
-    return found
+    findings.faults[:] = dict.fromkeys(findings.faults)
+    findings.faults.sort(key=lambda fault: ("error", "warning", "note").index(fault.level))
+    return findings
 
 
-def _of_csv(path: Path, found: Findings) -> Cells:
+def _of_lines(rows: Iterator[tuple[int, list[str]]], findings: Findings) -> Cells:
     names: tuple[str, ...] = ()
     columns: list[list[Any]] = []
     lines: list[int] = []
     ragged: list[tuple[int, list[str]]] = []
-    for line, cells in csv_lines(path):
+    for line, cells in rows:
         if not names:
             names = tuple(cell.strip() for cell in cells)
             columns = [[] for _ in names]
@@ -105,13 +104,13 @@ def _of_csv(path: Path, found: Findings) -> Cells:
         for column, cell in zip(columns, cells, strict=True):
             column.append(cell.strip())
     if not names:
-        raise DataError(f"{path}: the file is empty. Write a header row with the columns' names")
+        raise DataError(f"{findings.source}: the file is empty. Write a header row with the columns' names")
     if ragged and not separated(names):
         widths = sorted({len(cells) for _, cells in ragged})[:SHOWN]
         mend = _how_to_mend_rows(names, lines, [cells for _, cells in ragged])
         held = f"{', '.join(map(str, widths))} {'cell' if widths == [1] else 'cells'}"
         what = f"{many(len(ragged), 'row')} with {held}, where the header has {len(names)}"
-        found.faults.append(Fault("error", what, mend, "", tuple(line for line, _ in ragged[:SHOWN]), len(ragged)))
+        findings.faults.append(Fault("error", what, mend, "", tuple(line for line, _ in ragged[:SHOWN]), len(ragged)))
     return Cells(names, columns, lines, "line")
 
 
@@ -132,8 +131,8 @@ def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], ragged: Sequenc
     return mend
 
 
-def _of_blocks(place: Any) -> Cells:
-    with table_rows(place) as (names, blocks):
+def _of_blocks(place: Location) -> Cells:
+    with place.reader.rows(place) as (names, blocks):
         columns: list[list[Any]] = [[] for _ in names]
         for block in blocks:
             for cells in block:

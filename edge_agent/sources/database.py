@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from edge_agent.sources.cells import header, plain_cells
-from edge_agent.sources.location import Location
+from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
 
 BLOCK: Final = 2048
@@ -105,13 +105,16 @@ _ANY: Final = ". Correct the query, and try it in the database's own shell"
 
 def _words(fault: Exception, query: str) -> str:
     """Return what the database said, in one line, with the way out for the usual cases."""
-    said = str(getattr(fault, "orig", None) or fault)
-    said = " ".join(line.strip() for line in said.splitlines() if not line.startswith(("[SQL", "(Background")))
-    low = said.lower()
+    text = str(getattr(fault, "orig", None) or fault)
+    text = " ".join(line.strip() for line in text.splitlines() if not line.startswith(("[SQL", "(Background")))
+    low = text.lower()
     advice = ""
     writes = query and query.split(maxsplit=1)[0].upper() not in ("SELECT", "WITH", "VALUES", "TABLE")
     if writes or "readonly" in low or "read-only" in low:
         advice = ". Only reading is allowed here: write a SELECT"
     else:
         advice = next((f". {way}" for marks, way in _WAYS_OUT if any(mark in low for mark in marks)), "")
-    return f"the database says: {said[:300].rstrip('.?')}{advice or _ANY}"
+    return f"the database says: {text[:300].rstrip('.?')}{advice or _ANY}"
+
+
+READER: Final = Reader("database", query_rows, schemes=("sqlite", "postgresql", "postgres"))

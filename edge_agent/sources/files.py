@@ -16,6 +16,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from edge_agent.sources.cells import header
+from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
 
 BLOCK: Final = 512
@@ -31,17 +32,15 @@ _KINDS: Final = (
 
 
 @contextmanager
-def csv_rows(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[list[str]]]]:
-    """Open a CSV file; the header's names, and the rows. Faults of the file become DataErrors, while reading too."""
-    with _opened(path) as text:
+def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
+    with _opened(Path(place.text)) as text:
         reader = csv.reader(text)
-        names = header(str(path), next(reader, []))
-        yield names, reader
+        names = header(place.text, next(reader, []))
+        yield names, _blocks(reader)
 
 
-def csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row that is not blank, the header too, with the line at which it begins; faults become DataErrors."""
-    with _opened(path) as text:
+def _csv_lines(place: Location) -> Iterator[tuple[int, list[str]]]:
+    with _opened(Path(place.text)) as text:
         reader, begins = csv.reader(text), 1
         for cells in reader:
             if cells:
@@ -78,7 +77,7 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
         raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
 
 
-def blocks_of(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+def _blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
     """Rows in blocks; blank lines (an editor's last one, say) are skipped."""
     filled = (cells for cells in reader if cells)
     while block := list(islice(filled, BLOCK)):
@@ -98,11 +97,9 @@ def _not_text(path: Path, at: int) -> str:
     return f"{path}: not UTF-8 text (byte {at}). Save it as UTF-8 CSV{how}"
 
 
-def parquet_columns(path: Path) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
-    """Return names and columns of a Parquet file; a column with nulls has dtype object and None in it.
-
-    Points and spans of time become seconds, as from a database. Raises DataError.
-    """
+def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
+    """Return names and columns of a Parquet file; points and spans of time become seconds, as from a database."""
+    path = Path(place.text)
     if not path.exists():
         raise DataError(f"{path}: there is no such file. Check its name and its folder")
     try:
@@ -122,5 +119,15 @@ def parquet_columns(path: Path) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
         names = header(str(path), table.column_names)
         return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
-        said = str(fault).partition("\n")[0].partition(". ")[0]
-        raise DataError(f"{path}: not a readable Parquet file ({said}). Write or copy it again") from fault
+        reason = str(fault).partition("\n")[0].partition(". ")[0]
+        raise DataError(f"{path}: not a readable Parquet file ({reason}). Write or copy it again") from fault
+
+
+@contextmanager
+def _parquet_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
+    names, columns = _parquet_columns(place)
+    yield names, iter([[list(row) for row in zip(*columns, strict=True)]])
+
+
+CSV: Final = Reader("csv", _csv_rows, endings=(".csv", ".csv.gz"), lines=_csv_lines)
+PARQUET: Final = Reader("parquet", _parquet_rows, endings=(".parquet",), columns=_parquet_columns)

@@ -88,30 +88,30 @@ def order_of(table: Table, memory: Memory | None = None) -> Order | None:
     )
 
 
-def fit(found: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:
-    """Add to `found` whatever keeps a table from a run with this domain, and what it would clip."""
-    columns = {column.name: column for column in found.columns}
+def fit(findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:
+    """Add to `findings` whatever keeps a table from a run with this domain, and what it would clip."""
+    columns = {column.name: column for column in findings.columns}
     wanted = (*domain.needs, *([] if domain.target_name in domain.needs else [domain.target_name]))
     missing = [name for name in wanted if name not in columns]
     for name in missing:
         text = f"the domain needs the column {name!r}, which is not there"
-        found.faults.append(Fault("error", text, "Add it, or start the run with a domain without it", name))
+        findings.faults.append(Fault("error", text, "Add it, or start the run with a domain without it", name))
     extra = [name for name, column in columns.items() if name not in wanted and column.role == "input"]
     if domain.memory is not None:
         extra = [name for name in extra if name not in (domain.memory.drive, domain.memory.time)]
     if extra:
-        found.faults.append(Fault("note", f"not used by this domain: {', '.join(extra[:10])}"))
-    if missing or not found.usable:
+        findings.faults.append(Fault("note", f"not used by this domain: {', '.join(extra[:10])}"))
+    if missing or not findings.usable:
         return  # the rest needs the rows
     table = read_table(source)
     remembered = () if domain.memory is None else domain.memory.columns
     for variable in (*domain.features, *([domain.target] if domain.target else [])):
         if variable.name not in remembered:
-            found.faults += _within(table, variable)
+            findings.faults += _within(table, variable)
     if domain.target is None:
-        _classes(found, table, domain)
+        _classes(findings, table, domain)
     if domain.memory is not None:
-        _memory(found, source, domain, labels=labels, categories=categories)
+        _memory(findings, source, domain, labels=labels, categories=categories)
 
 
 def _within(table: Table, variable: Variable) -> list[Fault]:
@@ -135,28 +135,28 @@ def _within(table: Table, variable: Variable) -> list[Fault]:
     return [Fault("warning" if mend else "note", text, mend, variable.name, count=count)]
 
 
-def _classes(found: Findings, table: Table, domain: Domain) -> None:
+def _classes(findings: Findings, table: Table, domain: Domain) -> None:
     column = table.column(domain.label)
     unknown = sorted({_word(cell) for cell in column} - set(domain.classes))
     if unknown:
         text = f"classes that the domain does not know: {', '.join(unknown[:5])}"
-        found.faults.append(Fault("error", text, f"Known: {', '.join(domain.classes[:10])}", domain.label))
+        findings.faults.append(Fault("error", text, f"Known: {', '.join(domain.classes[:10])}", domain.label))
 
 
-def _memory(found: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:
+def _memory(findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:
     try:
         rows = read_source(source, target=domain.target_name, labels=labels, categories=categories).train
         left = remember(rows, domain.memory).rows
     except DataError as fault:
         what, _, mend = str(fault).partition(". ")
-        found.faults.append(Fault("error", what, mend))
+        findings.faults.append(Fault("error", what, mend))
         return
     assert domain.memory is not None
     lost = rows.rows - left
     text = f"memory inputs can be computed: {', '.join(domain.memory.columns)}"
     if lost:
         text += f"; {lost} first rows of drives are left out"
-    found.faults.append(Fault("note", text))
+    findings.faults.append(Fault("note", text))
 
 
 def _named(table: Table, names: tuple[str, ...]) -> str:

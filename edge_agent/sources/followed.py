@@ -137,13 +137,13 @@ class Followed:
         # A line that is too long is passed over piece by piece; it may be taken back, and the lines before it not.
         for spot in (self._ahead, self._whole, _Spot()):
             known = len(spot.last)
-            found = os.pread(self._handle, known + self._longest + 1, spot.at - known)
-            if found.startswith(spot.last):
+            block = os.pread(self._handle, known + self._longest + 1, spot.at - known)
+            if block.startswith(spot.last):
                 break
         self._ahead = spot
         if not spot.at:
             self._whole = spot
-        return found[known:]
+        return block[known:]
 
     def _is_other_there(self) -> bool:
         """Whether another file, with something in it, has the name by now."""

@@ -49,11 +49,11 @@ _EXACT: Final = float(1 << 53)
 _WHOLE: Final = re.compile(r"[+-]?\d+$")
 
 
-def judge_names(names: Sequence[str], target: str | None, found: Findings) -> None:
-    """Add to `found` what is wrong with the columns' names, and with the target's."""
+def judge_names(names: Sequence[str], target: str | None, findings: Findings) -> None:
+    """Add to `findings` what is wrong with the columns' names, and with the target's."""
 
     def error(what: str, mend: str) -> None:
-        found.faults.append(Fault("error", what, mend))
+        findings.faults.append(Fault("error", what, mend))
 
     if which := separated(names):
         error(
@@ -63,9 +63,9 @@ def judge_names(names: Sequence[str], target: str | None, found: Findings) -> No
         return
     if all(is_number(name) for name in names):
         error("the first row holds numbers only", "Put a header row with the columns' names first")
-    found.faults += _each_name(names)
+    findings.faults += _each_name(names)
     inputs = [name for name in names if name not in (SPLIT, target)]
-    if len(names) == 1 and found.faults:
+    if len(names) == 1 and findings.faults:
         return  # no row is as long as the first: hardly the columns' names
     if target is not None and target not in names:
         error(f"there is no column {target!r}", f"Name the target with --target; there are: {', '.join(names[:20])}")
@@ -147,9 +147,11 @@ def _is_time(text: str) -> bool:
 class Judge:
     """One column's judge."""
 
-    def __init__(self, cells: Cells, found: Findings, name: str, role: str, *, labels: bool, categories: bool) -> None:
+    def __init__(
+        self, cells: Cells, findings: Findings, name: str, role: str, *, labels: bool, categories: bool
+    ) -> None:
         self._lines = cells.lines
-        self._found = found
+        self._findings = findings
         self._column = Column(name, role)
         self._labels = labels
         self._categories = categories
@@ -199,7 +201,7 @@ class Judge:
 
     def _say(self, level: Literal["error", "warning", "note"], what: str, mend: str, rows: Sequence[int] = ()) -> None:
         places = tuple(self._lines[row] for row in rows[:SHOWN])
-        self._found.faults.append(Fault(level, what, mend, self._column.name, places, len(rows)))
+        self._findings.faults.append(Fault(level, what, mend, self._column.name, places, len(rows)))
 
     def _missing(self, texts: list[str], missing: list[int]) -> None:
         if len(missing) == len(texts):

@@ -1,23 +1,53 @@
-"""Where rows are: what the name or URL of a source means."""
+"""Where rows are, and what a kind of source is."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Literal
-from urllib.parse import unquote
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from schemas.errors import UsageError
 
-WINDOW: Final = ".window"
-"""How the name of a window store ends."""
-
-DATABASES: Final = ("sqlite", "postgresql", "postgres")
-
 _PASSWORD = re.compile(r"^([a-z0-9+.-]+://[^:/@?#]*):([^@/]*)@", re.IGNORECASE)
 _QUERY_PASSWORD = re.compile(r"([?&]password=)([^&]*)", re.IGNORECASE)
-_LONGEST_QUERY = 60
+
+Rows: TypeAlias = AbstractContextManager[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]
+"""The columns' names, and blocks of rows; cells are numbers, texts or None."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of source: which names mean it, and how its rows are read. All functions raise DataError.
+
+    Attributes
+    ----------
+    kind : str
+    rows : callable
+        Opens a location.
+    endings : tuple of str
+        How the names of its files end.
+    schemes : tuple of str
+        How its URLs begin, before ``://`` or ``+``; such a URL ends with a query or a table.
+    columns : callable or None
+        Returns names and columns at once, where they are stored so; a column with nulls has dtype object and None.
+    lines : callable or None
+        Yields the rows of a text file, the header too and those of a wrong width, with the line where each begins.
+    mark : callable or None
+        Of rows that change while an agent runs: opens a location and returns a function, whose value differs from the
+        one before when the rows do. None: the rows stay as they are.
+    """
+
+    kind: str
+    rows: Callable[[Location], Rows]
+    endings: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    columns: Callable[[Location], tuple[tuple[str, ...], list[NDArray[Any]]]] | None = None
+    lines: Callable[[Location], Iterator[tuple[int, list[str]]]] | None = None
+    mark: Callable[[Location], Callable[[], object]] | None = None
 
 
 @dataclass(frozen=True)
@@ -28,8 +58,7 @@ class Location:
     ----------
     text : str
         Path, or the URL of a database without its query.
-    kind : str
-        ``csv`` (plain or gzip-compressed), ``parquet``, ``window`` or ``database``.
+    reader : Reader
     query : str
         SQL that selects the rows; empty unless it was given.
     table : str
@@ -41,55 +70,16 @@ class Location:
     """
 
     text: str
-    kind: Literal["csv", "parquet", "window", "database"]
+    reader: Reader
     query: str = ""
     table: str = ""
     shown: str = ""
     wait: float = 10.0
 
-
-def locate(source: Path | str) -> Location:
-    """Tell what a source's name means.
-
-    Parameters
-    ----------
-    source : Path or str
-        A file, or ``sqlite:///file.db?query=...``, ``postgresql://user@host/database?query=...`` (or ``?table=NAME``).
-        The query is the last part of the URL and may be written as it is, or percent-encoded.
-
-    Raises
-    ------
-    UsageError
-        It is a URL of something else, or one that names neither query nor table.
-
-    Examples
-    --------
-    >>> locate("sqlite:///drives.db?query=SELECT speed, quality FROM rows").query
-    'SELECT speed, quality FROM rows'
-    """
-    text = str(source)
-    scheme = re.match(r"^([A-Za-z][A-Za-z0-9+.-]+)://", text)
-    if scheme is None:
-        kind: Literal["csv", "parquet", "window"] = "csv"
-        if text.endswith(".parquet"):
-            kind = "parquet"
-        elif text.endswith(WINDOW):
-            kind = "window"
-        return Location(text, kind, shown=text)
-    name = scheme.group(1).lower()
-    if name.partition("+")[0] not in DATABASES:
-        raise UsageError(f"{without_password(text)}: {_advice(name)}")
-    found = re.search(r"[?&](query|table)=(.*)$", text, re.DOTALL)
-    if found is None or not found.group(2).strip():
-        raise UsageError(
-            f"{without_password(text)}: say which rows: end the URL with ?query=SELECT ... or ?table=NAME, in quotes"
-        )
-    url, words = text[: found.start()], unquote(found.group(2)).strip()
-    short = words if len(words) <= _LONGEST_QUERY else f"{words[:_LONGEST_QUERY]}..."
-    shown = f"{without_password(url)}{text[found.start()]}{found.group(1)}={' '.join(short.split())}"
-    if found.group(1) == "table":
-        return Location(url, "database", table=words, shown=shown)
-    return Location(url, "database", query=words, shown=shown)
+    @property
+    def kind(self) -> str:
+        """Kind of the source."""
+        return self.reader.kind
 
 
 def without_password(text: str) -> str:
@@ -105,12 +95,3 @@ def refuse_password(text: str, option: str) -> None:
             "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; or put the whole URL into an environment "
             "variable (GLASSFLEET_AGENT_DATA) or a file of settings"
         )
-
-
-def _advice(name: str) -> str:
-    if name in ("mqtt", "mqtts"):
-        return (
-            "a live stream is collected into a window first, with glassfleet data collect --source URL "
-            "--store drive.window; then give drive.window here"
-        )
-    return f"{name}:// is not known here; give a .csv, .csv.gz, .parquet or .window file, sqlite:/// or postgresql://"

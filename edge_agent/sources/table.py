@@ -11,7 +11,6 @@ come in blocks too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,10 +32,8 @@ from edge_agent.sources.cells import (
     text_cell,
     train_rows,
 )
-from edge_agent.sources.database import query_rows
-from edge_agent.sources.files import blocks_of, csv_rows, parquet_columns
-from edge_agent.sources.location import Location, locate
-from edge_agent.sources.window import WindowStore
+from edge_agent.sources.location import Location
+from edge_agent.sources.readers import locate
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
@@ -154,22 +151,20 @@ def read_source(
     """
     place = replace(locate(path), wait=window_wait)
     read = partial(_read_source, place, target=target, labels=labels, categories=categories)
-    if place.kind != "window":
-        return read()
-    return _Moving(WindowStore.open(Path(place.text), wait=place.wait), read).source()
+    return read() if place.reader.mark is None else _Moving(place.reader.mark(place), read).source()
 
 
 class _Moving:
-    """Reads a window store again when it has changed, and only then."""
+    """Reads a source again when it has changed, and only then."""
 
-    def __init__(self, store: WindowStore, read: Callable[[], Source]) -> None:
-        self._store = store
+    def __init__(self, mark: Callable[[], object], read: Callable[[], Source]) -> None:
+        self._mark = mark
         self._read = read
         self._seen: object = None
         self._source: Source | None = None
 
     def source(self) -> Source:
-        mark = self._store.mark()
+        mark = self._mark()
         if self._source is None or mark != self._seen:
             self._source = replace(self._read(), refresh=self.source)
             self._seen = mark
@@ -183,7 +178,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         if categories
         else (_read(place, target=target, labels=labels), {})
     )
-    label = target if target is not None else [name for name in raw.names if name != SPLIT][-1]
+    label = _target(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
         raise DataError(f"{where}: there is no input column beside the target {label!r}")
@@ -192,9 +187,9 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     train = raw.train
     if train.sum() < 2:
         which = "" if SPLIT not in raw.names else " with split 'train'"
-        found = f"only one row{which}" if train.any() else f"no rows{which}"
+        text = f"only one row{which}" if train.any() else f"no rows{which}"
         raise DataError(
-            f"{where}: {found}; an agent needs at least 2 rows to learn from. "
+            f"{where}: {text}; an agent needs at least 2 rows to learn from. "
             "Collect more data, or leave this vehicle out"
         )
     warnings = _constant_columns(raw.numbers[train], raw.numeric_names, features)
@@ -226,10 +221,10 @@ def read_table(path: Path | str) -> Table:
 
 def _table(place: Location) -> Table:
     where = place.shown
-    if place.kind == "parquet":
-        names, columns = parquet_columns(Path(place.text))
+    if place.reader.columns is not None:
+        names, columns = place.reader.columns(place)
     else:
-        with table_rows(place) as (names, blocks):
+        with place.reader.rows(place) as (names, blocks):
             cells: list[list[Any]] = [[] for _ in names]
             row = 0
             for block in blocks:
@@ -259,27 +254,14 @@ class _Raw:
     train: NDArray[np.bool_]
 
 
-@contextmanager
-def table_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
-    """Open a table: the columns' names, and blocks of rows; cells of a file are text. Faults become DataErrors."""
-    if place.kind == "database":
-        with query_rows(place) as (names, blocks):
-            yield names, blocks
-    elif place.kind == "window":
-        names, rows = WindowStore.open(Path(place.text), wait=place.wait).read()
-        yield names, iter([rows] if rows else [])
-    elif place.kind == "parquet":
-        names, columns = parquet_columns(Path(place.text))
-        yield names, iter([[list(row) for row in zip(*columns, strict=True)]])
-    else:
-        with csv_rows(Path(place.text)) as (names, reader):
-            yield names, blocks_of(reader)
-
-
 def _read(place: Location, *, target: str | None, labels: bool) -> _Raw:
-    with table_rows(place) as (names, blocks):
+    with place.reader.rows(place) as (names, blocks):
         check_roles(place.shown, names, target)
         return _collect(place.shown, names, blocks, target, labels=labels)
+
+
+def _target(named: str | None, names: Sequence[str]) -> str:
+    return named if named is not None else [name for name in names if name != SPLIT][-1]
 
 
 def _first_text(where: str, name: str, column: NDArray[Any]) -> DataError:
@@ -292,7 +274,7 @@ def _read_categories(place: Location, *, target: str | None, labels: bool) -> tu
     where = place.shown
     table = _table(place)
     check_roles(where, table.names, target)
-    label = target if target is not None else [name for name in table.names if name != SPLIT][-1]
+    label = _target(target, table.names)
     names = [name for name in table.names if name != SPLIT and not (labels and name == label)]
     numbers = np.empty((table.rows, len(names)), dtype=np.float64)
     categories: dict[str, tuple[str, ...]] = {}
@@ -317,7 +299,7 @@ def _read_categories(place: Location, *, target: str | None, labels: bool) -> tu
 def _collect(
     where: str, names: tuple[str, ...], blocks: Iterator[list[list[Any]]], target: str | None, *, labels: bool
 ) -> _Raw:
-    label = target if target is not None else [name for name in names if name != SPLIT][-1]
+    label = _target(target, names)
     split_at = names.index(SPLIT) if SPLIT in names else None
     label_at = names.index(label) if labels else None
     numeric = [index for index in range(len(names)) if index not in (split_at, label_at)]

@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.sources.cells import header, is_finite
+from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError, StorageError
 
 FORMAT: Final = "1"
+ENDING: Final = ".window"
+"""How the name of a window store ends."""
+
 MAX_ROWS: Final = 50_000
 """Rows that a window keeps unless told otherwise."""
 
@@ -182,10 +186,10 @@ class WindowStore:
             raise DataError(f"{self.path}: the window is empty. Collect samples first: glassfleet data collect")
         oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
         with self._explained():
-            found = self._db.execute(
+            rows = self._db.execute(
                 "SELECT cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (oldest, self._max_rows)
             ).fetchall()
-        return self.columns, [json.loads(cells) for (cells,) in reversed(found)]
+        return self.columns, [json.loads(cells) for (cells,) in reversed(rows)]
 
     def span(self) -> tuple[int, float, float]:
         """Return how many rows there are, and when the oldest and the newest came (since the epoch; 0: none)."""
@@ -196,8 +200,8 @@ class WindowStore:
     def noted(self, name: str) -> str:
         """Return what was noted with `append` under a name; empty: nothing."""
         with self._explained():
-            found = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-        return "" if found is None else str(found[0])
+            row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+        return "" if row is None else str(row[0])
 
     def mark(self) -> tuple[int, int]:
         """Return something that differs when the rows in the window do."""
@@ -254,3 +258,16 @@ def _misfit(sample: Mapping[str, Any], names: Sequence[str], text: frozenset[str
         elif not is_finite(cell):
             return f"the field {name!r} is not a finite number"
     return ""
+
+
+@contextmanager
+def _rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
+    names, rows = _open(place).read()
+    yield names, iter([rows] if rows else [])
+
+
+def _open(place: Location) -> WindowStore:
+    return WindowStore.open(Path(place.text), wait=place.wait)
+
+
+READER: Final = Reader("window", _rows, endings=(ENDING,), mark=lambda place: _open(place).mark)

@@ -24,7 +24,7 @@ from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.scheme import Contribution, Done, Next
 from schemas.messages import AgentState, ContributionBody, Evaluation
-from tests.support.fake_coordinator import Desk, domain_of
+from tests.support.fake_coordinator import FakeCoordinator, domain_of
 
 ROWS, INPUTS = 36_000, 15
 
@@ -54,9 +54,9 @@ def write_rows(path: Path) -> None:
             file.write(part + "," + ",".join(f"{cell:.6f}" for cell in [*x, value]) + "\n")
 
 
-def answers_to(desk: Desk, task_digest: str) -> list[ContributionBody]:
+def answers_to(coordinator: FakeCoordinator, task_digest: str) -> list[ContributionBody]:
     """Answers to one task that have arrived."""
-    return [body for body in desk.answers if body.task_digest == task_digest][:1]
+    return [body for body in coordinator.answers if body.task_digest == task_digest][:1]
 
 
 def main() -> None:
@@ -66,8 +66,8 @@ def main() -> None:
         folder = Path(folder_name)
         write_rows(folder / "rows.csv")
         broker = launch("auto", state_dir=folder / "broker")
-        transport = PahoTransport(Link(broker.url, "desk"))
-        desk = Desk(transport)
+        transport = PahoTransport(Link(broker.url, "coordinator"))
+        coordinator = FakeCoordinator(transport)
         program = (
             "import sys; from edge_agent.config import load_config; from edge_agent.runner import run_agent; "
             "url, data, state = sys.argv[1:]; "
@@ -82,7 +82,7 @@ def main() -> None:
             print(f"| {stage} | {resident:.1f} | {peak:.1f} | {cpu_seconds(agent.pid):.2f} |", flush=True)
 
         try:
-            desk.wait_for(lambda: desk.bodies(AgentState))
+            coordinator.wait_for(lambda: coordinator.bodies(AgentState))
             tell("data read, connected")
             source = read_source(folder / "rows.csv")
             scheme = load("frt")
@@ -91,16 +91,16 @@ def main() -> None:
             while isinstance(step, Next):
                 number += 1
                 began = time.perf_counter()
-                desk.ask(step.task, number=number)
+                coordinator.ask(step.task, number=number)
                 digest = step.task.digest
-                (body,) = desk.wait_for(partial(answers_to, desk, digest))
+                (body,) = coordinator.wait_for(partial(answers_to, coordinator, digest))
                 seconds = time.perf_counter() - began
-                desk.acknowledge("v1", digest)
+                coordinator.acknowledge("v1", digest)
                 tell(f"round {number} ({step.task.kind}) answered in {seconds * 1e3:.0f} ms")
                 step = scheme.server.reduce(step.state, [Contribution.from_value(body.contribution)])
-            desk.clear()
-            desk.publish_model(step.model.to_document())
-            desk.wait_for(lambda: desk.bodies(Evaluation), timeout=60)
+            coordinator.clear()
+            coordinator.publish_model(step.model.to_document())
+            coordinator.wait_for(lambda: coordinator.bodies(Evaluation), timeout=60)
             tell("own model learned, both scored")
         finally:
             agent.terminate()

@@ -14,16 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.sources import SPLIT, Table, read_source, read_table
-from edge_agent.sources.location import locate
-from edge_agent.sources.table import table_rows
+from edge_agent.sources.readers import file_endings, locate
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from lab.qoe.windows import labels_of
 from schemas.errors import DataError, StorageError
-
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
-"""What a vehicle's file can be."""
 
 SHOWN = 5
 """Most files, and most columns of each, that a fault names."""
@@ -74,7 +70,7 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
     except OSError as fault:
         raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
     for path in paths:
-        suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
+        suffix = next((suffix for suffix in file_endings() if path.name.endswith(suffix)), None)
         if suffix is None or not path.is_file():
             continue
         name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.removesuffix(suffix)).lstrip("._-")[:64] or "vehicle"
@@ -100,7 +96,8 @@ def check_columns(files: Mapping[str, Path], target: str | None = None) -> None:
     columns: dict[str, frozenset[str]] = {}
     targets: dict[str, str] = {}
     for vehicle, path in files.items():
-        with table_rows(locate(path)) as (names, _):
+        place = locate(path)
+        with place.reader.rows(place) as (names, _):
             columns[vehicle] = frozenset(names) - {SPLIT}
             targets[vehicle] = target or next((name for name in reversed(names) if name != SPLIT), "")
     votes = Counter((targets[vehicle], columns[vehicle]) for vehicle in files)

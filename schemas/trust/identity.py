@@ -160,12 +160,12 @@ class Token:
     @classmethod
     def parse(cls, text: str) -> Token:
         """Read a token; raises UsageError when it cannot be one."""
-        found = _TOKEN.fullmatch(text.strip())
-        if found is None:
+        match = _TOKEN.fullmatch(text.strip())
+        if match is None:
             raise UsageError(
                 "this is no enrolment token: copy the whole line that `glassfleet ca token` printed, from gft1. on"
             )
-        return cls(*found.groups())
+        return cls(*match.groups())
 
     def __str__(self) -> str:
         return f"gft1.{self.agent}.{self.fingerprint}.{self.secret}"

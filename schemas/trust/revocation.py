@@ -29,8 +29,8 @@ def lists_in(crl_pem: bytes) -> list[x509.CertificateRevocationList]:
 
 def of_file(crl_pem: bytes) -> bytes:
     """Return the lists of a file of ours, PEM, without what cannot be read: many such blocks hide no good list."""
-    found = islice(_readable(crl_pem.split(_BEGIN)[1:]), limits.MAX_LISTS)
-    return b"".join(crl.public_bytes(Encoding.PEM) for crl in found)
+    lists = islice(_readable(crl_pem.split(_BEGIN)[1:]), limits.MAX_LISTS)
+    return b"".join(crl.public_bytes(Encoding.PEM) for crl in lists)
 
 
 def _readable(parts: Iterable[bytes]) -> Iterator[x509.CertificateRevocationList]:
@@ -101,5 +101,5 @@ def merged(ca_pem: bytes, *bundles: bytes) -> bytes:
 
     The order of the bundles changes nothing but among lists of one number, so what is said again changes nothing.
     """
-    found = [crl.public_bytes(Encoding.PEM) for crl in newest_of_each(ca_pem, *bundles) if crl is not None]
-    return b"".join(dict.fromkeys(found))
+    lists = [crl.public_bytes(Encoding.PEM) for crl in newest_of_each(ca_pem, *bundles) if crl is not None]
+    return b"".join(dict.fromkeys(lists))

@@ -19,7 +19,7 @@ from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, is_light
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
-from edge_agent.session.snapshots import Freezer
+from edge_agent.session.snapshots import Snapshots
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -29,7 +29,7 @@ from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from schemas.documents import document_digest
 from schemas.record import RECORD_FORMAT, ModelRecord
 from tests.support.agent_bench import Bench
-from tests.support.fake_coordinator import Desk, domain_of, first_task, rows
+from tests.support.fake_coordinator import FakeCoordinator, domain_of, first_task, rows
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
 """Minutes, even for 60 rows."""
@@ -56,9 +56,9 @@ def fleet_name(request):
 
 
 @pytest.fixture
-def desk(broker, fleet_name):
-    transport = PahoTransport(Link(broker.url, f"desk-{fleet_name}"))
-    yield Desk(transport, fleet=fleet_name)
+def coordinator(broker, fleet_name):
+    transport = PahoTransport(Link(broker.url, f"coordinator-{fleet_name}"))
+    yield FakeCoordinator(transport, fleet=fleet_name)
     transport.stop()
 
 
@@ -111,29 +111,29 @@ def lives(pid: int) -> bool:
 
 
 @pytest.fixture
-def busy(desk, start_agent):
+def busy(coordinator, start_agent):
     """An agent, and the process in which it computes the monster."""
     agent = start_agent(**{"answer-seconds": 3600})
-    desk.wait_for(lambda: desk.messages)
-    desk.ask(task_of("fedavg_mlp", rows(), **MONSTER), run="monster")
+    coordinator.wait_for(lambda: coordinator.messages)
+    coordinator.ask(task_of("fedavg_mlp", rows(), **MONSTER), run="monster")
     until(lambda: agent.poll() is not None or children(agent.pid))
     return agent, children(agent.pid)[0]
 
 
 @pytest.mark.parametrize("end", ["cancel", "newer round"])
-def test_agent_serves_other_runs_and_lets_go_when_its_long_answer_is_no_longer_wanted(desk, busy, end):
+def test_agent_serves_other_runs_and_lets_go_when_its_long_answer_is_no_longer_wanted(coordinator, busy, end):
     agent, worker = busy
-    desk.ask(first_task(rows()), run="other")
-    desk.wait_for(lambda: desk.answers)
+    coordinator.ask(first_task(rows()), run="other")
+    coordinator.wait_for(lambda: coordinator.answers)
     assert lives(worker)
     if end == "cancel":
-        desk.clear("monster")
+        coordinator.clear("monster")
     else:
-        desk.ask(first_task(rows(seed=1)), run="monster", number=2)
-        desk.wait_for(lambda: len(desk.answers) == 2)
+        coordinator.ask(first_task(rows(seed=1)), run="monster", number=2)
+        coordinator.wait_for(lambda: len(coordinator.answers) == 2)
     until(lambda: not lives(worker))
     assert agent.poll() is None
-    assert desk.refusals == []
+    assert coordinator.refusals == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -156,18 +156,18 @@ LOCAL = {"antecedents": "local", "n_clusters": 1000, "tolerance": 0.0}
         ({"answer-megabytes": 256}, ("tsk", 40_000, LOCAL | {"max_iterations": 10}), "with 256 MB at most"),
     ],
 )
-def test_agent_refuses_with_the_reason_what_is_over_its_budget(desk, start_agent, settings, asked, why):
+def test_agent_refuses_with_the_reason_what_is_over_its_budget(coordinator, start_agent, settings, asked, why):
     name, count, parameters = asked
     data = rows(count=count)
     agent = start_agent(data, **settings)
-    desk.wait_for(lambda: desk.messages)
-    desk.ask(task_of(name, data, **parameters))
-    desk.wait_for(lambda: desk.refusals, 60)
-    assert desk.refusals[0].reason.startswith("over-budget: this vehicle ")
-    assert why in desk.refusals[0].reason
+    coordinator.wait_for(lambda: coordinator.messages)
+    coordinator.ask(task_of(name, data, **parameters))
+    coordinator.wait_for(lambda: coordinator.refusals, 60)
+    assert coordinator.refusals[0].reason.startswith("over-budget: this vehicle ")
+    assert why in coordinator.refusals[0].reason
     assert children(agent.pid) == []
-    desk.ask(first_task(data), run="other")
-    desk.wait_for(lambda: desk.answers)
+    coordinator.ask(first_task(data), run="other")
+    coordinator.wait_for(lambda: coordinator.answers)
 
 
 def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wait(tmp_path):
@@ -175,29 +175,29 @@ def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wa
     agent = bench.agent(answer_seconds=3600)
     task = task_of("fedavg_mlp", rows(), **MONSTER)
     for number in range(7):
-        bench.desk.ask(task, run=f"m{number}")
+        bench.coordinator.ask(task, run=f"m{number}")
         bench.run(0.5)
     try:
-        first = agent._performer._long.work._process.pid
+        first = agent._effects._long.work._process.pid
         assert lives(first)
-        assert [refusal.reason for refusal in bench.desk.refusals] == [
+        assert [refusal.reason for refusal in bench.coordinator.refusals] == [
             "over-budget: 4 long answers wait here already"
         ] * 2
-        bench.desk.clear("m1")  # which waits
-        bench.desk.clear("m0")
+        bench.coordinator.clear("m1")  # which waits
+        bench.coordinator.clear("m0")
         bench.run(0.5)
         assert not lives(first)
-        assert agent._performer._long.job.run == "m2"
+        assert agent._effects._long.job.run == "m2"
         assert Work.running["answer"] == 1
     finally:
         agent.stop()
     assert Work.running["answer"] == 0
 
 
-def frozen(folder: Path, data: Dataset) -> Path:
-    freezer = Freezer(folder, b"s" * 32)
-    freezer.freeze("r1", data)
-    return freezer.path("r1")
+def kept(folder: Path, data: Dataset) -> Path:
+    snapshots = Snapshots(folder, b"s" * 32)
+    snapshots.of_run("r1", data)
+    return snapshots.path("r1")
 
 
 def worked(path: Path, task: Task) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_pa
     edges = scheme.server.reduce(step.state, [hello])
     assert isinstance(edges, Next)
     task = edges.task
-    here, apart = answer(task, data, b"n" * 32), worked(frozen(tmp_path, data), task)
+    here, apart = answer(task, data, b"n" * 32), worked(kept(tmp_path, data), task)
     assert apart["rows"] == here["rows"] == 50
     ours, theirs = (Contribution.from_value(part["contribution"]) for part in (here, apart))
     assert theirs.kind == "edges"
@@ -238,21 +238,21 @@ def test_work_tells_a_refusal_of_the_scheme_and_forgets_its_process(tmp_path):
     data = rows()
     other = Dataset(("a", "b", "z"), "y", data.X, data.y)
     with pytest.raises(TaskError, match="'z'"):
-        worked(frozen(tmp_path, data), first_task(other))
+        worked(kept(tmp_path, data), first_task(other))
     assert Work.running["answer"] == 0
 
 
-def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(desk, start_agent):
+def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(coordinator, start_agent):
     data = rows()
     weights = task_of("fedavg_mlp", data, **MONSTER).body["weights"]
     model = Perceptron(Parameters(**MONSTER), domain_of(data), weights)
     agent = start_agent(data, tests=2)
-    desk.wait_for(lambda: desk.messages)
-    desk.publish_model(model.to_document())
+    coordinator.wait_for(lambda: coordinator.messages)
+    coordinator.publish_model(model.to_document())
     until(lambda: agent.poll() is not None or children(agent.pid))
     (worker,) = children(agent.pid)
-    desk.ask(first_task(data), run="other")
-    desk.wait_for(lambda: desk.answers)
+    coordinator.ask(first_task(data), run="other")
+    coordinator.wait_for(lambda: coordinator.answers)
     assert lives(worker)
     agent.terminate()
     assert agent.wait(30) == 0

@@ -27,7 +27,7 @@ GRID = 33
 
 @cache
 def _tariffs() -> Model:
-    """A tree with a column of text and a constant one, which the zoo has not."""
+    """A tree with a column of text and a constant one, which no sample model has."""
     rng = np.random.default_rng(4)
     X = np.column_stack([rng.integers(0, 4, 400), rng.random(400) * 10, np.full(400, 3.0), rng.random(400)])
     y = np.where((X[:, 0] == 2) | (X[:, 1] + 2 * X[:, 3] > 8), "good", np.where(X[:, 0] == 1, "fair", "bad"))

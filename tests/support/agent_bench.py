@@ -9,20 +9,22 @@ from edge_agent.agent import Agent
 from edge_agent.config import load_config
 from edge_agent.runner import link_of
 from glassfleet import catalogue, local
-from tests.support.fake_coordinator import Desk, domain_of, rows, source
+from tests.support.fake_coordinator import FakeCoordinator, domain_of, rows, source
 
 URL = "mqtt://memory"
 
 
 class Bench:
-    """One desk and some agents on one hub."""
+    """One coordinator and some agents on one hub."""
 
     def __init__(self, folder: Any, *, limit: Any = 128 * 1024) -> None:
         self.hub = MemoryHub()
         self.folder = folder
         self.limit = limit
         self.agents: list[Agent] = []
-        self.desk = Desk(MemoryTransport(self.hub, Link(URL, "desk", max_message_bytes=limit)), limit=limit)
+        self.coordinator = FakeCoordinator(
+            MemoryTransport(self.hub, Link(URL, "coordinator", max_message_bytes=limit)), limit=limit
+        )
 
     def agent(self, name: Any = "v1", data: Any = None, folder: Any = None, **changes: Any) -> Any:
         flags = {"id": name, "broker": URL, "data": "memory", "max_message_bytes": self.limit, **changes}
@@ -41,8 +43,7 @@ class Bench:
 
     def kill(self, agent: Any) -> Any:
         self.hub.kill(link_of(agent.config).client_id)
-        agent._outbox.close()
-        agent._lock.release()
+        agent.release()
         self.agents.remove(agent)
 
 

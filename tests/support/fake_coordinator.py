@@ -1,4 +1,4 @@
-"""A coordinator's desk for tests of agents: asks tasks, sends receipts, reads what agents say. Over any transport."""
+"""A coordinator that tests of agents move by hand: asks tasks, sends receipts, reads what agents say. Any transport."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def domain_of(data: Dataset) -> Domain:
     return pooled_domain(data.features, data.target, data.X, data.y)
 
 
-class Desk:
+class FakeCoordinator:
     """Stands in for a coordinator.
 
     Parameters
@@ -69,7 +69,7 @@ class Desk:
         self.topics = Topics(fleet)
         self.transport = transport
         self.messages: list[Message] = []
-        self.said: list[Envelope] = []
+        self.received: list[Envelope] = []
         self._limit = limit
         self._assembler = Assembler()
         self._arrived = threading.Condition()
@@ -85,18 +85,22 @@ class Desk:
                 envelope = Envelope.from_bytes(message.payload, fleet=self.topics.fleet)
                 whole = self._assembler.add(envelope) if envelope.body.kind == "part" else envelope
                 if whole is not None:
-                    self.said.append(whole)
+                    self.received.append(whole)
             self._arrived.notify_all()
 
     def wait_for(self, condition: Callable[[], Any], timeout: float = 20.0) -> Any:
         """Wait until `condition` holds (real time); raises AssertionError when it never does."""
         with self._arrived:
-            assert self._arrived.wait_for(condition, timeout), [envelope.body.kind for envelope in self.said]
+            assert self._arrived.wait_for(condition, timeout), [envelope.body.kind for envelope in self.received]
         return condition()
 
     def bodies(self, kind: type[Body], agent: str = "") -> list[Any]:
         """All bodies of a kind that were received."""
-        return [said.body for said in self.said if isinstance(said.body, kind) and agent in ("", said.agent)]
+        return [
+            envelope.body
+            for envelope in self.received
+            if isinstance(envelope.body, kind) and agent in ("", envelope.agent)
+        ]
 
     @property
     def answers(self) -> list[ContributionBody]:

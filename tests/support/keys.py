@@ -91,3 +91,21 @@ class TestCa:
             entry = x509.RevokedCertificateBuilder().serial_number(each.certificate.serial_number)
             builder = builder.add_revoked_certificate(entry.revocation_date(_when(NOW - DAY)).build())
         return builder.sign(self.key, None).public_bytes(Encoding.PEM)
+
+
+@dataclass(frozen=True)
+class FixedCredentials:
+    """Credentials that never change."""
+
+    signer: Signer
+    verifier: Verifier
+    crl: bytes = b""
+
+    def take_crl(self, crl: bytes) -> bool:
+        """Revoke what it lists; it is not kept."""
+        self.verifier.take_crl(crl)
+        return False
+
+    def refresh(self) -> bool:
+        """Nothing changes."""
+        return False

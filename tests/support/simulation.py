@@ -20,7 +20,6 @@ from typing import Any
 
 import structlog
 
-from broker.credentials import FixedCredentials
 from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
@@ -44,7 +43,7 @@ from schemas.errors import WireError
 from schemas.messages import Manifest
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.keys import Issued, TestCa
+from tests.support.keys import FixedCredentials, Issued, TestCa
 
 COORDINATOR = "coordinator"
 FLEET = "sim"
@@ -260,8 +259,7 @@ class Simulation:
             self.deaths[name] += 1
             self._silence(name, f"gf-{FLEET}-agent-{name}")
             # What the operating system does for a dead process: locks go, file handles close.
-            agent._outbox.close()
-            agent._lock.release()
+            agent.release()
 
     def crash_agent_at_publish(self, name: str, count: int) -> None:
         """Let the agent die at its `count`-th publish from now, before the message leaves."""
@@ -395,7 +393,7 @@ class Simulation:
 
     def pending(self) -> dict[str, int]:
         """Return how many answers each living agent still waits to have acknowledged."""
-        return {name: len(agent._outbox.contents().pending) for name, agent in self.agents.items()}
+        return {name: len(agent.outbox.contents().pending) for name, agent in self.agents.items()}
 
 
 def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:

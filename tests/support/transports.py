@@ -22,7 +22,6 @@ from broker.port import Handlers, Link, Message, Transport
 from broker.servers.child import ChildBroker
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.rabbitmq import RabbitmqProcess
 from broker.signed import signed
 from broker.tls import tls_of
 from broker.url import parse_url
@@ -31,6 +30,7 @@ from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
 from tests.support.fleet import FleetCa
 from tests.support.nats import NatsProcess
+from tests.support.rabbitmq import RabbitmqProcess
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""

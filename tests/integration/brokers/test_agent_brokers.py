@@ -23,7 +23,7 @@ from glassfleet.scheme import Contribution, Done, Next
 from schemas.documents import document_digest
 from schemas.errors import BrokerError, IdentityError
 from schemas.messages import AgentState, Evaluation
-from tests.support.fake_coordinator import Desk, domain_of, first_task, rows, source, start
+from tests.support.fake_coordinator import FakeCoordinator, domain_of, first_task, rows, source, start
 
 PROGRAM = """
 import sys
@@ -52,9 +52,9 @@ def fleet_name(request):
 
 
 @pytest.fixture
-def desk(broker, fleet_name):
-    transport = PahoTransport(Link(broker.url, f"desk-{fleet_name}"))
-    yield Desk(transport, fleet=fleet_name)
+def coordinator(broker, fleet_name):
+    transport = PahoTransport(Link(broker.url, f"coordinator-{fleet_name}"))
+    yield FakeCoordinator(transport, fleet=fleet_name)
     transport.stop()
 
 
@@ -91,68 +91,70 @@ def spawn(tmp_path, broker, fleet_name, data_file):
         process.communicate()
 
 
-def test_agent_answers_once_when_killed_between_send_and_receipt_and_started_again(desk, spawn):
+def test_agent_answers_once_when_killed_between_send_and_receipt_and_started_again(coordinator, spawn):
     task = first_task(rows())
-    desk.ask(task)
+    coordinator.ask(task)
     first = spawn()
-    desk.wait_for(lambda: desk.answers)
+    coordinator.wait_for(lambda: coordinator.answers)
     first.send_signal(signal.SIGKILL)
     first.wait()
     spawn()
-    desk.wait_for(lambda: len(desk.answers) >= 2)
-    desk.acknowledge("v1", task.digest)
-    sent = {message.payload for message in desk.messages if message.topic.endswith("/contribution")}
+    coordinator.wait_for(lambda: len(coordinator.answers) >= 2)
+    coordinator.acknowledge("v1", task.digest)
+    sent = {message.payload for message in coordinator.messages if message.topic.endswith("/contribution")}
     assert len(sent) == 1, "the same bytes, whoever sends them"
 
 
-def test_agent_does_not_answer_again_when_killed_after_its_receipt(desk, spawn):
+def test_agent_does_not_answer_again_when_killed_after_its_receipt(coordinator, spawn):
     task, other = first_task(rows()), first_task(rows(), n_sets=3)
-    desk.ask(task)
+    coordinator.ask(task)
     first = spawn()
-    desk.wait_for(lambda: desk.answers)
-    desk.acknowledge("v1", task.digest)
-    topic = desk.topics.receipt("v1")
-    desk.wait_for(lambda: [message for message in desk.messages if message.topic == topic])
+    coordinator.wait_for(lambda: coordinator.answers)
+    coordinator.acknowledge("v1", task.digest)
+    topic = coordinator.topics.receipt("v1")
+    coordinator.wait_for(lambda: [message for message in coordinator.messages if message.topic == topic])
     # A second round proves that the receipt was handled before the kill: messages of one sender arrive in order.
-    desk.ask(other, run="r2")
-    desk.wait_for(lambda: [answer for answer in desk.answers if answer.task_digest == other.digest])
+    coordinator.ask(other, run="r2")
+    coordinator.wait_for(lambda: [answer for answer in coordinator.answers if answer.task_digest == other.digest])
     first.send_signal(signal.SIGKILL)
     first.wait()
-    before = len([answer for answer in desk.answers if answer.task_digest == task.digest])
+    before = len([answer for answer in coordinator.answers if answer.task_digest == task.digest])
     spawn()
-    desk.wait_for(lambda: len([answer for answer in desk.answers if answer.task_digest == other.digest]) >= 2)
-    assert len([answer for answer in desk.answers if answer.task_digest == task.digest]) == before
+    coordinator.wait_for(
+        lambda: len([answer for answer in coordinator.answers if answer.task_digest == other.digest]) >= 2
+    )
+    assert len([answer for answer in coordinator.answers if answer.task_digest == task.digest]) == before
 
 
-def test_agent_says_that_it_is_down_when_terminated(desk, spawn):
+def test_agent_says_that_it_is_down_when_terminated(coordinator, spawn):
     process = spawn()
-    desk.wait_for(lambda: desk.bodies(AgentState))
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
-    desk.wait_for(lambda: [state for state in desk.bodies(AgentState) if state.status == "down"])
+    coordinator.wait_for(lambda: [state for state in coordinator.bodies(AgentState) if state.status == "down"])
 
 
-def test_second_process_on_the_same_state_ends_with_code_7(desk, spawn):
+def test_second_process_on_the_same_state_ends_with_code_7(coordinator, spawn):
     first = spawn()
-    desk.wait_for(lambda: desk.bodies(AgentState))
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
     second = spawn()
     assert second.wait(20) == 7
     assert "another process is agent 'v1' already" in second.stderr.read()
     assert first.poll() is None
 
 
-def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_goes_on(desk, spawn, tmp_path):
+def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_goes_on(coordinator, spawn, tmp_path):
     first = spawn()
-    desk.wait_for(lambda: desk.bodies(AgentState))
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
     second = spawn(state_dir=tmp_path / "elsewhere")
     assert second.wait(60) == 7
     assert "Stop it, or start this one with another --id" in second.stderr.read()
-    desk.ask(first_task(rows()))
-    desk.wait_for(lambda: desk.answers)
+    coordinator.ask(first_task(rows()))
+    coordinator.wait_for(lambda: coordinator.answers)
     assert first.poll() is None
 
 
-def test_fleet_in_one_process_learns_the_central_model_and_scores_it(desk, broker, tmp_path, fleet_name):
+def test_fleet_in_one_process_learns_the_central_model_and_scores_it(coordinator, broker, tmp_path, fleet_name):
     sources = {f"v{index}": source(index, 40, 10) for index in range(10)}
     scheme = load("frt")
     pooled = pool([part.train for part in sources.values()])
@@ -161,24 +163,24 @@ def test_fleet_in_one_process_learns_the_central_model_and_scores_it(desk, broke
         number = 0
         while isinstance(step, Next):
             number += 1
-            desk.ask(step.task, number=number)
+            coordinator.ask(step.task, number=number)
             answers: dict[str, Any] = {}
 
             def all_in(task: Any = step.task, answers: Any = answers) -> Any:
-                for said in desk.said:
-                    if getattr(said.body, "task_digest", "") == task.digest:
-                        answers[said.agent] = said.body
+                for envelope in coordinator.received:
+                    if getattr(envelope.body, "task_digest", "") == task.digest:
+                        answers[envelope.agent] = envelope.body
                 return len(answers) == len(sources)
 
-            desk.wait_for(all_in)
+            coordinator.wait_for(all_in)
             for agent in answers:
-                desk.acknowledge(agent, step.task.digest)
+                coordinator.acknowledge(agent, step.task.digest)
             parts = [Contribution.from_value(answers[agent].contribution) for agent in sorted(answers)]
             step = scheme.server.reduce(step.state, parts)
-        desk.clear()
-        digest = desk.publish_model(step.model.to_document())
-        desk.wait_for(lambda: len(desk.bodies(Evaluation)) == len(sources))
-        assert {scores.digest for scores in desk.bodies(Evaluation)} == {digest}
+        coordinator.clear()
+        digest = coordinator.publish_model(step.model.to_document())
+        coordinator.wait_for(lambda: len(coordinator.bodies(Evaluation)) == len(sources))
+        assert {scores.digest for scores in coordinator.bodies(Evaluation)} == {digest}
         assert all(agent.counts["dropped-here"] == 0 for agent in fleet.agents.values())
     central = local.central(scheme, scheme.Parameters(), domain_of(pooled), pooled).model
     assert document_digest(central.to_document()) == digest
@@ -187,19 +189,19 @@ def test_fleet_in_one_process_learns_the_central_model_and_scores_it(desk, broke
 @pytest.mark.mosquitto
 def test_agent_goes_on_when_the_broker_was_away(tmp_path, free_port):
     running = launch("mosquitto", state_dir=tmp_path / "broker", port=free_port())
-    transport = PahoTransport(Link(running.url, "desk"))
-    desk = Desk(transport)
+    transport = PahoTransport(Link(running.url, "coordinator"))
+    coordinator = FakeCoordinator(transport)
     try:
         with Fleet({"v1": source()}, broker=running.url, state_dir=tmp_path) as fleet:
-            desk.wait_for(lambda: desk.bodies(AgentState))
+            coordinator.wait_for(lambda: coordinator.bodies(AgentState))
             running.kill()
             agent = fleet.agents["v1"]
             until = time.monotonic() + 20
             while agent.transport.is_connected and time.monotonic() < until:
                 time.sleep(0.02)
             running.start()
-            desk.ask(first_task(rows()))
-            desk.wait_for(lambda: desk.answers, timeout=40)
+            coordinator.ask(first_task(rows()))
+            coordinator.wait_for(lambda: coordinator.answers, timeout=40)
     finally:
         transport.stop()
         running.stop()

@@ -62,7 +62,7 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
             versions = [each["version"] for each in api.get("/api/models/model").json()]
             wait_for(lambda: not any(agent.session.busy for agent in fleet.agents.values()))
             retained = read_retained(broker.url, "fleet")
-            contents = [agent._outbox.contents() for agent in fleet.agents.values()]
+            contents = [agent.outbox.contents() for agent in fleet.agents.values()]
             frozen = [path for path in (tmp_path / "agents").glob("agents/fleet/*/runs/*") if path.is_dir()]
             known = [len(agent.session.runs) for agent in fleet.agents.values()]
         code, told = coordinator.end()

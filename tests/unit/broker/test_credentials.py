@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.credentials import FixedCredentials, FolderCredentials
+from broker.credentials import FolderCredentials
 from broker.port import Handlers, Link, Message
 from broker.servers.revocation import take_list
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
@@ -29,7 +29,7 @@ from schemas.messages import AgentState, CoordinatorState
 from schemas.topics import Topics
 from schemas.trust.signing import Owner, Verifier
 from tests.support.fleet import FleetCa, number_in
-from tests.support.keys import NOW, TestCa
+from tests.support.keys import NOW, FixedCredentials, TestCa
 
 TOPICS = Topics("fleet")
 CLOUD = (Owner("coordinator", "*"),)
@@ -161,16 +161,16 @@ def test_newer_list_of_an_operator_is_not_replaced_by_an_older_one_that_is_heard
     assert credentials.crl == ca.authority.crl_pem
 
 
-@pytest.mark.parametrize("found", ["an older list", "none", "a torn one's remains, unreadable"])
-def test_heard_list_is_kept_over_a_restart_when_what_was_put_into_the_folder_is_older(ca, clock, found):
+@pytest.mark.parametrize("in_folder", ["an older list", "none", "a torn one's remains, unreadable"])
+def test_heard_list_is_kept_over_a_restart_when_what_was_put_into_the_folder_is_older(ca, clock, in_folder):
     folder = ca.identity("agent", "v1")
     stolen = ca.identity("coordinator", "cloud")
     credentials = FolderCredentials(folder, clock=clock)
     ca.authority.refresh_crl()
     save_identity(folder, crl=ca.authority.crl_pem)
-    if found != "an older list":
+    if in_folder != "an older list":
         (folder / "crl.pem").unlink()
-    if found == "a torn one's remains, unreadable":
+    if in_folder == "a torn one's remains, unreadable":
         (folder / "crl.pem").symlink_to(folder / "nowhere")
     ca.authority.revoke("cloud", "stolen")
     # Heard before the next look, which may be a day away.
@@ -300,15 +300,15 @@ def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
-@pytest.mark.parametrize("found", ["an older list", "half a list", "no list"])
-def test_heard_list_is_put_back_when_something_worth_less_takes_its_place_afterwards(ca, clock, found):
+@pytest.mark.parametrize("in_folder", ["an older list", "half a list", "no list"])
+def test_heard_list_is_put_back_when_something_worth_less_takes_its_place_afterwards(ca, clock, in_folder):
     folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
     older = (folder / "crl.pem").read_bytes()
     credentials = FolderCredentials(folder, clock=clock)
     ca.authority.revoke("cloud", "stolen")
     heard = ca.authority.crl_pem
     assert credentials.take_crl(heard)
-    match found:
+    match in_folder:
         case "an older list":
             save_identity(folder, crl=older)
         case "half a list":
@@ -375,7 +375,7 @@ class Line:
     is_connected = True
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, bytes]] = []
+        self.published: list[tuple[str, bytes]] = []
         self.handlers = Handlers(lambda _m: None, lambda: None, lambda _w: None)
 
     def start(self, handlers: Handlers) -> None:
@@ -384,7 +384,7 @@ class Line:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         del retain
-        self.said.append((topic, payload))
+        self.published.append((topic, payload))
 
     def subscribe(self, pattern: str) -> None: ...
     def unsubscribe(self, pattern: str) -> None: ...
@@ -401,12 +401,12 @@ def test_coordinator_says_the_newest_list_again_when_it_started_with_an_older_on
     transport = SignedTransport(line, TOPICS, credentials, lambda *_: None)
     transport.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
     older = (cloud / "crl.pem").read_bytes()
-    assert line.said == [(TOPICS.revoked(), older)]
+    assert line.published == [(TOPICS.revoked(), older)]
     ca.authority.revoke("cloud")
     newest = ca.authority.crl_pem
     for crl in (newest, older, newest):
         line.handlers.message(Message(TOPICS.revoked(), crl, retained=True))
-    assert line.said == [(TOPICS.revoked(), older), (TOPICS.revoked(), newest)]
+    assert line.published == [(TOPICS.revoked(), older), (TOPICS.revoked(), newest)]
 
 
 def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent():
@@ -449,25 +449,25 @@ def test_patience_remembers_a_bounded_number_of_agents():
 
 
 def test_refusal_log_counts_all_and_tells_of_each_code_now_and_then():
-    clock, counted, told = Clock(), Counter[str](), []
-    log = RefusalLog(lambda name: counted.update([name]), lambda *line: told.append(line), pause=10, clock=clock)
+    clock, counted, lines = Clock(), Counter[str](), []
+    log = RefusalLog(lambda name: counted.update([name]), lambda *line: lines.append(line), pause=10, clock=clock)
     fault = WireError("unsigned", "why")
     for _ in range(1000):
         log(Message("t", b"x"), fault)
     log(Message("t", b"x"), WireError("bad-signature", "other"))
     assert counted == {"refused.unsigned": 1000, "refused.bad-signature": 1}
-    assert told == [("t", "unsigned", "why", 1), ("t", "bad-signature", "other", 1)]
+    assert lines == [("t", "unsigned", "why", 1), ("t", "bad-signature", "other", 1)]
     clock.now += 10
     log(Message("t", b"x"), fault)
-    assert told[-1] == ("t", "unsigned", "why", 1000)
+    assert lines[-1] == ("t", "unsigned", "why", 1000)
 
 
 def test_refusal_log_shows_no_control_characters_of_a_forged_topic():
-    told: list[str] = []
-    log = RefusalLog(lambda _name: None, lambda topic, *_: told.append(topic))
+    lines: list[str] = []
+    log = RefusalLog(lambda _name: None, lambda topic, *_: lines.append(topic))
     log(Message("gf/1/fleet/\x1b[2Jmodel\nINFO all is well" + "x" * 1000, b"x"), WireError("unknown-topic", "why"))
-    assert told[0].isprintable()
-    assert len(told[0]) < 300
+    assert lines[0].isprintable()
+    assert len(lines[0]) < 300
 
 
 def test_private_file_is_never_written_through_what_lies_there(tmp_path):
@@ -513,10 +513,10 @@ def test_tap_says_who_sealed_each_message_and_what_the_fleet_would_refuse():
     topic = TOPICS.agent_state("v1")
     plain = Envelope(fleet="fleet", body=AgentState(status="up", incarnation="i"), agent="v1", time=NOW).to_bytes()
     good, forged = (ca.agent(name).signer().seal(topic, plain) for name in ("v1", "v2"))
-    said = [seal(topic, payload, TOPICS, ca.verifier()) for payload in (good, forged, plain)]
-    assert said[0] == "agent v1"
-    assert said[1] == "REFUSED wrong-signer: agent v2 may not write here"
-    assert said[2].startswith("REFUSED unsigned")
+    verdicts = [seal(topic, payload, TOPICS, ca.verifier()) for payload in (good, forged, plain)]
+    assert verdicts[0] == "agent v1"
+    assert verdicts[1] == "REFUSED wrong-signer: agent v2 may not write here"
+    assert verdicts[2].startswith("REFUSED unsigned")
     assert [seal(topic, payload, TOPICS, None) for payload in (good, plain)] == ["sealed, not verified", "unsigned"]
     assert seal(TOPICS.revoked(), ca.crl(ca.agent("v3")), TOPICS, ca.verifier()) == "by the CA: 1 revoked"
     line = decode("gf/1/fleet/\x1b[2J\n", b"x", TOPICS) | {"retained": False}

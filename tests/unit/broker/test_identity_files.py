@@ -96,9 +96,9 @@ def test_no_folder_is_changed_when_one_of_several_cannot_trust_the_next_authorit
     before = {path.name: path.read_bytes() for path in good.iterdir()}
     trusts = ["ca", "trust", str(tmp_path / "next.pem"), *only, "--into", str(good)]
     assert run([*trusts, "--into", str(bad)]) == 2
-    told = capsys.readouterr().err
-    assert str(bad) in told
-    assert "nothing was changed" in told
+    errors = capsys.readouterr().err
+    assert str(bad) in errors
+    assert "nothing was changed" in errors
     assert {path.name: path.read_bytes() for path in good.iterdir()} == before
     assert run(trusts) == 0
     assert other.ca_pem in load_identity(good).ca

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.tls import Tls
-from broker.url import BrokerAddress, check_url, parse_url, safe_address
+from broker.url import BrokerAddress, parse_url, safe_address
 from schemas.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,6 @@ ROOT = Path(__file__).parents[3]
 )
 def test_url_is_taken_apart(url, address):
     assert parse_url(url) == address
-    assert check_url(url) == url
 
 
 @pytest.mark.parametrize(

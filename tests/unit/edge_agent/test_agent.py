@@ -24,11 +24,11 @@ def task():
 
 
 def test_agent_answers_as_the_client_half_does_from_the_request_alone(bench, task):
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run()
     bench.agent()
     bench.run(1)
-    (answer,) = bench.desk.answers
+    (answer,) = bench.coordinator.answers
     expected = catalogue.load("frt").client.contribute(task, rows(), np.random.default_rng(0))
     got = Contribution.from_value(answer.contribution)
     assert all(np.array_equal(got.sums[name], expected.sums[name]) for name in expected.sums)
@@ -37,30 +37,30 @@ def test_agent_answers_as_the_client_half_does_from_the_request_alone(bench, tas
 
 def test_agent_resends_the_same_bytes_until_the_receipt_and_then_no_more(bench, task):
     bench.agent()
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(20)
-    sent = [message.payload for message in bench.desk.messages if "contribution" in message.topic]
+    sent = [message.payload for message in bench.coordinator.messages if "contribution" in message.topic]
     assert len(sent) >= 3
     assert len(set(sent)) == 1
-    bench.desk.acknowledge("v1", task.digest)
+    bench.coordinator.acknowledge("v1", task.digest)
     bench.run(1)
-    count = len(bench.desk.answers)
+    count = len(bench.coordinator.answers)
     bench.run(100)
-    assert len(bench.desk.answers) == count
+    assert len(bench.coordinator.answers) == count
 
 
 @pytest.mark.parametrize("receipt", [False, True])
 def test_agent_sends_the_same_answer_or_none_when_killed_after_its_send_and_restarted(bench, task, receipt):
     agent = bench.agent()
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(1)
     if receipt:
-        bench.desk.acknowledge("v1", task.digest)
+        bench.coordinator.acknowledge("v1", task.digest)
         bench.run(1)
     bench.kill(agent)
     bench.agent(data=source(seed=9))
     bench.run(1)
-    sent = [message.payload for message in bench.desk.messages if "contribution" in message.topic]
+    sent = [message.payload for message in bench.coordinator.messages if "contribution" in message.topic]
     assert len(sent) == (1 if receipt else 2)
     assert len(set(sent)) == 1
 
@@ -69,22 +69,22 @@ def test_agent_refuses_with_the_reason_when_a_column_is_missing(bench):
     data = rows()
     other = type(data)(("a", "b", "z"), "y", data.X, data.y)
     bench.agent()
-    bench.desk.ask(first_task(other))
+    bench.coordinator.ask(first_task(other))
     bench.run(1)
-    (refusal,) = bench.desk.refusals
+    (refusal,) = bench.coordinator.refusals
     assert "'z'" in refusal.reason
-    assert bench.desk.answers == []
+    assert bench.coordinator.answers == []
 
 
 def test_agent_refuses_and_lives_on_when_a_task_makes_no_sense(bench, task):
     bench.agent()
     for number, body in enumerate([{}, {"parameters": 3}, {**task.body, "domain": {"features": []}}]):
-        bench.desk.ask(Task("frt", "level", body), number=number)
+        bench.coordinator.ask(Task("frt", "level", body), number=number)
         bench.run(1)
-    assert len(bench.desk.refusals) == 3
-    bench.desk.ask(task, number=9)
+    assert len(bench.coordinator.refusals) == 3
+    bench.coordinator.ask(task, number=9)
     bench.run(1)
-    assert len(bench.desk.answers) == 1
+    assert len(bench.coordinator.answers) == 1
 
 
 def test_agent_says_internal_fault_and_lives_on_when_a_scheme_fails(bench, task, monkeypatch):
@@ -94,58 +94,58 @@ def test_agent_says_internal_fault_and_lives_on_when_a_scheme_fails(bench, task,
 
     monkeypatch.setattr("edge_agent.session.answers.client_of", lambda scheme: Broken())
     agent = bench.agent()
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(1)
-    assert [refusal.reason for refusal in bench.desk.refusals] == ["internal fault: ZeroDivisionError"]
+    assert [refusal.reason for refusal in bench.coordinator.refusals] == ["internal fault: ZeroDivisionError"]
     assert agent.tick(bench.hub.now + 1) is None
 
 
 def test_agent_does_nothing_when_others_are_asked_or_its_allow_list_lacks_the_scheme(bench, task):
     bench.agent("v1")
     bench.agent("v2", schemes=())
-    bench.desk.ask(task, asked=["v3"])
+    bench.coordinator.ask(task, asked=["v3"])
     bench.run(1)
-    bench.desk.ask(task, asked=None, run="r2")
+    bench.coordinator.ask(task, asked=None, run="r2")
     bench.run(1)
-    assert [said.agent for said in bench.desk.said if said.body.kind == "contribution"] == ["v1"]
-    assert bench.desk.refusals == []
+    assert [envelope.agent for envelope in bench.coordinator.received if envelope.body.kind == "contribution"] == ["v1"]
+    assert bench.coordinator.refusals == []
 
 
 def test_agent_sends_each_answer_late_and_once_when_its_link_is_slow_and_newer_requests_supersede(bench, task):
     agent = bench.agent(slow=5.0)
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(4)
-    assert bench.desk.answers == [], "computed, but still on its way"
+    assert bench.coordinator.answers == [], "computed, but still on its way"
     newer = first_task(rows(), n_sets=3)
-    bench.desk.ask(newer, number=2)
+    bench.coordinator.ask(newer, number=2)
     bench.run(2)
     assert agent.session.phase("r1", task.digest) == "parked"
-    assert [answer.task_digest for answer in bench.desk.answers] == [task.digest], "it cannot be called back"
-    bench.desk.acknowledge("v1", task.digest, "late")
+    assert [answer.task_digest for answer in bench.coordinator.answers] == [task.digest], "it cannot be called back"
+    bench.coordinator.acknowledge("v1", task.digest, "late")
     bench.run(4)
-    assert [answer.task_digest for answer in bench.desk.answers] == [task.digest, newer.digest]
-    bench.desk.acknowledge("v1", newer.digest)
+    assert [answer.task_digest for answer in bench.coordinator.answers] == [task.digest, newer.digest]
+    bench.coordinator.acknowledge("v1", newer.digest)
     bench.run(60)
-    assert len(bench.desk.answers) == 2
+    assert len(bench.coordinator.answers) == 2
     assert agent.counts["receipt-late"] == 1
 
 
 def test_agent_has_one_copy_of_an_answer_on_its_slow_link_when_no_receipt_comes(bench, task):
     bench.agent(slow=5.0, resend_first=0.5)
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(4.5)
-    assert bench.desk.answers == []
+    assert bench.coordinator.answers == []
     bench.run(5)
-    assert len(bench.desk.answers) == 1
+    assert len(bench.coordinator.answers) == 1
 
 
 def test_agent_sends_nothing_of_a_run_that_ended_while_the_answer_was_on_its_way(bench, task):
     bench.agent(slow=5.0)
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(2)
-    bench.desk.clear()
+    bench.coordinator.clear()
     bench.run(10)
-    assert bench.desk.answers == []
+    assert bench.coordinator.answers == []
 
 
 def test_agent_fetches_requests_and_sends_answers_in_parts_when_messages_are_small(tmp_path):
@@ -158,40 +158,40 @@ def test_agent_fetches_requests_and_sends_answers_in_parts_when_messages_are_sma
     wide = type(data)(tuple(names), "y", np.tile(data.X, 17)[:, :50], data.y)
     task = DISCOVERY.server.start(DiscoveryParameters(features=tuple(names), target="y")).task
     bench.agent("v2", data=type(source())(wide, wide))
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(3)
-    assert [message for message in bench.desk.messages if "/blob/" in message.topic]
-    assert len([message for message in bench.desk.messages if "v2/run" in message.topic]) > 1
-    assert {answer.task_digest for answer in bench.desk.answers} == {task.digest}
-    assert max(len(message.payload) for message in bench.desk.messages) <= 4096
-    (refusal,) = bench.desk.refusals
+    assert [message for message in bench.coordinator.messages if "/blob/" in message.topic]
+    assert len([message for message in bench.coordinator.messages if "v2/run" in message.topic]) > 1
+    assert {answer.task_digest for answer in bench.coordinator.answers} == {task.digest}
+    assert max(len(message.payload) for message in bench.coordinator.messages) <= 4096
+    (refusal,) = bench.coordinator.refusals
     assert "is missing here" in refusal.reason
     assert not [pattern for pattern in vars(bench.agents[1].transport)["patterns"] if "blob" in pattern]
 
 
 def test_agent_deletes_snapshot_and_answers_when_the_run_is_cleared(bench, task):
     agent = bench.agent()
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(1)
     folder = agent.config.directory / "runs" / "r1"
     assert folder.exists()
-    bench.desk.clear()
+    bench.coordinator.clear()
     bench.run(10)
     assert not folder.exists()
-    assert agent._outbox.contents().pending == ()
-    assert len(bench.desk.answers) == 1
+    assert agent.outbox.contents().pending == ()
+    assert len(bench.coordinator.answers) == 1
 
 
 def test_agent_stops_with_the_reason_when_an_answer_cannot_be_stored(bench, task):
     agent = bench.agent()
     bench.run(1)
-    pages = agent._outbox._database.execute("PRAGMA page_count").fetchone()[0]
-    agent._outbox._database.execute(f"PRAGMA max_page_count = {pages}")
+    pages = agent.outbox._database.execute("PRAGMA page_count").fetchone()[0]
+    agent.outbox._database.execute(f"PRAGMA max_page_count = {pages}")
     for run in ("r1", "r2", "r3"):
-        bench.desk.ask(task, run=run)
+        bench.coordinator.ask(task, run=run)
     with pytest.raises(StorageError, match="the disk is full"):
         bench.run(1)
-    assert len(bench.desk.answers) < 3
+    assert len(bench.coordinator.answers) < 3
 
 
 @pytest.mark.parametrize("case", ["parts", "outbox"])
@@ -208,11 +208,11 @@ def test_agent_refuses_and_lives_on_when_its_answer_can_never_be_sent_or_kept(tm
 
     honest = catalogue.load("frt").client
     monkeypatch.setattr(type(honest), "contribute", staticmethod(contribute))
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(1)
-    (refusal,) = bench.desk.refusals
+    (refusal,) = bench.coordinator.refusals
     assert ("outbox_max_bytes is 4096" if case == "outbox" else "raise max_message_bytes") in refusal.reason
     monkeypatch.undo()
-    bench.desk.ask(task, run="r2")
+    bench.coordinator.ask(task, run="r2")
     bench.run(1)
     assert agent.counts["answers"] == 1

@@ -23,7 +23,7 @@ def task():
 
 
 def state_of(agent: Any) -> Any:
-    return agent.session, agent._outbox.contents(), dict(agent._performer.jobs), set(agent.transport.patterns)
+    return agent.session, agent.outbox.contents(), dict(agent._effects.jobs), set(agent.transport.patterns)
 
 
 KINDS = ["request", "receipt", "state", "coordinator", "current", "version", "blob", "other", "foreign"]
@@ -59,7 +59,7 @@ def test_agent_changes_nothing_when_a_message_is_garbage(standing, kind, payload
     bench, agent = standing
     if data.draw(st.booleans()):
         # Nearly right: a true message with some bytes exchanged.
-        whole = bytearray(bench.desk.request(first_task(rows(count=5))).to_bytes())
+        whole = bytearray(bench.coordinator.request(first_task(rows(count=5))).to_bytes())
         for _ in range(data.draw(st.integers(1, 4))):
             whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
         payload = bytes(whole)
@@ -93,9 +93,9 @@ def test_agent_counts_and_ignores_a_request_that_contradicts_itself(bench, task,
 
     agent = bench.agent()
     bench.run(1)
-    envelope = bench.desk.request(task)
+    envelope = bench.coordinator.request(task)
     wrong = replace(envelope, **change(envelope))
     before = state_of(agent)
-    agent.handle(Message(bench.desk.topics.request("r1"), wrong.to_bytes()))
+    agent.handle(Message(bench.coordinator.topics.request("r1"), wrong.to_bytes()))
     assert agent.counts[f"ignored-{code}"] == 1
     assert state_of(agent) == before

@@ -18,7 +18,7 @@ def bench(tmp_path):
 def test_agent_announces_what_it_can_when_connected(bench):
     bench.agent()
     bench.run()
-    (birth,) = bench.desk.bodies(AgentState)
+    (birth,) = bench.coordinator.bodies(AgentState)
     assert (birth.status, birth.features, birth.target) == ("up", ["a", "b", "c"], "y")
     assert "frt" in birth.schemes
 
@@ -35,7 +35,7 @@ def test_agent_is_declared_down_by_its_will_when_killed(bench):
     bench.run()
     bench.kill(agent)
     bench.run()
-    assert [state.status for state in bench.desk.bodies(AgentState)] == ["up", "down"]
+    assert [state.status for state in bench.coordinator.bodies(AgentState)] == ["up", "down"]
 
 
 def test_agent_stops_when_it_came_second_and_the_first_goes_on_when_two_have_one_id(bench, tmp_path):
@@ -48,7 +48,7 @@ def test_agent_stops_when_it_came_second_and_the_first_goes_on_when_two_have_one
     bench.agents.remove(second)
     bench.run(10)
     assert first.transport.is_connected
-    state = Envelope.from_bytes(bench.hub.retained[bench.desk.topics.agent_state("v1")], fleet="fleet").body
+    state = Envelope.from_bytes(bench.hub.retained[bench.coordinator.topics.agent_state("v1")], fleet="fleet").body
     assert isinstance(state, AgentState)
     assert (state.status, state.incarnation) == ("up", first._identity.own)
 

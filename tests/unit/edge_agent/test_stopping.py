@@ -1,4 +1,4 @@
-"""Agent and coordinator are told to end twice: by an impatient Ctrl-C, or by whoever ends a group of processes."""
+"""Processes are told to end twice: by an impatient Ctrl-C, or by whoever ends a group of processes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from coordinator.config import load_config
 from coordinator.main import build
+from edge_agent.forecast.source import Samples
 from edge_agent.runner import Loop
 
 
@@ -35,10 +36,13 @@ def interrupted_everywhere(stop: Callable[[], None]) -> None:
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("who", ["agent", "coordinator"])
+@pytest.mark.parametrize("who", ["agent", "coordinator", "forecaster"])
 def test_process_ends_when_a_second_signal_interrupts_the_first(who: str, tmp_path: Path) -> None:
     if who == "agent":
         stop = Loop([], queue_size=10, batch=10).stop
+    elif who == "forecaster":
+        (tmp_path / "samples").touch()
+        stop = Samples(str(tmp_path / "samples"), follow=True).stop
     else:
         service = build(load_config(broker="mqtt://127.0.0.1:1", state_dir=tmp_path, api=False))
         stop = service.stop

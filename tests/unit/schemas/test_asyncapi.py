@@ -90,8 +90,8 @@ def test_id_pattern_is_that_of_the_code():
 
 
 def channels() -> dict[str, Any]:
-    found: dict[str, Any] = page()["channels"]
-    return found
+    channels: dict[str, Any] = page()["channels"]
+    return channels
 
 
 @pytest.mark.parametrize("name", channels())
@@ -150,9 +150,9 @@ def test_references_lead_somewhere():
     def walk(value: Any) -> None:
         if isinstance(value, dict):
             if isinstance(value.get("$ref"), str) and value["$ref"].startswith("#/"):
-                found = whole
+                target = whole
                 for step in value["$ref"][2:].split("/"):
-                    found = found[step]
+                    target = target[step]
             for inner in value.values():
                 walk(inner)
         elif isinstance(value, list):

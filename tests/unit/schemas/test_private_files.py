@@ -27,7 +27,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.session.outbox import Outbox
-from edge_agent.session.snapshots import Freezer
+from edge_agent.session.snapshots import Snapshots
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet.data.dataset import Dataset
 from schemas.errors import StorageError
@@ -59,7 +59,7 @@ def journal(folder: Path) -> object:
 def agent(folder: Path) -> object:
     make_directory(folder)
     lock = Lock(folder, "v1")
-    Freezer(folder / "runs", load_secret(folder)).freeze("r1", Dataset(("a",), "y", np.zeros((9, 1)), np.zeros(9)))
+    Snapshots(folder / "runs", load_secret(folder)).of_run("r1", Dataset(("a",), "y", np.zeros((9, 1)), np.zeros(9)))
     outbox = Outbox(folder / "outbox.sqlite")
     outbox.put("r1", "d" * 64, b"answer")
     assert (folder / "outbox.sqlite-wal").exists()
@@ -104,10 +104,10 @@ def test_lax_files_of_a_former_version_are_made_private_and_that_is_said(
     SqlJournal(url).close()
     assert mode(state) == 0o700
     assert set(open_to_others(state)) == {"journal.sqlite.lock"}  # nothing is in it
-    said = capsys.readouterr()
-    assert "0755" in said.err
-    assert "0644" in said.err
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert "0755" in output.err
+    assert "0644" in output.err
+    assert output.out == ""
 
 
 @pytest.mark.parametrize("who", [agent, forecasts, prepare_state_dir], ids=lambda who: who.__name__)
@@ -160,8 +160,8 @@ def test_secret_is_made_once_or_not_at_all_when_the_disk_is_full(tmp_path: Path,
         except Exception as fault:
             print(type(fault).__name__)
     """
-    told = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
-    assert told.stdout == "StorageError\n"
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == "StorageError\n"
     assert list(tmp_path.iterdir()) == []
     secret = read(tmp_path)
     assert len(secret) >= 22
@@ -195,6 +195,6 @@ def test_doctor_says_who_can_look_into_the_state_folder(tmp_path: Path, capsys: 
     assert f"look   state folder: other users can look into {state}" in capsys.readouterr().out
     state.chmod(0o777)
     assert run(["doctor", "--state-dir", str(state)]) == 1
-    said = capsys.readouterr().out
-    assert f"WRONG  state folder: every user of this machine can write {state}" in said
-    assert f"chmod 700 {state}" in said
+    output = capsys.readouterr().out
+    assert f"WRONG  state folder: every user of this machine can write {state}" in output
+    assert f"chmod 700 {state}" in output

@@ -76,7 +76,7 @@ def samples(data: Dataset) -> list[dict[str, float]]:
     return [dict(zip(data.features, row, strict=True)) for row in data.X.tolist()]
 
 
-class Said:
+class Log:
     """Takes the lines of a log as they are."""
 
     def __init__(self) -> None:
@@ -123,12 +123,12 @@ class Bench:
         draft.write_bytes(kept.to_bytes())
         draft.replace(self.models / "m.json")
 
-    def take(self, sample: Any, seconds: float = 1.0) -> Forecast | None:
+    def forecast(self, sample: Any, seconds: float = 1.0) -> Forecast | None:
         self.now += seconds
-        return self.forecaster.take(sample)
+        return self.forecaster.forecast(sample)
 
     def made(self, sample: Any) -> Forecast:
-        forecast = self.take(sample)
+        forecast = self.forecast(sample)
         assert forecast is not None
         return forecast
 
@@ -155,7 +155,7 @@ def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(ben
     bench.keep(FIRST)
     model = catalogue.load("frt").from_document(FIRST.document)
     data = rows()
-    served = [bench.take(sample) for sample in samples(data)]
+    served = [bench.forecast(sample) for sample in samples(data)]
     learned = remember(data, MEMORY).select(model.domain.names)
     assert [forecast.prediction for forecast in served] == model.predict(learned.X).tolist()
     assert all(
@@ -179,9 +179,9 @@ def test_forecaster_imports_nothing_that_an_agent_does_not():
 
 def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(bench):
     data = samples(rows())
-    assert [bench.take(sample) for sample in data[:5]] == [None] * 5
+    assert [bench.forecast(sample) for sample in data[:5]] == [None] * 5
     bench.keep(FIRST)
-    forecast = bench.take(data[5])
+    forecast = bench.forecast(data[5])
     assert forecast.version == 1
     inputs = at_time(bench.folder, bench.now, within=0.1)["inputs"]
     assert inputs["a_change_1"] == data[5]["a"] - data[4]["a"]
@@ -191,14 +191,14 @@ def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(benc
 def test_forecaster_takes_over_a_new_model_between_two_forecasts_with_its_memory(bench):
     data = samples(rows())
     bench.keep(FIRST)
-    assert [bench.take(sample).version for sample in data[:4]] == [1] * 4
+    assert [bench.forecast(sample).version for sample in data[:4]] == [1] * 4
     bench.keep(SECOND)
-    assert bench.take(data[4]).version == 2
+    assert bench.forecast(data[4]).version == 2
     assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[4]["a"] - data[3]["a"]
     bench.keep(PLAIN)
-    assert bench.take(data[5]).version == 3
+    assert bench.forecast(data[5]).version == 3
     bench.keep(FIRST)
-    assert bench.take(data[6]).version == 1
+    assert bench.forecast(data[6]).version == 1
     assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[6]["a"] - data[5]["a"]
     assert verify(bench.folder).models == (FIRST.digest, SECOND.digest, PLAIN.digest)
 
@@ -210,18 +210,18 @@ def test_forecaster_goes_on_with_the_fleets_model_when_its_central_reference_is_
     beside = bench.models / "m.central.json"
     beside.write_bytes(reference.to_bytes())
     data = samples(rows())
-    assert bench.take(data[0]) is None, "a reference alone is nothing to forecast with"
+    assert bench.forecast(data[0]) is None, "a reference alone is nothing to forecast with"
     bench.keep(FIRST)
-    assert bench.take(data[1]).version == 1
+    assert bench.forecast(data[1]).version == 1
     bench.keep(PLAIN)
-    assert bench.take(data[2]).version == 3
+    assert bench.forecast(data[2]).version == 3
     beside.write_bytes(b"{")
     bench.keep(FIRST)
-    assert bench.take(data[3]).version == 1
+    assert bench.forecast(data[3]).version == 1
     # A run of the fleet may have such a name, too: then there are two to choose from, and the one in use stays.
     beside.write_bytes(SECOND.model_copy(update={"name": "m.central"}).to_bytes())
     bench.keep(PLAIN)
-    assert bench.take(data[4]).version == 1
+    assert bench.forecast(data[4]).version == 1
 
 
 def test_forecaster_remembers_one_version_of_a_reference_however_many_come(bench):
@@ -272,15 +272,15 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     bench.keep(shared)
     scheme: Any = catalogue.load("fedga")
     tree = scheme.from_document(shared.document).personalise(own)
-    served = [forecast for sample in samples(own)[:40] if (forecast := bench.take(sample)) is not None]
+    served = [forecast for sample in samples(own)[:40] if (forecast := bench.forecast(sample)) is not None]
     assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
     assert len({forecast.prediction for forecast in served}) > 1
     assert {forecast.digest for forecast in served} == {document_digest(tree.to_document())}
     # The log explains it without the rows, and says whose child the tree is.
     kept = model_of(bench.folder, served[0].digest)
-    told = kept.model.explain(own.X[0])
-    assert str(told.fired.rule).startswith("IF ")
-    assert any(told.shares.values())
+    explanation = kept.model.explain(own.X[0])
+    assert str(explanation.fired.rule).startswith("IF ")
+    assert any(explanation.shares.values())
     assert kept.model.to_document() == tree.to_document()
     assert kept.record.parents == [shared.digest]
     assert not kept.record.signatures
@@ -288,10 +288,10 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
 
 
 def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_to_publish(tmp_path):
-    own, said = _own_rows(tmp_path / "own.csv"), Said()
-    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=said)
+    own, log = _own_rows(tmp_path / "own.csv"), Log()
+    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=log)
     bench.keep(_population())
-    made = [bench.take(sample) for sample in samples(own)]
+    made = [bench.forecast(sample) for sample in samples(own)]
     assert bench.published == made
     assert {(each.rule, str(each.memberships), str(each.shares), each.base) for each in bench.published} == {
         ("(the vehicle's own tree)", "[]", "{}", 0.0)
@@ -302,36 +302,36 @@ def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_t
     assert len(rules) > 1
     thresholds = {number for rule in rules for number in re.findall(r"-?\d+\.\d+", rule.partition(" THEN ")[0])}
     assert thresholds
-    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(said.lines)
+    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(log.lines)
     assert [text for text in [*rules, *thresholds, "IF "] if text in heard] == []
-    alerts = [line for line in said.lines if line["event"] == "forecast-alert"]
+    alerts = [line for line in log.lines if line["event"] == "forecast-alert"]
     assert [sorted(line) for line in alerts] == [["event", "prediction", "threshold"]]
 
 
 def test_forecaster_publishes_and_logs_the_rule_when_the_model_is_the_fleets(tmp_path):
-    said = Said()
-    bench = Bench(tmp_path, alert="1e9", say=said)
+    log = Log()
+    bench = Bench(tmp_path, alert="1e9", say=log)
     bench.keep(PLAIN)
-    bench.take({"a": 0.1, "b": 0.2})
+    bench.forecast({"a": 0.1, "b": 0.2})
     (forecast,) = bench.published
     assert forecast.rule.startswith("IF ")
     assert any(forecast.shares.values())
-    assert [line["because"] for line in said.lines if line["event"] == "forecast-alert"] == [forecast.rule]
+    assert [line["because"] for line in log.lines if line["event"] == "forecast-alert"] == [forecast.rule]
 
 
 def test_forecaster_makes_its_tree_when_the_rows_come_later_than_the_model(tmp_path, reads):
-    path, said = tmp_path / "own.csv", Said()
-    bench = Bench(tmp_path, data=path, say=said)
+    path, log = tmp_path / "own.csv", Log()
+    bench = Bench(tmp_path, data=path, say=log)
     bench.keep(_population())
     sample = {"a": 0.5, "b": 0.5}
-    assert [bench.take(sample) for _ in range(50)] == [None] * 50
+    assert [bench.forecast(sample) for _ in range(50)] == [None] * 50
     assert len(reads) == 1, "a slow source must not be read at every sample"
     _own_rows(path)
-    assert bench.take(sample, 10.0) is None, "the pause is not over"
-    assert bench.take(sample) is not None
-    assert [bench.take(sample) is None for _ in range(70)] == [False] * 70
+    assert bench.forecast(sample, 10.0) is None, "the pause is not over"
+    assert bench.forecast(sample) is not None
+    assert [bench.forecast(sample) is None for _ in range(70)] == [False] * 70
     assert len(reads) == 2, "what could be read is not read again"
-    assert [line["event"] for line in said.lines].count("forecast-model-unusable") == 1
+    assert [line["event"] for line in log.lines].count("forecast-model-unusable") == 1
 
 
 def test_forecaster_stays_with_the_former_tree_when_the_rows_for_the_next_cannot_be_read(tmp_path, reads):
@@ -373,7 +373,7 @@ def test_forecaster_keeps_its_tree_when_the_same_model_is_only_signed_again(tmp_
 def test_forecaster_names_data_when_the_model_is_a_population_and_there_are_no_rows(bench):
     shared = _population()
     bench.keep(shared)
-    assert bench.take(samples(rows().select(("a", "b")))[0]) is None
+    assert bench.forecast(samples(rows().select(("a", "b")))[0]) is None
     with pytest.raises(NotFoundError, match="every vehicle makes its own with its rows: give them with --data"):
         load_model(shared.to_bytes())
 
@@ -401,17 +401,17 @@ def test_forecaster_tells_what_is_wrong_when_the_rows_are_not_the_models(tmp_pat
 def test_forecaster_stays_with_the_last_good_model_when_the_file_is_damaged(bench, content):
     bench.keep(FIRST)
     data = samples(rows())
-    assert bench.take(data[0]).version == 1
+    assert bench.forecast(data[0]).version == 1
     (bench.models / "m.json").write_bytes(content)
-    assert bench.take(data[1]).version == 1
+    assert bench.forecast(data[1]).version == 1
     (bench.models / "m.json").unlink()
-    assert bench.take(data[2]).version == 1
+    assert bench.forecast(data[2]).version == 1
 
 
 def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
     bench.keep(FIRST)
     good = samples(rows())
-    bench.take(good[0])
+    bench.forecast(good[0])
     bad = [
         "not JSON",
         {},
@@ -420,8 +420,8 @@ def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
         {**good[1], "at": None},
         {**good[1], "at": -7.0},
     ]
-    assert [bench.take(sample) for sample in bad] == [None] * len(bad)
-    assert bench.take(good[1]).prediction is not None
+    assert [bench.forecast(sample) for sample in bad] == [None] * len(bad)
+    assert bench.forecast(good[1]).prediction is not None
     assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == good[1]["a"] - good[0]["a"]
     counts = bench.forecaster.counts
     assert (counts["no-sample"], counts["missing-field"], counts["unusable-sample"]) == (1, 1, 4)
@@ -430,17 +430,17 @@ def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
 def test_forecaster_makes_one_forecast_a_second_from_faster_and_from_jittering_samples(tmp_path):
     bench = Bench(tmp_path)
     bench.keep(PLAIN)
-    fast = [bench.take({"a": 0.5, "b": 0.5}, 0.1) for _ in range(100)]
+    fast = [bench.forecast({"a": 0.5, "b": 0.5}, 0.1) for _ in range(100)]
     assert 10 <= sum(forecast is not None for forecast in fast) <= 11
     bench.now += 10
-    jitter = [bench.take({"a": 0.5, "b": 0.5}, seconds) for seconds in (1.0, 1.3, 0.7, 1.0, 0.8, 1.2, 1.0)]
+    jitter = [bench.forecast({"a": 0.5, "b": 0.5}, seconds) for seconds in (1.0, 1.3, 0.7, 1.0, 0.8, 1.2, 1.0)]
     assert None not in jitter
 
 
 def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
     bench = Bench(tmp_path, alert="0.5")
     bench.keep(PLAIN)
-    made = [bench.take({"a": a, "b": 0.2}) for a in (0.9, 0.1, 0.2, 0.9, 0.1)]
+    made = [bench.forecast({"a": a, "b": 0.2}) for a in (0.9, 0.1, 0.2, 0.9, 0.1)]
     alerts = [forecast.alert for forecast in made if forecast is not None]
     assert alerts == [False, True, True, False, True]
     assert bench.forecaster.counts["alerts"] == 2
@@ -466,15 +466,15 @@ def test_forecaster_notes_in_the_chain_what_was_missing_when_it_started(tmp_path
     first = Bench(tmp_path)
     first.keep(PLAIN)
     for _ in range(3):
-        first.take({"a": 0.5, "b": 0.5})
+        first.forecast({"a": 0.5, "b": 0.5})
     first.log.close()
     with (first.folder / "00000001.jsonl").open("ab") as file:
         file.write(b'{"torn')
     second = Bench(tmp_path)
-    second.take({"a": 0.5, "b": 0.5})
-    found = verify(second.folder)
-    assert found.last == 5
-    assert found.notes == ("record 4: a record that was being written when the process ended was dropped",)
+    second.forecast({"a": 0.5, "b": 0.5})
+    whole = verify(second.folder)
+    assert whole.last == 5
+    assert whole.notes == ("record 4: a record that was being written when the process ended was dropped",)
 
 
 def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
@@ -626,9 +626,9 @@ def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_p
 )
 def test_configuration_is_refused_in_words(tmp_path, flags, words):
     given = {"id": "v1", "source": "-", "state_dir": tmp_path, **flags}
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         load_config(None, **given)
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 def test_features_of_a_model_with_categories_take_text(tmp_path):

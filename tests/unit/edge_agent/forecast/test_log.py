@@ -41,9 +41,9 @@ def lines(folder: Path) -> list[bytes]:
 def test_log_goes_on_where_it_was_when_opened_again(folder):
     write(folder, 3)
     write(folder, 2, start=3)
-    found = verify(folder)
-    assert (found.first, found.last, found.keyed) == (1, 5, True)
-    assert (found.since, found.until) == (1000.0, 1004.0)
+    whole = verify(folder)
+    assert (whole.first, whole.last, whole.keyed) == (1, 5, True)
+    assert (whole.since, whole.until) == (1000.0, 1004.0)
     assert json.loads(lines(folder)[0])["previous"] == ORIGIN
 
 
@@ -79,10 +79,10 @@ def test_log_goes_on_when_the_process_ended_before_the_head_was_written(folder):
 def test_log_stays_within_its_bytes_and_its_chain_begins_later(folder):
     write(folder, 300)
     assert sum(path.stat().st_size for path in segments(folder)) <= SMALL
-    found = verify(folder)
-    assert found.last == 300
-    assert 200 < found.first < 270
-    assert len(lines(folder)) == 300 - found.first + 1
+    whole = verify(folder)
+    assert whole.last == 300
+    assert 200 < whole.first < 270
+    assert len(lines(folder)) == 300 - whole.first + 1
     assert len(segments(folder)) > 5
 
 
@@ -208,9 +208,9 @@ def test_tampering_is_found_and_named(folder: Path, tamper: Callable[[Path], Non
     assert len(segments(folder)) > 3
     verify(folder)
     tamper(folder)
-    with pytest.raises(VerificationError) as told:
+    with pytest.raises(VerificationError) as caught:
         verify(folder)
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.trial import ALL
 from schemas.trust.signing import Verifier
-from tests.support.fake_coordinator import Desk, domain_of, rows, source
+from tests.support.fake_coordinator import FakeCoordinator, domain_of, rows, source
 from tests.support.keys import TestCa
 
 URL = "mqtt://memory"
@@ -39,22 +39,24 @@ def document(depth: int) -> dict[str, Any]:
 
 
 class World:
-    """A desk that publishes versions 1 and 2 of a model, and one agent on the same hub."""
+    """A coordinator that publishes versions 1 and 2 of a model, and one agent on the same hub."""
 
     def __init__(self, folder: Path) -> None:
         self.hub = MemoryHub()
         self.folder = folder
-        self.desk = Desk(MemoryTransport(self.hub, Link(URL, "desk", max_message_bytes=128 * 1024)))
+        self.coordinator = FakeCoordinator(
+            MemoryTransport(self.hub, Link(URL, "coordinator", max_message_bytes=128 * 1024))
+        )
         self.records = [self.record(version) for version in (1, 2)]
 
     def record(self, version: int) -> ModelRecord:
-        told = document(version)
+        content = document(version)
         return ModelRecord(
             name="m",
             version=version,
-            digest=document_digest(told),
-            document=told,
-            fleet=self.desk.topics.fleet,
+            digest=document_digest(content),
+            document=content,
+            fleet=self.coordinator.topics.fleet,
             run="r1",
             scheme="frt",
             cohort=["v1"],
@@ -75,9 +77,9 @@ class World:
         return agent
 
     def put(self, record: ModelRecord) -> None:
-        topics = self.desk.topics
+        topics = self.coordinator.topics
         for frame in frames_for_model(record.to_bytes(), topics, "m", record.version, 128 * 1024).frames:
-            self.desk.transport.publish(frame.topic, frame.payload, retain=True)
+            self.coordinator.transport.publish(frame.topic, frame.payload, retain=True)
 
     def point(self, version: int, sequence: int, reason: str = "") -> None:
         digest = self.records[version - 1].digest
@@ -89,10 +91,10 @@ class World:
         self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, trial=trial))
 
     def _say(self, pointer: ModelPointer) -> None:
-        topics = self.desk.topics
+        topics = self.coordinator.topics
         topic = topics.model_current("m") if pointer.trial is None else topics.model_candidate("m")
         payload = Envelope(fleet=topics.fleet, body=pointer).to_bytes()
-        self.desk.transport.publish(topic, payload, retain=True)
+        self.coordinator.transport.publish(topic, payload, retain=True)
 
     def run(self, *agents: Agent) -> None:
         for _ in range(10):
@@ -104,8 +106,7 @@ class World:
 
     def end(self, agent: Agent) -> None:
         self.hub.kill(link_of(agent.config).client_id)
-        agent._outbox.close()
-        agent._lock.release()
+        agent.release()
 
 
 def held(agent: Agent) -> tuple[int, int]:
@@ -201,9 +202,9 @@ def test_agent_reports_both_errors_of_a_trial_and_keeps_the_current_model(world:
     world.run(agent)
     world.try_it(2, 102, champion=1)
     world.run(agent)
-    said = world.desk.bodies(Evaluation)[-1]
-    assert (said.version, said.champion_digest, said.cannot) == (2, world.records[0].digest, "")
-    assert said.champion != said.federated
+    evaluation = world.coordinator.bodies(Evaluation)[-1]
+    assert (evaluation.version, evaluation.champion_digest, evaluation.cannot) == (2, world.records[0].digest, "")
+    assert evaluation.champion != evaluation.federated
     assert held(agent) == (1, 101)
 
 
@@ -214,10 +215,15 @@ def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current
     agent = world.agent(data=Source(rows(), data))
     world.try_it(2, 102, champion=0)
     world.run(agent)
-    (said,) = world.desk.bodies(Evaluation)
+    (evaluation,) = world.coordinator.bodies(Evaluation)
     mean = float(np.sqrt(np.mean((data.y - rows().y.mean()) ** 2)))
-    assert (said.version, said.champion, said.champion_digest, said.constant) == (2, None, "", mean)
-    assert said.federated < mean
+    assert (evaluation.version, evaluation.champion, evaluation.champion_digest, evaluation.constant) == (
+        2,
+        None,
+        "",
+        mean,
+    )
+    assert evaluation.federated < mean
 
 
 def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: World) -> None:
@@ -225,8 +231,8 @@ def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: Wor
     world.point(1, 101)
     world.try_it(2, 102, champion=1)
     world.run(agent)
-    (said,) = world.desk.bodies(Evaluation)
-    assert (said.version, said.cannot, said.rows, said.champion) == (2, "no test rows", 0, None)
+    (evaluation,) = world.coordinator.bodies(Evaluation)
+    assert (evaluation.version, evaluation.cannot, evaluation.rows, evaluation.champion) == (2, "no test rows", 0, None)
     assert held(agent) == (1, 101)
 
 
@@ -238,6 +244,6 @@ def test_agent_says_why_it_cannot_when_it_lacks_a_column(world: World) -> None:
     world.run(agent)
     world.try_it(2, 102, champion=1)
     world.run(agent)
-    said = world.desk.bodies(Evaluation)[-1]
-    assert said.champion is None
-    assert said.cannot == "no column 'a' here"
+    evaluation = world.coordinator.bodies(Evaluation)[-1]
+    assert evaluation.champion is None
+    assert evaluation.cannot == "no column 'a' here"

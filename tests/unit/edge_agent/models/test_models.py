@@ -29,12 +29,12 @@ def test_agent_keeps_and_scores_a_published_model_against_its_local_one(tmp_path
     mine = source()
     agent = bench.agent(data=mine)
     bench.run(1)
-    digest = bench.desk.publish_model(model.to_document())
+    digest = bench.coordinator.publish_model(model.to_document())
     bench.run(2)
     while agent.idle():
         pass
     bench.run(1)
-    (scores,) = bench.desk.bodies(Evaluation)
+    (scores,) = bench.coordinator.bodies(Evaluation)
     document = model.to_document()
     own = local.learn_local(
         scheme, scheme.Parameters.model_validate(document["parameters"]), model.domain, {"v1": mine.train}
@@ -51,9 +51,9 @@ def test_agent_keeps_the_last_good_model_when_the_next_one_is_not_what_was_promi
     _, model = learned()
     agent = bench.agent()
     bench.run(1)
-    bench.desk.publish_model(model.to_document())
+    bench.coordinator.publish_model(model.to_document())
     bench.run(1)
-    bench.desk.publish_model(model.to_document(), version=2, promise="0" * 64)
+    bench.coordinator.publish_model(model.to_document(), version=2, promise="0" * 64)
     bench.run(1)
     assert json.loads((agent.config.directory / "models" / "m.json").read_bytes())["version"] == 1
     assert agent.counts["ignored-digest-mismatch"] == 1
@@ -64,11 +64,11 @@ def test_agent_says_why_and_lives_on_when_a_model_cannot_be_scored_here(bench):
     data = rows()
     agent = bench.agent(data=type(source())(*(type(data)(("p", "q", "r"), "y", data.X, data.y),) * 2))
     bench.run(1)
-    bench.desk.publish_model(model.to_document())
+    bench.coordinator.publish_model(model.to_document())
     bench.run(1)
     while agent.idle():
         pass
-    assert bench.desk.bodies(Evaluation) == []
+    assert bench.coordinator.bodies(Evaluation) == []
     assert (agent.config.directory / "models" / "m.json").exists()
 
 
@@ -76,17 +76,17 @@ def test_agent_answers_a_round_between_two_pieces_of_scoring(bench, task):
     _, model = learned()
     agent = bench.agent()
     bench.run(1)
-    bench.desk.publish_model(model.to_document())
+    bench.coordinator.publish_model(model.to_document())
     bench.run(1)
     assert agent.idle()
-    bench.desk.ask(task)
+    bench.coordinator.ask(task)
     bench.run(1)
-    assert len(bench.desk.answers) == 1
-    assert bench.desk.bodies(Evaluation) == []
+    assert len(bench.coordinator.answers) == 1
+    assert bench.coordinator.bodies(Evaluation) == []
     while agent.idle():
         pass
     bench.run(1)
-    assert len(bench.desk.bodies(Evaluation)) == 1
+    assert len(bench.coordinator.bodies(Evaluation)) == 1
 
 
 def test_scores_are_what_their_names_say():

@@ -16,17 +16,17 @@ def test_agent_tells_its_scores_again_when_a_new_coordinator_comes(tmp_path):
 
     def comes(incarnation: str) -> None:
         message = birth(Topics("fleet"), incarnation, "test", "up")
-        bench.desk.transport.publish(message.topic, message.payload, retain=True)
+        bench.coordinator.transport.publish(message.topic, message.payload, retain=True)
         bench.run(6)
 
     comes("first")
-    bench.desk.publish_model(model.to_document())
+    bench.coordinator.publish_model(model.to_document())
     bench.run(2)
     while agent.idle():
         pass
     bench.run(1)
-    (scores,) = bench.desk.bodies(Evaluation)
+    (scores,) = bench.coordinator.bodies(Evaluation)
     comes("first")
-    assert bench.desk.bodies(Evaluation) == [scores]
+    assert bench.coordinator.bodies(Evaluation) == [scores]
     comes("second")
-    assert bench.desk.bodies(Evaluation) == [scores, scores]
+    assert bench.coordinator.bodies(Evaluation) == [scores, scores]

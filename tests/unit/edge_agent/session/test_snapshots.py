@@ -1,4 +1,4 @@
-"""Frozen rows, the agent's secret, and crash-safe writing."""
+"""Snapshots of rows, the agent's secret, and crash-safe writing."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ import pytest
 
 from edge_agent.compute.budget import Budget
 from edge_agent.session.answers import Answerer
-from edge_agent.session.snapshots import Freezer, keyed_digest, noise_key, privacy_generator
+from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import Lock, load_secret, make_directory, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
@@ -34,22 +34,22 @@ def dataset(seed: Any = 0, rows: Any = 20, labels: Any = False) -> Any:
 @pytest.mark.parametrize("labels", [False, True])
 def test_freezer_gives_the_first_rows_again_when_data_changed_and_the_process_restarted(tmp_path, labels):
     first = dataset(0, labels=labels)
-    digest = Freezer(tmp_path / "runs", SECRET).freeze("r1", first).digest
-    again = Freezer(tmp_path / "runs", SECRET).freeze("r1", dataset(1, labels=labels))
+    digest = Snapshots(tmp_path / "runs", SECRET).of_run("r1", first).digest
+    again = Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset(1, labels=labels))
     assert again.digest == digest
     assert np.array_equal(again.data.X, first.X)
     assert np.array_equal(again.data.y, first.y)
 
 
 def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path):
-    found = discover(DiscoveryParameters(features=("a", "b"), target="y"), [dataset(0, rows=400)])
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [dataset(0, rows=400)])
     scheme = catalogue.load("frt")
-    task = scheme.server.start(scheme.Parameters(), found, 0).task.limited(50)
+    task = scheme.server.start(scheme.Parameters(), domain, 0).task.limited(50)
     topics, many = Topics("fleet"), dataset(0, rows=400)
     answers = []
     for now in (many, dataset(1)):  # another process, whose data have changed since
-        answerer = Answerer(topics, Freezer(tmp_path / "runs", SECRET), SECRET, most_bytes=10**6, budget=Budget())
-        answers.append(answerer.compute("r1", task.digest, task, answerer.freeze("r1", now)))
+        answerer = Answerer(topics, Snapshots(tmp_path / "runs", SECRET), SECRET, most_bytes=10**6, budget=Budget())
+        answers.append(answerer.compute("r1", task.digest, task, answerer.snapshot("r1", now)))
     assert answers[0].rows == 50
     assert codec.encode(answers[0].model_dump()) == codec.encode(answers[1].model_dump())
     turned = np.random.default_rng(3).permutation(400)
@@ -68,34 +68,34 @@ def test_rows_with_texts_are_drawn_by_the_texts_and_not_by_their_places():
 
 
 def test_freezer_shares_the_rows_in_memory_when_they_are_the_same_after_a_restart(tmp_path):
-    Freezer(tmp_path / "runs", SECRET).freeze("r1", dataset())
+    Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset())
     now = dataset()
-    assert Freezer(tmp_path / "runs", SECRET).freeze("r1", now).data is now
+    assert Snapshots(tmp_path / "runs", SECRET).of_run("r1", now).data is now
 
 
 def test_freezer_deletes_the_rows_when_the_run_ends_and_freezes_anew(tmp_path):
-    freezer = Freezer(tmp_path / "runs", SECRET)
-    before = freezer.freeze("r1", dataset(0)).digest
-    freezer.drop("r1")
-    freezer.drop("r1")
+    snapshots = Snapshots(tmp_path / "runs", SECRET)
+    before = snapshots.of_run("r1", dataset(0)).digest
+    snapshots.drop("r1")
+    snapshots.drop("r1")
     assert not (tmp_path / "runs" / "r1").exists()
-    assert freezer.freeze("r1", dataset(1)).digest != before
+    assert snapshots.of_run("r1", dataset(1)).digest != before
 
 
 def test_freezer_keeps_a_bounded_number_of_snapshots(tmp_path):
-    freezer = Freezer(tmp_path / "runs", SECRET, max_runs=3)
+    snapshots = Snapshots(tmp_path / "runs", SECRET, max_runs=3)
     for index in range(6):
-        freezer.freeze(f"r{index}", dataset())
+        snapshots.of_run(f"r{index}", dataset())
         os.utime(tmp_path / "runs" / f"r{index}", (index, index))
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["r3", "r4", "r5"]
 
 
 def test_freezer_says_so_when_a_snapshot_is_damaged(tmp_path):
-    Freezer(tmp_path / "runs", SECRET).freeze("r1", dataset())
+    Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset())
     path = tmp_path / "runs" / "r1" / "rows.npz"
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(StorageError, match="damaged"):
-        Freezer(tmp_path / "runs", SECRET).freeze("r1", dataset())
+        Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset())
 
 
 def test_keyed_digest_differs_by_run_secret_name_and_any_cell():
@@ -163,24 +163,24 @@ def test_freezer_says_what_to_do_and_leaves_nothing_half_when_no_more_can_be_wri
         import resource, signal, sys
         from pathlib import Path
         import numpy as np
-        from edge_agent.session.snapshots import Freezer
+        from edge_agent.session.snapshots import Snapshots
         from glassfleet.data.dataset import Dataset
         from schemas.errors import StorageError
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         data = Dataset(("a",), "y", np.zeros((9999, 1)), np.zeros(9999))
         try:
-            Freezer(Path(sys.argv[1]), bytes(32)).freeze("r1", data)
+            Snapshots(Path(sys.argv[1]), bytes(32)).of_run("r1", data)
         except StorageError as fault:
             print(fault)
     """
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "runs")],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    assert "the file size limit is reached" in said
+    assert "the file size limit is reached" in output
     assert list((tmp_path / "runs" / "r1").iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
 

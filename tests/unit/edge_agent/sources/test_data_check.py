@@ -46,17 +46,17 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def faults(found: Findings, level: str = "error") -> list[tuple[str, str, tuple[int, ...]]]:
-    return [(fault.column, fault.what, fault.lines) for fault in found.faults if fault.level == level]
+def faults(findings: Findings, level: str = "error") -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(fault.column, fault.what, fault.lines) for fault in findings.faults if fault.level == level]
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz"])
 def test_check_finds_nothing_when_an_agent_would_take_the_file(write: Write, name: str) -> None:
     path = write("\ufeff" + TESTED, name)  # a byte order mark is taken for what it is
-    found = examine(path)
-    assert found.usable
-    assert not found.faults
-    assert (found.rows, [column.name for column in found.columns]) == (50, ["a", "b", "split", "y"])
+    findings = examine(path)
+    assert findings.usable
+    assert not findings.faults
+    assert (findings.rows, [column.name for column in findings.columns]) == (50, ["a", "b", "split", "y"])
     assert read_source(path).train.rows == 40
 
 
@@ -67,7 +67,7 @@ def test_check_tells_beforehand_that_nobody_can_score_when_there_are_no_test_row
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "said", "lines"),
+    ("text", "column", "message", "lines"),
     [
         ("a,y\n1,2\n3,x\n\n5,6\n7,nan\n", "y", "1 cell that is no number: 'x'", (3,)),
         ("a,y\n1,2\n3,4\n\n5,6\n7,-inf\n", "y", "1 cell with a number that is not finite: -inf", (6,)),
@@ -91,18 +91,18 @@ def test_check_tells_beforehand_that_nobody_can_score_when_there_are_no_test_row
     ],
 )
 def test_check_names_fault_and_line_and_an_agent_refuses_too_when_a_file_is_wrong(
-    write: Write, text: str, column: str, said: str, lines: tuple[int, ...]
+    write: Write, text: str, column: str, message: str, lines: tuple[int, ...]
 ) -> None:
     path = write(text)
-    found = examine(path)
-    assert (column, said, lines) in faults(found)
-    assert all(fault.mend for fault in found.faults if fault.level == "error")
+    findings = examine(path)
+    assert (column, message, lines) in faults(findings)
+    assert all(fault.mend for fault in findings.faults if fault.level == "error")
     with pytest.raises(DataError):
         read_source(path)
 
 
 @pytest.mark.parametrize(
-    ("cells", "said", "mend"),
+    ("cells", "message", "mend"),
     [
         (["1,000,000", "2,500"], "2 numbers with commas between thousands, e.g. '1,000,000'", "without: 1000000"),
         (["1,000.5", "999.5"], "1 number with commas between thousands, e.g. '1,000.5'", "without: 1000.5"),
@@ -117,11 +117,11 @@ def test_check_names_fault_and_line_and_an_agent_refuses_too_when_a_file_is_wron
     ],
 )
 def test_check_tells_commas_between_thousands_from_decimal_ones(
-    write: Write, cells: list[str], said: str, mend: str
+    write: Write, cells: list[str], message: str, mend: str
 ) -> None:
     path = write("a,y\n" + "".join(f'"{cell}",{row}\n' for row, cell in enumerate(cells)))
     (fault,) = [fault for fault in examine(path).faults if fault.level == "error"]
-    assert fault.what == said
+    assert fault.what == message
     assert mend in fault.mend
     with pytest.raises(DataError, match="nothing between thousands"):
         read_source(path)
@@ -150,23 +150,23 @@ def test_check_says_how_to_mend_what_people_write(write: Write, text: str, mend:
 def test_check_warns_of_ids_and_of_numbers_that_a_float_cannot_hold(write: Write) -> None:
     rng = random.Random(0)
     rows = "".join(f"{10**18 + 3 * row + 1},{100 + row * row},{rng.random()},{row % 3}\n" for row in range(40))
-    found = examine(write("id,distance,a,y\n" + rows))
-    assert found.usable
-    assert {(fault.column, fault.what, fault.count) for fault in found.faults if fault.column} == {
+    findings = examine(write("id,distance,a,y\n" + rows))
+    assert findings.usable
+    assert {(fault.column, fault.what, fault.count) for fault in findings.faults if fault.column} == {
         ("id", "40 numbers with more digits than are kept, e.g. 1000000000000000001 becomes 1000000000000000000", 40),
         ("distance", "whole numbers that rise from row to row, like an id or a time", 0),
     }
 
 
 def test_check_finds_all_faults_at_once(write: Write) -> None:
-    found = examine(write('a,b,y\n1,"2,5",x\n,3.5,1\ninf,4.5,2\n4,5,3\n5,6,4\n6,7,5\n'))
-    assert [column for column, _, _ in faults(found)] == ["a", "a", "b", "y"]
+    findings = examine(write('a,b,y\n1,"2,5",x\n,3.5,1\ninf,4.5,2\n4,5,3\n5,6,4\n6,7,5\n'))
+    assert [column for column, _, _ in faults(findings)] == ["a", "a", "b", "y"]
 
 
 @pytest.mark.parametrize(("encoding", "name"), [("latin-1", "WINDOWS-1252"), ("utf-16", "UTF-16")])
 def test_check_names_the_command_when_the_encoding_is_wrong(write: Write, encoding: str, name: str) -> None:
-    found = examine(write("größe,y\n1,2\n3,4\n".encode(encoding)))
-    (fault,) = found.faults
+    findings = examine(write("größe,y\n1,2\n3,4\n".encode(encoding)))
+    (fault,) = findings.faults
     assert fault.what.startswith("not UTF-8 text")
     assert f"iconv -f {name} -t UTF-8 data.csv" in fault.mend
 
@@ -190,9 +190,9 @@ def test_check_makes_no_set_for_each_row_when_many_cells_are_missing(
 
 def test_check_warns_when_something_is_odd_but_usable(write: Write) -> None:
     rows = "".join(f"{row},7,{row % 3}\n" for row in range(40))
-    found = examine(write("id,same,y\n" + rows))
-    assert found.usable
-    assert {(fault.column, fault.what) for fault in found.faults if fault.column} == {
+    findings = examine(write("id,same,y\n" + rows))
+    assert findings.usable
+    assert {(fault.column, fault.what) for fault in findings.faults if fault.column} == {
         ("id", "it counts the rows"),
         ("same", "all cells are the same; it cannot help the model here"),
     }
@@ -215,9 +215,9 @@ def test_check_takes_categories_and_classes_when_the_scheme_does(write: Write, c
 def test_check_and_agent_agree_on_marks_for_missing_values_and_on_truth_values(write: Write, tmp_path: Path) -> None:
     text = "work,use,y\n" + "".join(f"{'?' if row % 4 else 'none'}{row % 2 or ''},{row},{row}\n" for row in range(32))
     path = write(text + "?,3,5\n")
-    found = examine(path, categories=True)
-    assert found.usable
-    assert faults(found, "warning") == [
+    findings = examine(path, categories=True)
+    assert findings.usable
+    assert faults(findings, "warning") == [
         ("work", "17 cells with '?', 'none', which counts as a text of its own", (2, 4, 6, 8, 10))
     ]
     assert read_source(path, categories=True).train.rows == 33
@@ -253,9 +253,9 @@ def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
 
     def judged(text: str) -> Findings:
         path = write(text)
-        found = examine(path, target="y")
-        fit(found, path, domain, labels=False, categories=False)
-        return found
+        findings = examine(path, target="y")
+        fit(findings, path, domain, labels=False, categories=False)
+        return findings
 
     good = judged(text)
     assert good.usable
@@ -298,14 +298,14 @@ def test_check_reads_a_query_and_the_file_stays_as_it_was_when_the_query_writes(
     assert source.train.X[0].tolist() == [1.0, 0.0]
     assert source.train.rows == 4000
     assert read_source(f"sqlite:///{file}?table=rows").train.rows == 5000
-    for query, said in (
+    for query, message in (
         ("DELETE FROM rows", "Only reading is allowed here"),
         ("SELECT nosuch FROM rows", "no such column: nosuch"),
         ("SELECT a, y FROM rows WHERE a < 0", "there are columns but no rows"),
         ("SELECT a, NULL AS y FROM rows", "no cell has a value"),
     ):
         assert run(["data", "check", f"sqlite:///{file}?query={query}"]) == 3
-        assert said in capsys.readouterr().out
+        assert message in capsys.readouterr().out
     assert file.read_bytes() == before
 
 
@@ -319,23 +319,23 @@ def test_database_password_is_refused_on_the_command_line_and_never_shown(
     assert run(["data", "collect", "--source", "mqtt://u:s3cret@127.0.0.1:9/x", "--store", "w.window"]) == 2
     monkeypatch.setenv("GLASSFLEET_AGENT_DATA", url)
     assert run(["data", "check"]) == 3  # tried: nothing listens there
-    told = capsys.readouterr()
-    assert "car:***@127.0.0.1" in told.out
-    assert "s3cret" not in told.out + told.err
-    assert told.err.count("a password on a command line can be read") == 4
+    output = capsys.readouterr()
+    assert "car:***@127.0.0.1" in output.out
+    assert "s3cret" not in output.out + output.err
+    assert output.err.count("a password on a command line can be read") == 4
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("mysql://h/d?table=x", "mysql:// is not known here"),
         ("mqtt://h/topic", "collected into a window first"),
         ("sqlite:///x.db", "say which rows: end the URL with ?query=SELECT"),
     ],
 )
-def test_source_url_is_refused_with_the_way_out_when_it_names_no_rows(capsys: Any, source: str, said: str) -> None:
+def test_source_url_is_refused_with_the_way_out_when_it_names_no_rows(capsys: Any, source: str, message: str) -> None:
     assert run(["data", "check", source]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["sqlalchemy", "psycopg"])
@@ -412,19 +412,19 @@ def test_check_and_agent_refuse_a_parquet_file_in_one_line_when_it_is_empty_doub
     parquet.write_table(pa.table({"a": column, "y": column}).slice(0, 0), tmp_path / "none.parquet")
     parquet.write_table(pa.Table.from_arrays([column] * 3, names=["a", "a", "y"]), tmp_path / "double.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "double.parquet").read_bytes()[:-40])
-    for name, said in (
+    for name, message in (
         ("none", "there are columns but no rows"),
         ("double", "two columns are called 'a' (1 and 2)"),
         ("cut", "not a readable Parquet file"),
     ):
         path = tmp_path / f"{name}.parquet"
         (fault,) = examine(path).faults
-        assert fault.what.startswith(said)
+        assert fault.what.startswith(message)
         assert fault.mend
         assert "\n" not in fault.what
         with pytest.raises(DataError) as caught:
             read_source(path)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_check_names_the_cause_when_a_table_is_not_as_it_looks(write: Write, tex
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"SQLite format 3\x00\x04\xff\xff", "an SQLite database, not a CSV file. Name its rows: sqlite:///"),
         (b"PAR1\xff\xff", "a Parquet file, not a CSV file. Let its name end in .parquet"),
@@ -457,10 +457,10 @@ def test_check_names_the_cause_when_a_table_is_not_as_it_looks(write: Write, tex
         (gzip.compress(b"a,y\n", mtime=0), "a file compressed with gzip, not a CSV file. Let its name end in .csv.gz"),
     ],
 )
-def test_agent_says_what_a_file_is_when_it_is_no_csv(write: Write, content: bytes, said: str) -> None:
+def test_agent_says_what_a_file_is_when_it_is_no_csv(write: Write, content: bytes, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read_source(write(content))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_check_does_not_overflow_when_numbers_are_as_large_as_they_get(write: Write) -> None:
@@ -470,8 +470,8 @@ def test_check_does_not_overflow_when_numbers_are_as_large_as_they_get(write: Wr
 
 
 def test_columns_of_one_name_are_warned_of_once_and_a_target_is_not_to_be_left_out(write: Write) -> None:
-    found = examine(write("a,a,y\n1,1,3\n1,1,3\n"))
-    same = [(fault.column, fault.mend) for fault in found.faults if fault.what.startswith("all cells are the same")]
+    findings = examine(write("a,a,y\n1,1,3\n1,1,3\n"))
+    same = [(fault.column, fault.mend) for fault in findings.faults if fault.what.startswith("all cells are the same")]
     assert same == [
         ("a", "Leave it out, unless other vehicles differ"),
         ("y", "Name another column with --target, unless other vehicles differ"),
@@ -507,5 +507,5 @@ def test_file_that_may_not_be_read_is_a_fault_of_the_data(write: Write, capsys: 
 
 def test_check_names_the_line_where_a_record_begins_when_a_cell_goes_over_several(write: Write) -> None:
     path = write('a,b,y\n1,2,3\n\n"4\n5",1,6,9\n1,x,3\n')
-    found = examine(path)
-    assert {line for _, _, lines in faults(found) for line in lines} == {4, 6}
+    findings = examine(path)
+    assert {line for _, _, lines in faults(findings) for line in lines} == {4, 6}

@@ -270,9 +270,9 @@ def test_collector_waits_and_says_so_when_a_directory_takes_the_files_name(file:
         assert process.poll() is None
     file.rename(tmp_path / "samples.jsonl.1")
     file.mkdir()
-    said = process.stderr.readline()
-    assert "source-waits" in said
-    assert "it is no file any more" in said
+    logged = process.stderr.readline()
+    assert "source-waits" in logged
+    assert "it is no file any more" in logged
     file.rmdir()
     file.write_bytes(b'{"n": 3}\n')
     out, err = process.communicate(timeout=120)

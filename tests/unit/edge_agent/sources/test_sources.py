@@ -74,7 +74,7 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "target", "said"),
+    ("text", "target", "message"),
     [
         ("a,y\n1,2\n3,4\n", "z", "there is no column 'z'. The columns are: a, y. Name the target with --target"),
         ("a,y\n1,2\nred,4\n", None, "row 2 (after the header), column 'a': 'red' is not a number"),
@@ -98,12 +98,12 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         (b"a,y\n\xff,2\n", None, "not UTF-8 text"),
     ],
 )
-def test_source_names_fault_place_and_way_out_when_data_cannot_be_used(write, text, target, said):
+def test_source_names_fault_place_and_way_out_when_data_cannot_be_used(write, text, target, message):
     path = write(text)
     with pytest.raises(DataError) as caught:
         read_source(path, target=target)
     assert str(caught.value).startswith(f"{path}")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_source_names_the_row_when_the_fault_is_beyond_the_first_block(write):
@@ -169,14 +169,14 @@ def test_table_reports_text_columns_and_reads_numbers_as_floats(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a,y\n1,2\n,4\n", "row 2 (after the header), column 'a': the cell is empty"),
         ("a,y\n1,2\nnan,4\n", "column 'a': nan is not a finite number"),
         ("a,y\n", "there are columns but no rows"),
     ],
 )
-def test_table_names_fault_and_place_when_it_cannot_be_used(write, text, said):
+def test_table_names_fault_and_place_when_it_cannot_be_used(write, text, message):
     with pytest.raises(DataError) as caught:
         read_table(write(text))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -17,7 +17,7 @@ from edge_agent.runner import link_of
 from edge_agent.sources import read_source, read_table
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError, StorageError
-from tests.support.fake_coordinator import Desk, first_task, rows
+from tests.support.fake_coordinator import FakeCoordinator, first_task, rows
 
 
 def sample(number: int, **more: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_agent_freezes_what_is_in_the_window_when_a_run_asks(tmp_path: Path) -> 
 
     collect(0, 20)
     hub = MemoryHub()
-    desk = Desk(MemoryTransport(hub, Link("mqtt://memory", "desk")))
+    coordinator = FakeCoordinator(MemoryTransport(hub, Link("mqtt://memory", "coordinator")))
     config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
     agent = Agent(
         config,
@@ -154,17 +154,17 @@ def test_agent_freezes_what_is_in_the_window_when_a_run_asks(tmp_path: Path) -> 
     turn()
     collect(20, 70)  # the window is full, and moves
     first = first_task(data)
-    desk.ask(first)
+    coordinator.ask(first)
     turn()
     collect(70, 90)
-    desk.acknowledge("v1", first.digest)
+    coordinator.acknowledge("v1", first.digest)
     second = first_task(data, max_depth=2)
-    desk.ask(second, number=2)
+    coordinator.ask(second, number=2)
     turn()
-    desk.acknowledge("v1", second.digest)
-    desk.ask(first, run="r2")
+    coordinator.acknowledge("v1", second.digest)
+    coordinator.ask(first, run="r2")
     turn()
-    answers = [(answer.rows, answer.data_digest) for answer in desk.answers]
+    answers = [(answer.rows, answer.data_digest) for answer in coordinator.answers]
     assert [count for count, _ in answers] == [60, 60, 60]
     assert answers[0][1] == answers[1][1]  # one run, one set of rows, though the window moved
     assert answers[2][1] != answers[0][1]
@@ -178,18 +178,18 @@ def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(tmp_path
     lines = zip(data.X.tolist(), data.y.tolist(), strict=True)
     store.append([{**dict(zip("abc", x, strict=True)), "y": y} for x, y in lines])
     hub = MemoryHub()
-    desk = Desk(MemoryTransport(hub, Link("mqtt://memory", "desk")))
+    coordinator = FakeCoordinator(MemoryTransport(hub, Link("mqtt://memory", "coordinator")))
     config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
     source = read_source(store.path)
     agent = Agent(config, source, lambda will: MemoryTransport(hub, link_of(config, will)), clock=lambda: hub.now)
     agent.start()
     with sqlite3.connect(store.path) as other:
         other.execute("DELETE FROM rows")
-    desk.ask(first_task(data))
+    coordinator.ask(first_task(data))
     for _ in range(20):
         hub.advance(0.1)
         agent.tick(hub.now)
-    (refusal,) = desk.refusals
+    (refusal,) = coordinator.refusals
     assert "Collect data first" in refusal.reason
-    assert desk.answers == []
+    assert coordinator.answers == []
     agent.stop()

@@ -11,7 +11,7 @@ import pytest
 from coordinator.runs.defaults import discover as discovery_of
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import refuse_text
-from edge_agent.session.snapshots import Freezer
+from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
@@ -55,12 +55,12 @@ def test_source_reads_text_as_positions_among_its_categories(tmp_path: Path) -> 
 
 def test_snapshot_keeps_the_categories(tmp_path: Path) -> None:
     data = read_source(_file(tmp_path, "v", ("petrol", "diesel")), labels=True, categories=True).train
-    first = Freezer(tmp_path / "runs", b"secret").freeze("run", data)
+    first = Snapshots(tmp_path / "runs", b"secret").of_run("run", data)
     renamed = Dataset(data.features, data.target, data.X, data.y, categories={"fuel": ("a", "b")})
-    again = Freezer(tmp_path / "runs", b"secret").freeze("run", renamed)  # another process, and other texts since
+    again = Snapshots(tmp_path / "runs", b"secret").of_run("run", renamed)  # another process, and other texts since
     assert again.data.categories == data.categories
     assert again.digest == first.digest
-    assert Freezer(tmp_path / "other", b"secret").freeze("run", renamed).digest != first.digest
+    assert Snapshots(tmp_path / "other", b"secret").of_run("run", renamed).digest != first.digest
 
 
 def _parts(folder: Path, **options: Any) -> dict[str, Dataset]:
