@@ -14,14 +14,13 @@ from fastapi.responses import Response
 
 from coordinator.http.dashboard import scores, show
 from coordinator.http.dashboard.branches import Branch, most_used, opened
-from coordinator.http.dashboard.compare import difference
 from coordinator.http.dashboard.library import Shelved
 from coordinator.http.dashboard.live import Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.http.dashboard.structures import StructureTree, uses
 from coordinator.http.dashboard.trees import RuleTree
 from glassfleet.data.domain import Domain
-from glassfleet.explain import ConditionView, Partition, RowExplanation
+from glassfleet.explain import ConditionView, Partition, RowExplanation, difference
 from glassfleet.rules import Rule
 from schemas.errors import DataError, GlassfleetError
 
@@ -101,7 +100,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
     def _compare(request: Request, name: str, version: int, other: int) -> Response:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
-        return dashboard.page(request, "compare.html", before=before, after=after, difference=difference(before, after))
+        found = difference((before.record, before.model), (after.record, after.model))
+        return dashboard.page(request, "compare.html", before=before, after=after, difference=found)
 
     @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:

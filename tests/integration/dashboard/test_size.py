@@ -53,7 +53,10 @@ def domain_of(data: Dataset, *, labels: bool) -> Domain:
     return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
 
 
-def publish(service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort") -> ModelRecord:
+def publish(  # noqa: PLR0917
+    service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort", run: str = ""
+) -> ModelRecord:
+    run = run or f"run-{name}"
     document = model.to_document()
 
     def make(version: int) -> tuple[str, bytes]:
@@ -63,7 +66,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str], particip
             digest=document_digest(document),
             document=document,
             fleet="fleet",
-            run=f"run-{name}",
+            run=run,
             scheme=model.scheme,
             cohort=cohort,
             domain_contributors=[],
@@ -74,7 +77,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str], particip
         )
         return record.digest, record.to_bytes()
 
-    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, f"run-{name}", make).record)
+    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, run, make).record)
 
 
 @pytest.fixture(scope="module")
