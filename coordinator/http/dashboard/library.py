@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from coordinator.http.dashboard.branches import Branch, grow, grow_splits
-from coordinator.http.dashboard.briefs import Brief, briefs
+from coordinator.http.dashboard.rule_summary import RuleSummary, rule_summaries
 from coordinator.http.dashboard.structures import Structure, structures
 from coordinator.models.registry import Registry
 from glassfleet import catalogue
@@ -21,7 +21,7 @@ from schemas.record import ModelRecord
 
 
 @dataclass(frozen=True)
-class Shelved:
+class LoadedModel:
     """A version of a model with its record."""
 
     record: ModelRecord
@@ -53,9 +53,9 @@ class Shelved:
         return structures(self.model) if self.nature == "structures" else ()
 
     @cached_property
-    def briefs(self) -> tuple[Brief, ...]:
+    def rule_summaries(self) -> tuple[RuleSummary, ...]:
         """What each rule says in short, by its index."""
-        return briefs(self.model, self.rules)
+        return rule_summaries(self.model, self.rules)
 
     @cached_property
     def root(self) -> Branch:
@@ -95,10 +95,10 @@ class Library:
     def __init__(self, registry: Registry, kept: int = 16) -> None:
         self._registry = registry
         self._kept = kept
-        self._shelf: OrderedDict[tuple[str, int, str], Shelved] = OrderedDict()
+        self._models: OrderedDict[tuple[str, int, str], LoadedModel] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: str, version: int | None = None) -> Shelved:
+    def get(self, name: str, version: int | None = None) -> LoadedModel:
         """Return a version; None: the one in use (a rollback or a rollout may have left a newer one aside).
 
         Raises
@@ -117,9 +117,9 @@ class Library:
         stored = self._registry.get(name, version)
         key = (stored.name, stored.version, stored.digest)
         with self._lock:
-            found = self._shelf.get(key)
+            found = self._models.get(key)
             if found is not None:
-                self._shelf.move_to_end(key)
+                self._models.move_to_end(key)
                 return found
         record = ModelRecord.load(stored.record)
         scheme = catalogue.load(record.scheme)
@@ -127,9 +127,9 @@ class Library:
             model = scheme.from_document(record.document)
         except (KeyError, TypeError) as fault:
             raise DocumentError(f"model {name!r} version {stored.version} cannot be read: {fault!r}") from fault
-        shelved = Shelved(record, model)
+        loaded = LoadedModel(record, model)
         with self._lock:
-            self._shelf[key] = shelved
-            while len(self._shelf) > self._kept:
-                self._shelf.popitem(last=False)
-        return shelved
+            self._models[key] = loaded
+            while len(self._models) > self._kept:
+                self._models.popitem(last=False)
+        return loaded

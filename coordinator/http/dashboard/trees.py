@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from coordinator.http.dashboard.branches import Branch
 from coordinator.http.dashboard.draw import cut, picture
-from coordinator.http.dashboard.growth import Shoot, together
+from coordinator.http.dashboard.growth import GrowthNode, together
 
 Node = TypeVar("Node")
 ROW, COLUMN = 42, 256
@@ -191,12 +191,12 @@ def _words(branch: Branch) -> str:
     return f"{branch.condition.feature} is {branch.condition.term}"
 
 
-def growing(root: Shoot, rest: str = "") -> Markup:
+def growing(root: GrowthNode, rest: str = "") -> Markup:
     """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
 
     Parameters
     ----------
-    root : Shoot
+    root : GrowthNode
     rest : str
         What is not in it, in words; empty: nothing.
     """
@@ -204,7 +204,7 @@ def growing(root: Shoot, rest: str = "") -> Markup:
     layout = Layout(
         lambda node: node.children,
         lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
-        _shoot,
+        _growth_box,
     )
     _, height = layout.place(shown, 0, 4.0)
     count, asked, depth = root.counts
@@ -217,7 +217,7 @@ def growing(root: Shoot, rest: str = "") -> Markup:
     return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
 
 
-def _shoot(node: Shoot, above: Shoot | None, x: int, middle: float) -> str:
+def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
     name = node.text
     if above is not None and above.feature and name.startswith(f"{above.feature} "):
         name = name.removeprefix(f"{above.feature} ").removeprefix("is ")
@@ -226,12 +226,12 @@ def _shoot(node: Shoot, above: Shoot | None, x: int, middle: float) -> str:
     return f'<g data-node="{escape(node.key)}">{title}{_box(kind, name, node.note, x, middle)}</g>'
 
 
-def growing_list(root: Shoot) -> Markup:
+def growing_list(root: GrowthNode) -> Markup:
     """Return the same tree as lists in lists, one node a line."""
     return Markup('<ul class="branches">{}</ul>').format(_line(root))
 
 
-def _line(node: Shoot) -> Markup:
+def _line(node: GrowthNode) -> Markup:
     inner = Markup("").join(map(_line, node.children))
     nested = Markup("<ul>{}</ul>").format(inner) if inner else ""
     state = Markup(' <span class="quiet">{}</span>').format(node.asked) if node.is_open else ""

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.loaded import HERE
+from coordinator.http.dashboard.assets import HERE
 from coordinator.http.dashboard.sets import memberships
 from glassfleet import catalogue, local
 from glassfleet.explain import Change, FuzzySet, Partition

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.branches import Branch, grow
 from coordinator.http.dashboard.charts import scores, shares
-from coordinator.http.dashboard.library import Shelved
+from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.model_pages import MOST_SHARES, _parts
 from coordinator.http.dashboard.sets import cuts
 from coordinator.http.dashboard.structures import Structure, uses
@@ -239,7 +239,7 @@ def test_otherwise_has_a_box_of_its_own_in_the_tree() -> None:
 @pytest.mark.parametrize("kind", ["dp_tree", "dp_tree-text"])
 def test_crisp_tree_is_drawn_as_it_was_learned(kind: str) -> None:
     made = sample_models.model(kind)
-    root = Shelved(SimpleNamespace(document=made.to_document()), made).root  # type: ignore[arg-type]
+    root = LoadedModel(SimpleNamespace(document=made.to_document()), made).root  # type: ignore[arg-type]
     assert (root.count, len(root.children)) == (len(made.rules()), 2)
     assert root.support == pytest.approx(sum(rule.support for rule in made.rules()))
     seen = []

@@ -21,7 +21,7 @@ STRONGEST = 3
 
 
 @dataclass(frozen=True)
-class Brief:
+class RuleSummary:
     """One rule in short.
 
     Attributes
@@ -45,7 +45,7 @@ class Brief:
         return self.value or ", ".join(f"{name} {slope:+.2g}" for name, slope in self.movers[:1]) or "constant"
 
 
-def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
+def rule_summaries(model: Model, rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
     """Return the rules in short, in their order."""
     if not rules:
         return ()
@@ -62,10 +62,10 @@ def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
     answers = [str(each) if isinstance(each, str) else number(float(each), 3) + unit for each in model.predict(rows)]
     slopes = slopes_of(model)
     if slopes is None or len(slopes) != len(rules):
-        return tuple(Brief(answer) for answer in answers)
+        return tuple(RuleSummary(answer) for answer in answers)
     found = []
     for answer, line in zip(answers, slopes, strict=True):
         order = [int(at) for at in np.argsort(-np.abs(line)) if line[at]]
         movers = tuple((features[at].name, float(line[at])) for at in order[:STRONGEST])
-        found.append(Brief("" if movers else answer, movers, len(order) - len(movers)))
+        found.append(RuleSummary("" if movers else answer, movers, len(order) - len(movers)))
     return tuple(found)
