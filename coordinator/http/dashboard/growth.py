@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
+
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.trees import Layout, box
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -156,3 +160,50 @@ def _together(node: GrowthNode) -> GrowthNode:
 
 def _last(text: str, feature: str) -> str:
     return text.removeprefix(f"{feature} is ")
+
+
+def growing(root: GrowthNode, rest: str = "") -> Svg:
+    """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
+
+    Parameters
+    ----------
+    root : GrowthNode
+    rest : str
+        What is not in it, in words; empty: nothing.
+    """
+    shown = together(root)
+    layout = Layout(
+        lambda node: node.children,
+        lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
+        _growth_box,
+    )
+    _, height = layout.place(shown, 0, 4.0)
+    count, asked, depth = root.counts
+    words = f"The tree as it stands: {count} {'node' if count == 1 else 'nodes'} below the root" + (
+        (f" and {rest}" if rest else "")
+        + f", {depth} {'level' if depth == 1 else 'levels'}"
+        + (f"; {asked} {root.asked}" if asked else "")
+    )
+    body = [*layout.lines, *layout.boxes]
+    return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
+
+
+def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
+    name = node.text
+    if above is not None and above.feature and name.startswith(f"{above.feature} "):
+        name = name.removeprefix(f"{above.feature} ").removeprefix("is ")
+    kind = "grows" if node.is_open else "open" if node.children else "leaf"
+    title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
+    return f'<g data-node="{escape(node.key)}">{title}{box(kind, name, node.note, x, middle)}</g>'
+
+
+def growing_list(root: GrowthNode) -> Svg:
+    """Return the same tree as lists in lists, one node a line."""
+    return Svg(f'<ul class="branches">{_line(root)}</ul>')
+
+
+def _line(node: GrowthNode) -> str:
+    inner = "".join(map(_line, node.children))
+    state = f' <span class="quiet">{escape(node.asked)}</span>' if node.is_open else ""
+    grows = ' class="grows"' if node.is_open else ""
+    return f"<li{grows}>{escape(node.text)}{state}{f'<ul>{inner}</ul>' if inner else ''}</li>"

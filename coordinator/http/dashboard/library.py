@@ -7,12 +7,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 
-from coordinator.http.dashboard.branches import Branch, grow, grow_splits
-from coordinator.http.dashboard.rule_summary import RuleSummary, rule_summaries
-from coordinator.http.dashboard.structures import Structure, structures
 from coordinator.models.registry import Registry
 from glassfleet import catalogue
 from glassfleet.explain import ModelSummary, Partition, example_row, partitions, summary
+from glassfleet.export.svg.branches import Branch, rule_tree
+from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
+from glassfleet.export.svg.structures import Structure, structures
 from glassfleet.nature import Nature, nature
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
@@ -60,11 +60,7 @@ class LoadedModel:
     @cached_property
     def root(self) -> Branch:
         """The rules as a tree."""
-        nodes = self.record.document["model"].get("nodes", [])
-        leaves = sum("threshold" not in node for node in nodes)
-        if leaves < len(nodes) and leaves == len(self.rules):
-            return grow_splits(nodes, self.rules, self.model.domain.features)
-        return grow(self.rules)
+        return rule_tree(self.model) if self.nature == "rules" else Branch()
 
     @cached_property
     def summary(self) -> ModelSummary:

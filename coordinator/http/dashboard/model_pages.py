@@ -13,14 +13,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from coordinator.http.dashboard import scores, show
-from coordinator.http.dashboard.branches import Branch, most_used, opened
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
-from coordinator.http.dashboard.structures import StructureTree, uses
-from coordinator.http.dashboard.trees import RuleTree
 from glassfleet.data.domain import Domain
 from glassfleet.explain import ConditionView, Partition, RowExplanation, difference
+from glassfleet.export.svg.branches import Branch, most_used, opened
+from glassfleet.export.svg.structures import StructureTree, uses
+from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
 from schemas.errors import DataError, GlassfleetError
 

@@ -14,15 +14,15 @@ from markupsafe import Markup, escape
 
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
-from coordinator.http.dashboard import charts, draw, sets, show, trees
+from coordinator.http.dashboard import growth, show
 from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
 from coordinator.http.dashboard.explain_api import ExplainService, make_router
-from coordinator.http.dashboard.growth import grown
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
+from glassfleet.export.svg import charts, rounds, sets, shapes, text
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -55,25 +55,25 @@ class Dashboard:
         self._assets = read_assets()
         self._templates = compiled(
             {
-                "number": draw.number,
-                "size": draw.size,
-                "cut": draw.cut,
+                "number": text.number,
+                "size": text.size,
+                "cut": text.cut,
                 "ago": ago,
                 "moment": moment,
                 "seconds": seconds,
                 "lasted": lasted,
                 "pretty": pretty,
-                "signed": draw.signed,
-                "minus": draw.minus,
-                "signs": draw.signs,
+                "signed": text.signed,
+                "minus": text.minus,
+                "signs": text.signs,
                 "ticks": ticks,
             },
             {
-                "draw": draw,
+                "meter": shapes.meter,
+                "rounds_of": rounds,
                 "charts": charts,
                 "sets": sets,
-                "trees": trees,
-                "grown": grown,
+                "growth": growth,
                 "vehicles": vehicles,
                 "show": show,
                 "static": addresses(self._assets),

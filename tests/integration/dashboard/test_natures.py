@@ -14,15 +14,15 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.branches import Branch, grow
-from coordinator.http.dashboard.charts import scores, shares
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.model_pages import MOST_SHARES, _parts
-from coordinator.http.dashboard.sets import cuts
-from coordinator.http.dashboard.structures import Structure, uses
-from coordinator.http.dashboard.trees import RuleTree
 from glassfleet import catalogue
 from glassfleet.explain import Partition, difference, explain_row
+from glassfleet.export.svg.branches import Branch, grow
+from glassfleet.export.svg.charts import scores, shares
+from glassfleet.export.svg.sets import cuts
+from glassfleet.export.svg.structures import Structure, uses
+from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.errors import NotFoundError

@@ -14,17 +14,17 @@ import pytest
 
 from coordinator.fleet.directory import Fleet
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.branches import grow, most_used, opened
-from coordinator.http.dashboard.draw import answers, number, size, timeline
-from coordinator.http.dashboard.growth import grown
+from coordinator.http.dashboard.growth import growing, growing_list, grown
 from coordinator.http.dashboard.model_pages import _terms
-from coordinator.http.dashboard.sets import memberships
-from coordinator.http.dashboard.trees import growing, growing_list
 from coordinator.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ConditionView, FuzzySet, Partition
+from glassfleet.export.svg.branches import grow, most_used, opened
+from glassfleet.export.svg.rounds import answers, timeline
+from glassfleet.export.svg.sets import memberships
+from glassfleet.export.svg.text import number, size
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.fmt.words import span_condition
