@@ -82,10 +82,11 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     Examples:
       glassfleet model diff qoe@3 qoe
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.difference import difference, difference_lines  # noqa: PLC0415 - numpy comes with it
+    from console.model.difference import difference_lines  # noqa: PLC0415 - numpy comes with it
     from console.model.registry import read_record, read_registry  # noqa: PLC0415
     from console.model.signatures import Seals  # noqa: PLC0415
     from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet.explain import difference  # noqa: PLC0415
 
     paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]
     registry = None if all(paths) else read_registry(broker_url(broker, state_dir), fleet)
@@ -102,11 +103,11 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
             record = registry.record(name, int(version) if version else None)
         return record, catalogue.load(record.scheme).from_document(record.document)
 
-    told = difference(load(old, paths[0]), load(new, paths[1]))
+    found = difference(load(old, paths[0]), load(new, paths[1]))
     if as_json:
-        print_json(told)
+        print_json(found.to_dict())
         return
-    click.echo("\n".join(difference_lines(told)))
+    click.echo("\n".join(difference_lines(found)))
 
 
 @click.command()

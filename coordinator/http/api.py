@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException as HttpFault
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
-from coordinator.http.dashboard.calm import Calm
 from coordinator.http.dashboard.site import add_dashboard
+from coordinator.http.error_handler import ErrorHandler
 from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
 from coordinator.http.guard import READING, Guard
 from coordinator.http.rollout_api import add_rollouts
@@ -84,11 +84,11 @@ def make_app(  # noqa: C901  one short function per address
     dashboard = Dashboard(service, token, hub)
     dashboard.add_api(app)
 
-    told = dashboard.tell
-
     @app.exception_handler(GlassfleetError)
     async def _told(request: Request, fault: GlassfleetError) -> Response:
-        return told(request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault))
+        return dashboard.error_response(
+            request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault)
+        )
 
     @app.exception_handler(HttpFault)
     async def _http(request: Request, fault: HttpFault) -> Response:
@@ -98,22 +98,22 @@ def make_app(  # noqa: C901  one short function per address
             detail = f"{request.method} is not for {request.url.path}{f', which takes {allowed}' if allowed else ''}"
         elif fault.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
             detail = f"no such address: {request.url.path}; docs/reference/http-api.md lists them"
-        answer = told(request, fault.status_code, detail)
+        answer = dashboard.error_response(request, fault.status_code, detail)
         answer.headers.update(fault.headers or {})
         return answer
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, fault: RequestValidationError) -> Response:
-        return told(request, 422, in_words(request, fault))
+        return dashboard.error_response(request, 422, in_words(request, fault))
 
     @app.exception_handler(TimeoutError)
     async def _busy(request: Request, _fault: TimeoutError) -> Response:
-        return told(request, 503, "the coordinator is busy; look again before repeating this")
+        return dashboard.error_response(request, 503, "the coordinator is busy; look again before repeating this")
 
     def refuse(request: Request, status: int, detail: str) -> Response:
         if status == HTTPStatus.MISDIRECTED_REQUEST and not request.url.path.startswith(PROGRAMS):
             return PlainTextResponse(f"{detail}\n", status)  # who asks under a foreign name learns nothing from a page
-        return told(request, status, detail)
+        return dashboard.error_response(request, status, detail)
 
     @app.get("/api/health")
     def _health() -> dict[str, Any]:
@@ -194,9 +194,9 @@ def make_app(  # noqa: C901  one short function per address
         loopback_only=not service.config.api_expose,
     )
     # From the inside to the outside: the guard's headers are on all answers.
-    app.add_middleware(Calm, tell=dashboard.tell)
+    app.add_middleware(ErrorHandler, error_response=dashboard.error_response)
     app.add_middleware(Heads)
-    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, tell=refuse)
+    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, error_response=refuse)
     return app
 
 

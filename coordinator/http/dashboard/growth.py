@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
+
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.trees import Layout, box
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -15,7 +19,7 @@ ALL_LEAVES = 40
 
 
 @dataclass
-class Shoot:
+class GrowthNode:
     """A node of a tree that grows.
 
     Attributes
@@ -26,7 +30,7 @@ class Shoot:
         The vehicles are asked about it now: it may still grow.
     key : str
         Its place, which stays while the tree grows.
-    children : list of Shoot
+    children : list of GrowthNode
     stands_for : int
         Nodes that share this box.
     by : str
@@ -38,7 +42,7 @@ class Shoot:
     text: str
     is_open: bool = False
     key: str = ""
-    children: list[Shoot] = field(default_factory=list)
+    children: list[GrowthNode] = field(default_factory=list)
     stands_for: int = 1
     by: str = ""
     asked: str = "may still grow"
@@ -88,7 +92,7 @@ class Grown:
 
     Attributes
     ----------
-    tree : Shoot or None
+    tree : GrowthNode or None
         None: it is no tree, see `lines`.
     lines : list of (str, bool)
         Text, and whether it is asked about now; for rule bases and the like.
@@ -96,7 +100,7 @@ class Grown:
         What the scheme has left out, in its words; empty: nothing.
     """
 
-    tree: Shoot | None
+    tree: GrowthNode | None
     lines: list[tuple[str, bool]]
     rest: str = ""
 
@@ -116,31 +120,31 @@ def _read(line: str) -> tuple[str, bool]:
     return text.removesuffix(" ?"), text.endswith(" ?")
 
 
-def _tree(lines: Sequence[str], asked: str) -> Shoot | None:
+def _tree(lines: Sequence[str], asked: str) -> GrowthNode | None:
     """Return the tree that indented lines draw, depth first; None when they are no tree."""
     depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
     is_alone = len(lines) == 1 and (lines[0] == "everything ?" or lines[0] == "everything")
     if not lines or depths[0] or 0 in depths[1:] or not (is_alone or len(lines) > 1):
         return None
-    root = Shoot(*_read(lines[0]), "0", asked=asked)
+    root = GrowthNode(*_read(lines[0]), "0", asked=asked)
     path = [root]
     for depth, line in zip(depths[1:], lines[1:], strict=True):
         del path[max(1, depth) :]
         above = path[-1]
-        node = Shoot(*_read(line), f"{above.key}.{len(above.children)}", asked=asked)
+        node = GrowthNode(*_read(line), f"{above.key}.{len(above.children)}", asked=asked)
         above.children.append(node)
         path.append(node)
     return root
 
 
-def together(root: Shoot) -> Shoot:
+def together(root: GrowthNode) -> GrowthNode:
     """Return the tree as it is drawn: in a large one, siblings without children share one box."""
     return _together(root) if root.leaves > ALL_LEAVES else root
 
 
-def _together(node: Shoot) -> Shoot:
-    kept: list[Shoot] = []
-    quiet: dict[bool, list[Shoot]] = {}
+def _together(node: GrowthNode) -> GrowthNode:
+    kept: list[GrowthNode] = []
+    quiet: dict[bool, list[GrowthNode]] = {}
     for child in node.children:
         if child.children:
             kept.append(_together(child))
@@ -149,10 +153,57 @@ def _together(node: Shoot) -> Shoot:
     for is_open, children in quiet.items():
         first, names = children[0], ", ".join(_last(child.text, node.feature) for child in children)
         text = first.text if len(children) == 1 else f"{len(children)} {'nodes' if is_open else 'leaves'}"
-        kept.append(Shoot(text, is_open, first.key, stands_for=len(children), by=names, asked=node.asked))
+        kept.append(GrowthNode(text, is_open, first.key, stands_for=len(children), by=names, asked=node.asked))
     kept.sort(key=lambda child: [int(step) for step in child.key.split(".")])
-    return Shoot(node.text, node.is_open, node.key, kept, node.stands_for, node.feature, node.asked)
+    return GrowthNode(node.text, node.is_open, node.key, kept, node.stands_for, node.feature, node.asked)
 
 
 def _last(text: str, feature: str) -> str:
     return text.removeprefix(f"{feature} is ")
+
+
+def growing(root: GrowthNode, rest: str = "") -> Svg:
+    """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
+
+    Parameters
+    ----------
+    root : GrowthNode
+    rest : str
+        What is not in it, in words; empty: nothing.
+    """
+    shown = together(root)
+    layout = Layout(
+        lambda node: node.children,
+        lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
+        _growth_box,
+    )
+    _, height = layout.place(shown, 0, 4.0)
+    count, asked, depth = root.counts
+    words = f"The tree as it stands: {count} {'node' if count == 1 else 'nodes'} below the root" + (
+        (f" and {rest}" if rest else "")
+        + f", {depth} {'level' if depth == 1 else 'levels'}"
+        + (f"; {asked} {root.asked}" if asked else "")
+    )
+    body = [*layout.lines, *layout.boxes]
+    return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
+
+
+def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
+    name = node.text
+    if above is not None and above.feature and name.startswith(f"{above.feature} "):
+        name = name.removeprefix(f"{above.feature} ").removeprefix("is ")
+    kind = "grows" if node.is_open else "open" if node.children else "leaf"
+    title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
+    return f'<g data-node="{escape(node.key)}">{title}{box(kind, name, node.note, x, middle)}</g>'
+
+
+def growing_list(root: GrowthNode) -> Svg:
+    """Return the same tree as lists in lists, one node a line."""
+    return Svg(f'<ul class="branches">{_line(root)}</ul>')
+
+
+def _line(node: GrowthNode) -> str:
+    inner = "".join(map(_line, node.children))
+    state = f' <span class="quiet">{escape(node.asked)}</span>' if node.is_open else ""
+    grows = ' class="grows"' if node.is_open else ""
+    return f"<li{grows}>{escape(node.text)}{state}{f'<ul>{inner}</ul>' if inner else ''}</li>"

@@ -23,7 +23,7 @@ import pytest
 from coordinator.http import api
 from coordinator.http import server as layer
 from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
-from coordinator.http.dashboard import asking
+from coordinator.http.dashboard import explain_api
 from glassfleet.explain import counterfactual
 from tests.integration.dashboard.test_live import served
 from tests.integration.dashboard.test_size import publish
@@ -236,7 +236,7 @@ def test_health_metrics_sign_in_and_actions_go_on_while_many_wait_for_counterfac
         found.wait(60)
         return counterfactual(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asking, "counterfactual", long)
+    monkeypatch.setattr(explain_api, "counterfactual", long)
     with served(tmp_path) as (service, client):
         token = api.read_or_make_token(tmp_path)
         publish(service, sample_models.model("frt"), "m", ["a"])

@@ -14,17 +14,17 @@ import pytest
 
 from coordinator.fleet.directory import Fleet
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.branches import grow, most_used, opened
-from coordinator.http.dashboard.draw import answers, number, size, timeline
-from coordinator.http.dashboard.growth import grown
+from coordinator.http.dashboard.growth import growing, growing_list, grown
 from coordinator.http.dashboard.model_pages import _terms
-from coordinator.http.dashboard.sets import memberships
-from coordinator.http.dashboard.trees import growing, growing_list
 from coordinator.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ConditionView, FuzzySet, Partition
+from glassfleet.export.svg.branches import grow, most_used, opened
+from glassfleet.export.svg.rounds import answers, timeline
+from glassfleet.export.svg.sets import memberships
+from glassfleet.export.svg.text import number, size
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.fmt.words import span_condition
@@ -53,7 +53,10 @@ def domain_of(data: Dataset, *, labels: bool) -> Domain:
     return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
 
 
-def publish(service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort") -> ModelRecord:
+def publish(  # noqa: PLR0917
+    service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort", run: str = ""
+) -> ModelRecord:
+    run = run or f"run-{name}"
     document = model.to_document()
 
     def make(version: int) -> tuple[str, bytes]:
@@ -63,7 +66,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str], particip
             digest=document_digest(document),
             document=document,
             fleet="fleet",
-            run=f"run-{name}",
+            run=run,
             scheme=model.scheme,
             cohort=cohort,
             domain_contributors=[],
@@ -74,7 +77,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str], particip
         )
         return record.digest, record.to_bytes()
 
-    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, f"run-{name}", make).record)
+    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, run, make).record)
 
 
 @pytest.fixture(scope="module")

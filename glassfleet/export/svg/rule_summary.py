@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.http.dashboard.draw import number
 from glassfleet.explain.summary import slopes_of
+from glassfleet.export.svg.text import number, plain
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 
@@ -21,7 +21,7 @@ STRONGEST = 3
 
 
 @dataclass(frozen=True)
-class Brief:
+class RuleSummary:
     """One rule in short.
 
     Attributes
@@ -33,19 +33,25 @@ class Brief:
         consequents are no polynomials.
     others : int
         How many more inputs are in the consequent.
+    unit : str
+        The target's, with a space before it; empty: it has none.
     """
 
     value: str
     movers: tuple[tuple[str, float], ...] = ()
     others: int = 0
+    unit: str = ""
 
     @property
     def label(self) -> str:
-        """A few words for a picture: the value, or what moves it most."""
-        return self.value or ", ".join(f"{name} {slope:+.2g}" for name, slope in self.movers[:1]) or "constant"
+        """A few words for a picture: the value, or what moves it most, with dots for other inputs."""
+        if not self.movers:
+            return self.value or "constant"
+        name, slope = self.movers[0]
+        return f"{name} {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
 
 
-def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
+def rule_summaries(model: Model, rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
     """Return the rules in short, in their order."""
     if not rules:
         return ()
@@ -62,10 +68,10 @@ def briefs(model: Model, rules: Sequence[Rule]) -> tuple[Brief, ...]:
     answers = [str(each) if isinstance(each, str) else number(float(each), 3) + unit for each in model.predict(rows)]
     slopes = slopes_of(model)
     if slopes is None or len(slopes) != len(rules):
-        return tuple(Brief(answer) for answer in answers)
+        return tuple(RuleSummary(answer) for answer in answers)
     found = []
     for answer, line in zip(answers, slopes, strict=True):
         order = [int(at) for at in np.argsort(-np.abs(line)) if line[at]]
         movers = tuple((features[at].name, float(line[at])) for at in order[:STRONGEST])
-        found.append(Brief("" if movers else answer, movers, len(order) - len(movers)))
+        found.append(RuleSummary("" if movers else answer, movers, len(order) - len(movers), unit))
     return tuple(found)

@@ -17,6 +17,8 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from glassfleet.export.svg.shapes import STYLE
+
 HERE = Path(__file__).parent
 
 
@@ -39,9 +41,9 @@ class Asset:
 
 
 def read_assets(folder: Path = HERE / "static") -> dict[str, Asset]:
-    """Return the files of a folder by name."""
+    """Return the files of a folder by name, and the style of the pictures."""
     found = {}
-    for path in sorted(folder.iterdir()):
+    for path in [*sorted(folder.iterdir()), STYLE]:
         if path.is_file():
             content = path.read_bytes()
             # The tables of the machine may lack a type, or have one of their own.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
-from markupsafe import Markup, escape
-
-from coordinator.http.dashboard.draw import cut, number, picture
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.text import cut, number
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,13 @@ class Form:
 
 WIDE = Form(left=176, wide=400, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=4)
 BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
+REPORT = Form(left=300, wide=400, row=24, base=12, name_x=290, name_y=16, anchor=" end", longest=44, steps=4)
 NARROW = Form(left=8, wide=252, row=42, base=29, name_x=8, name_y=15, anchor="", longest=44, steps=2)
 
 
-def both(wide: Markup, narrow: Markup) -> Markup:
+def both(wide: Svg, narrow: Svg) -> Svg:
     """Return two forms of one chart; whoever looks or listens meets one of them."""
-    return Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(wide, narrow)
+    return Svg(f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>')
 
 
 def _name(form: Form, top: float, name: str) -> str:
@@ -62,9 +63,7 @@ def _name(form: Form, top: float, name: str) -> str:
     )
 
 
-def shares(
-    base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str = "forecast"
-) -> Markup:
+def shares(base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str = "forecast") -> Svg:
     """Return how base and shares add up to the total: a waterfall, one input a line.
 
     Parameters
@@ -77,12 +76,13 @@ def shares(
     called : str
         What the total is: of a class the forecast is no number.
     """
-    return both(*(_shares(form, base, parts, total, unit, called) for form in (WIDE, NARROW)))
+    return both(*(waterfall(form, base, parts, total, unit, called) for form in (WIDE, NARROW)))
 
 
-def _shares(  # noqa: PLR0917  as above
+def waterfall(  # noqa: PLR0917
     form: Form, base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str
-) -> Markup:
+) -> Svg:
+    """Return one form of `shares`."""
     steps: list[tuple[str, float, float]] = []
     here = base
     for name, share in parts:
@@ -114,7 +114,7 @@ def _shares(  # noqa: PLR0917  as above
             wide_bar = max(x2 - x1, 1.5)
             body.append(f'<rect class="{kind}" x="{x1:.1f}" y="{y - 8}" width="{wide_bar:.1f}" height="16"/>')
         # Between lines stand names, in the narrow form.
-        if position < len(lines) - 1 and form is WIDE:
+        if position < len(lines) - 1 and form is not NARROW:
             x = at(end)
             body.append(f'<line class="thread" x1="{x:.1f}" x2="{x:.1f}" y1="{y + 8}" y2="{y + form.row - 8}"/>')
         body.append(f'<text class="tick" x="{x2 + 8:.1f}" y="{y + 4}">{escape(text)}</text>')
@@ -125,7 +125,7 @@ def _shares(  # noqa: PLR0917  as above
 
 def scores(
     rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str = "together", unit: str = ""
-) -> Markup:
+) -> Svg:
     """Return each vehicle's score learned alone (LL), together (FL) and, where known apart, centrally (CL).
 
     Parameters
@@ -146,7 +146,7 @@ def scores(
 
 def _scores(
     form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str, axis: str
-) -> Markup:
+) -> Svg:
     values = [value for _, *told in rows for value in told if value is not None]
     low, high = min(values), max(values)
     pad = 0.06 * ((high - low) or 1.0)

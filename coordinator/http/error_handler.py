@@ -1,4 +1,4 @@
-"""Faults that nobody expected: a page that says so calmly, and a line in the log by which it is found again."""
+"""Faults that nobody expected: a page that says so, and a line in the log by which it is found again."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from fastapi import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator.http.guard import READING, Tell
+from coordinator.http.guard import READING, ErrorResponse
 
 _log = structlog.get_logger("coordinator")
 
 
-class Calm:
+class ErrorHandler:
     """ASGI middleware: no fault of ours leaves as a bare 500.
 
     Parameters
     ----------
     app : ASGIApp
-    tell : callable
+    error_response : callable
         Request, status and text to an answer.
     """
 
-    def __init__(self, app: ASGIApp, *, tell: Tell) -> None:
+    def __init__(self, app: ASGIApp, *, error_response: ErrorResponse) -> None:
         self._app = app
-        self._tell = tell
+        self._error_response = error_response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -59,7 +59,7 @@ class Calm:
         if request.method not in READING:
             text += ". Look whether it was done before you repeat it"
         try:
-            return self._tell(request, 500, text)
+            return self._error_response(request, 500, text)
         except Exception:  # noqa: BLE001  the page of faults may be what is broken
             told = traceback.format_exc()
             _log.error("fault-page-failed", fault=mark, of=type(fault).__name__, exception=told)

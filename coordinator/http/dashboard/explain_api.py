@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from coordinator.http.dashboard.library import Library, Shelved
+from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.http.errors import Whole, checked_row
 from coordinator.limits import DashboardLimits
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
@@ -69,7 +69,7 @@ class Otherwise(Question):
     max_inputs: Annotated[Whole, Field(ge=1)] | None = None
 
 
-class Desk:
+class ExplainService:
     """Answers questions about models.
 
     Parameters
@@ -82,7 +82,7 @@ class Desk:
         self.library = library
         self.limits = limits
 
-    def explain(self, shelved: Shelved, row: Mapping[str, Any] | list[float]) -> RowExplanation:
+    def explain(self, loaded: LoadedModel, row: Mapping[str, Any] | list[float]) -> RowExplanation:
         """Say why the model answers as it does.
 
         Raises
@@ -90,11 +90,11 @@ class Desk:
         DataError
             The row does not fit the model.
         """
-        return explain_row(shelved.model, None, row)
+        return explain_row(loaded.model, None, row)
 
     def otherwise(
         self,
-        shelved: Shelved,
+        loaded: LoadedModel,
         row: Mapping[str, Any] | list[float],
         goal: str,
         *,
@@ -103,33 +103,33 @@ class Desk:
         max_inputs: int | None = None,
     ) -> Counterfactual:
         """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
-        domain = shelved.model.domain
+        domain = loaded.model.domain
         wanted = Goal.parse(goal, domain) if goal.strip() else None
-        return counterfactual(shelved.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
+        return counterfactual(loaded.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
 
 
-def make_router(desk: Desk) -> APIRouter:
+def make_router(explain_service: ExplainService) -> APIRouter:
     """Return the JSON addresses."""
     router = APIRouter()
 
     @router.get("/api/models/{name}/summary")
     def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
-        most = desk.limits.summary_rules
+        most = explain_service.limits.summary_rules
         if top is not None and not 0 <= top <= most:
             raise UsageError(f"top must be from 0 to {most}, got {top}")
-        return summary(desk.library.get(name, version).model, top=top).to_dict()
+        return summary(explain_service.library.get(name, version).model, top=top).to_dict()
 
     @router.post("/api/models/{name}/explain")
     def _explain(name: str, question: Question) -> dict[str, Any]:
-        shelved = desk.library.get(name, question.version)
-        return desk.explain(shelved, checked_row(question.row, shelved.model.domain)).to_dict()
+        loaded = explain_service.library.get(name, question.version)
+        return explain_service.explain(loaded, checked_row(question.row, loaded.model.domain)).to_dict()
 
     @router.post("/api/models/{name}/counterfactual")
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
-        shelved = desk.library.get(name, question.version)
-        return desk.otherwise(
-            shelved,
-            checked_row(question.row, shelved.model.domain),
+        loaded = explain_service.library.get(name, question.version)
+        return explain_service.otherwise(
+            loaded,
+            checked_row(question.row, loaded.model.domain),
             question.goal,
             keep=question.keep,
             only=question.only,

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from coordinator.http.dashboard.branches import Branch
-from coordinator.http.dashboard.trees import RuleTree
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.export.svg.branches import Branch
+from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Condition
 from glassfleet.scheme import Model
 
@@ -145,4 +145,7 @@ class StructureTree(RuleTree):
         return "the vehicle's own answer"
 
     def _weight(self, branch: Branch) -> str:  # noqa: ARG002  a structure has seen no rows
+        return ""
+
+    def _share(self, branch: Branch) -> str:  # noqa: ARG002
         return ""

@@ -1,25 +1,25 @@
-"""Trees as pictures from left to right, and, for narrow screens, as lists that say the same.
-
-Two kinds: the rules of a finished model, whose boxes are links that open branches, and what grows in a run.
-"""
+"""Trees as pictures from left to right, and, for narrow screens, as lists that say the same."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from html import escape
+from typing import Final, Generic, TypeVar
 
-from markupsafe import Markup, escape
-
-from coordinator.http.dashboard.branches import Branch
-from coordinator.http.dashboard.draw import cut, picture
-from coordinator.http.dashboard.growth import Shoot, together
+from glassfleet.export.svg.branches import Branch
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.text import cut, plain
 
 Node = TypeVar("Node")
 ROW, COLUMN = 42, 256
 BOX_WIDTH, BOX_HEIGHT = 212, 34
 NAME, NOTE = 27, 34
 """Characters that a box has room for; the whole text is its title, and in the list."""
+
+MOST_LEAVES: Final = 40
+"""Leaves of a tree that is drawn as a whole; smaller branches are told by their number of rules."""
 
 
 class Layout(Generic[Node]):
@@ -71,7 +71,8 @@ class Layout(Generic[Node]):
         return self.deepest * COLUMN + BOX_WIDTH + 6
 
 
-def _box(kind: str, name: str, note: str, x: float, middle: float) -> str:
+def box(kind: str, name: str, note: str, x: float, middle: float) -> str:
+    """Return a box with its name and a note below that, both cut to what it has room for."""
     y = middle - BOX_HEIGHT / 2
     return (
         f'<rect class="box {kind}" x="{x}" y="{y:.1f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'
@@ -81,58 +82,55 @@ def _box(kind: str, name: str, note: str, x: float, middle: float) -> str:
 
 
 class RuleTree:
-    """The opened part of a rule tree; every box, and every line of the list, is a link that opens it.
+    """A rule tree as far as it is open.
 
     Parameters
     ----------
     trail : sequence of Branch
-        From the root to the branch that is open.
+        The branches that are open, the root first. The last one is named as the one that was opened.
     address : str
-        Of the page; ``branch=KEY`` is put behind it.
+        Of a page: every box, and every line of the list, is a link that opens its branch; ``branch=KEY`` is put behind
+        the address. Empty: there are no links.
     labels : sequence of str
         By rule: what it forecasts, or what moves that most, in a few words.
     """
 
-    def __init__(self, trail: Sequence[Branch], address: str, labels: Sequence[str] = ()) -> None:
-        self.trail = trail
+    def __init__(self, trail: Collection[Branch], address: str = "", labels: Sequence[str] = ()) -> None:
+        self.trail = list(trail)
         self._open = {branch.path for branch in trail}
         self._address = address
         self._labels = labels
 
-    def picture(self) -> Markup:
+    def picture(self) -> Svg:
         """Return the tree from left to right."""
         root = self.trail[0]
         most = max(root.support, 1e-12)
 
         def link(child: Branch) -> str:
             thick = 1 + 5 * math.sqrt(max(child.support, 0.0) / most)
-            on = " on" if child.path in self._open else ""
+            on = " on" if self._address and child.path in self._open else ""
             return f'class="link{on}" stroke-width="{thick:.1f}"'
 
         layout = Layout(self._shown, link, self._box)
         _, height = layout.place(root, 0, 4.0)
-        name = f"Tree of {self._counted(root)}, opened at {_words(self.trail[-1])}"
-        body = "".join([*layout.lines, *layout.boxes])
-        width, tall = layout.width, height + 4
-        # A group, not an image: the boxes are links, and a picture has no parts for those who listen.
-        return Markup(  # noqa: S704  every text in it is escaped
-            f'<svg class="tree" viewBox="0 0 {width} {tall:.0f}" width="{width}" height="{tall:.0f}" '
-            f'role="group" aria-label="{escape(name)}">{body}</svg>'
-        )
+        name = f"Tree of {self._counted(root)}"
+        if self._address:
+            name += f", opened at {_words(self.trail[-1])}"
+        # A group, not an image, where the boxes are links: an image has no parts for those who listen.
+        role = "group" if self._address else "img"
+        return picture(layout.width, height + 4, name, [*layout.lines, *layout.boxes], "tree", role=role)
 
-    def list(self) -> Markup:
+    def list(self) -> Svg:
         """Return the same as lists in lists."""
-        return Markup('<ul class="branches">{}</ul>').format(self._item(self.trail[0], None))
+        return Svg(f'<ul class="branches">{self._item(self.trail[0], None)}</ul>')
 
-    def _item(self, branch: Branch, above: Branch | None) -> Markup:
-        inner = Markup("").join(self._item(child, branch) for child in self._shown(branch))
-        nested = Markup("<ul>{}</ul>").format(inner) if inner else ""
-        words = Markup('<b>{}</b> <span class="quiet">{}</span>').format(
-            self._name(branch, above), self._detail(branch)
-        )
+    def _item(self, branch: Branch, above: Branch | None) -> str:
+        inner = "".join(self._item(child, branch) for child in self._shown(branch))
+        name, detail = escape(self._name(branch, above)), escape(self._detail(branch))
+        words = f'<b>{name}</b> <span class="quiet">{detail}</span>'
         target = self._target(branch)
-        link = Markup('<a href="{}"{}>{}</a>').format(target, self._swap(branch), words) if target else words
-        return Markup("<li>{}{}</li>").format(link, nested)
+        link = f'<a href="{escape(target)}"{self._swap(branch)}>{words}</a>' if target else words
+        return f"<li>{link}{f'<ul>{inner}</ul>' if inner else ''}</li>"
 
     def _shown(self, branch: Branch) -> Sequence[Branch]:
         return branch.children if branch.path in self._open else ()
@@ -141,12 +139,13 @@ class RuleTree:
         # The box above has named the input already, where all its branches ask for the same one.
         if branch.condition is None or above is None or not above.feature:
             return _words(branch)
-        return branch.condition.term
+        return plain(branch.condition.term)
 
     def _detail(self, branch: Branch) -> str:
         if branch.children:
             return self._counted(branch) + (branch.feature and f" by {branch.feature}")
-        return f"→ {self._leaf(branch)}"
+        share = "" if self._address else self._share(branch)
+        return f"{share}→ {self._leaf(branch)}"
 
     def _counted(self, branch: Branch) -> str:
         """Return how much is below a branch, in words."""
@@ -159,6 +158,8 @@ class RuleTree:
 
     def _target(self, branch: Branch) -> str:
         """Return where the link of a branch leads; empty: it is none."""
+        if not self._address:
+            return ""
         if not branch.children:
             return f"#rule-{branch.rules[0].index}" if branch.rules else ""
         target = branch.key if branch.path not in self._open else branch.key.rpartition(".")[0]
@@ -168,72 +169,45 @@ class RuleTree:
         """Return how many rows go through a branch, in words; empty: nobody knows."""
         return f"; support {branch.support:.3f}"
 
-    def _swap(self, branch: Branch) -> Markup:
-        return Markup(' data-swap="tree" data-branch="{}"').format(branch.key) if branch.children else Markup("")
+    def _share(self, branch: Branch) -> str:
+        """Return the same for a picture in which nothing can be pointed at."""
+        return f"{100 * branch.support:.3g} % "
+
+    def _swap(self, branch: Branch) -> str:
+        return f' data-swap="tree" data-branch="{branch.key}"' if branch.children else ""
 
     def _box(self, branch: Branch, above: Branch | None, x: int, middle: float) -> str:
         is_open = branch.path in self._open
         detail = self._detail(branch)
         kind = "leaf" if not branch.children else "open" if is_open else "shut"
-        says = f"{_words(branch)}: {detail}{self._weight(branch)}" + (
-            "" if not branch.children else "; close" if is_open and branch.path else "" if is_open else "; open"
-        )
-        text = f"<title>{escape(says)}</title>{_box(kind, self._name(branch, above), detail, x, middle)}"
+        says = f"{_words(branch)}: {detail}{self._weight(branch)}"
+        if self._address and branch.children:
+            says += "; open" if not is_open else "; close" if branch.path else ""
+        text = f"<title>{escape(says)}</title>{box(kind, self._name(branch, above), detail, x, middle)}"
         target = self._target(branch)
         if not target:
             return f"<g>{text}</g>"
         return f'<a href="{escape(target)}"{self._swap(branch)} aria-label="{escape(cut(says, 300))}">{text}</a>'
 
 
+def whole(root: Branch, most: int = MOST_LEAVES) -> list[Branch]:
+    """Return the branches to open for a tree of at most `most` leaves: those with the least support stay shut."""
+    inner = {branch.path: branch for branch in root.all() if branch.children}
+    open_below = {path: sum(bool(child.children) for child in branch.children) for path, branch in inner.items()}
+    outer = [(branch.support, path) for path, branch in inner.items() if path and not open_below[path]]
+    heapq.heapify(outer)
+    leaves = sum(not branch.children for branch in root.all())
+    while leaves > most and outer:
+        _, path = heapq.heappop(outer)
+        leaves -= len(inner.pop(path).children) - 1
+        above = path[:-1]
+        open_below[above] -= 1
+        if above and not open_below[above]:
+            heapq.heappush(outer, (inner[above].support, above))
+    return list(inner.values())
+
+
 def _words(branch: Branch) -> str:
     if branch.condition is None:
         return "OTHERWISE" if branch.path else "all rows"
-    return f"{branch.condition.feature} is {branch.condition.term}"
-
-
-def growing(root: Shoot, rest: str = "") -> Markup:
-    """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
-
-    Parameters
-    ----------
-    root : Shoot
-    rest : str
-        What is not in it, in words; empty: nothing.
-    """
-    shown = together(root)
-    layout = Layout(
-        lambda node: node.children,
-        lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
-        _shoot,
-    )
-    _, height = layout.place(shown, 0, 4.0)
-    count, asked, depth = root.counts
-    words = f"The tree as it stands: {count} {'node' if count == 1 else 'nodes'} below the root" + (
-        (f" and {rest}" if rest else "")
-        + f", {depth} {'level' if depth == 1 else 'levels'}"
-        + (f"; {asked} {root.asked}" if asked else "")
-    )
-    body = [*layout.lines, *layout.boxes]
-    return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
-
-
-def _shoot(node: Shoot, above: Shoot | None, x: int, middle: float) -> str:
-    name = node.text
-    if above is not None and above.feature and name.startswith(f"{above.feature} "):
-        name = name.removeprefix(f"{above.feature} ").removeprefix("is ")
-    kind = "grows" if node.is_open else "open" if node.children else "leaf"
-    title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
-    return f'<g data-node="{escape(node.key)}">{title}{_box(kind, name, node.note, x, middle)}</g>'
-
-
-def growing_list(root: Shoot) -> Markup:
-    """Return the same tree as lists in lists, one node a line."""
-    return Markup('<ul class="branches">{}</ul>').format(_line(root))
-
-
-def _line(node: Shoot) -> Markup:
-    inner = Markup("").join(map(_line, node.children))
-    nested = Markup("<ul>{}</ul>").format(inner) if inner else ""
-    state = Markup(' <span class="quiet">{}</span>').format(node.asked) if node.is_open else ""
-    grows = Markup(' class="grows"') if node.is_open else ""
-    return Markup("<li{}>{}{}{}</li>").format(grows, node.text, state, nested)
+    return f"{branch.condition.feature} is {plain(branch.condition.term)}"

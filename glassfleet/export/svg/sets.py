@@ -10,15 +10,17 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
-from markupsafe import Markup, escape
-
-from coordinator.http.dashboard.draw import cut, number, picture, signs
 from glassfleet.explain import FuzzySet, Partition
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.text import cut, number, signs
 
 WIDTH, TALL, LEFT = 340, 74, 8
 MOST_NAMED = 9
 """Of more sets than that, only those at the ends of a condition (else of the partition) are named."""
+MOST_CATEGORIES = 12
+"""Of more categories only the first and the last are named."""
 MOST_EDGES = 40
 """Thresholds of an input that are drawn, and those of the rule."""
 GAP, LINE = 5, 14
@@ -50,7 +52,7 @@ def degrees(partition: Partition, value: float) -> str:
     return " and ".join(f"{term} {degree:.2f}" for term, degree in told if degree > 0) or "no set"
 
 
-def memberships(partition: Partition, value: float | None, used: Sequence[str] = ()) -> Markup:
+def memberships(partition: Partition, value: float | None, used: Sequence[str] = ()) -> Svg:
     """Return the fuzzy sets of an input with a row's value over them.
 
     Parameters
@@ -106,22 +108,29 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         parts += [f'<circle class="here" cx="{x:.1f}" cy="{up(degree):.1f}" r="3"/>' for degree in told]
         if used_sets:
             parts.append(f'<circle class="held" cx="{x:.1f}" cy="{up(asked(inside)):.1f}" r="5.5"/>')
-    parts += _ends(partition, floor)
+    ends, height = _ends(partition, floor)
+    parts += ends
     unit = f" {cut(partition.unit, 24)}" if partition.unit else ""
     words = "" if value is None else f", at {number(value)}{unit}: {degrees(partition, value)}"
-    return picture(WIDTH, floor + 22, f"Fuzzy sets of {partition.feature}{words}", parts, "sets")
+    return picture(WIDTH, height, f"Fuzzy sets of {partition.feature}{words}", parts, "sets")
 
 
-def _ends(partition: Partition, floor: float) -> list[str]:
-    """Return the limits of an input, below its picture."""
+def _ends(partition: Partition, floor: float) -> tuple[list[str], float]:
+    """Return what stands below a picture, the limits of an input or its categories, and the height of it all."""
+    names = partition.categories
+    if names and len(names) <= MOST_CATEGORIES:
+        wide = (WIDTH - 2 * LEFT) / max(len(names) - 1, 1)
+        placed = _placed([Name(text, LEFT + wide * code, is_used=False) for code, text in enumerate(names)])
+        lines = 1 + max(name.line for name in placed)
+        return [name.drawn(floor + 16 + LINE * name.line) for name in placed], floor + 8 + LINE * lines
     unit = f" {cut(partition.unit, 24)}" if partition.unit else ""
     first, last = number(partition.low), number(partition.high) + unit
-    if partition.categories:
-        first, last = cut(partition.categories[0], 20), cut(partition.categories[-1], 20)
+    if names:
+        first, last = cut(names[0], 20), cut(names[-1], 20)
     return [
         f'<text class="tick" x="{LEFT}" y="{floor + 16}">{escape(first)}</text>',
         f'<text class="tick end" x="{WIDTH - LEFT}" y="{floor + 16}">{escape(last)}</text>',
-    ]
+    ], floor + 22
 
 
 def value_of(partition: Partition, value: float) -> str:
@@ -131,18 +140,18 @@ def value_of(partition: Partition, value: float) -> str:
     return f"{number(value)} {partition.unit}".rstrip()
 
 
-def cuts(partition: Partition, value: float, span: tuple[float, float] | None = None) -> Markup:
+def cuts(partition: Partition, value: float | None, span: tuple[float, float] | None = None) -> Svg:
     """Return where a crisp tree splits an input, with a row's value, and what a rule asks of it.
 
     Parameters
     ----------
     partition : Partition
         With thresholds.
-    value : float
+    value : float or None
         In the input's own unit; outside the domain it is drawn at its edge.
     span : (float, float) or None
         Where the rule's condition holds: it is shaded, and its limits bear their numbers. None: it has none; the
-        thresholds next to the value bear theirs.
+        thresholds next to the value bear theirs; without a value, the outer ones.
     """
     low, high = partition.low, partition.high
 
@@ -150,10 +159,12 @@ def cuts(partition: Partition, value: float, span: tuple[float, float] | None = 
         return LEFT + (WIDTH - 2 * LEFT) * min(max((raw - low) / ((high - low) or 1.0), 0.0), 1.0)
 
     edges = partition.thresholds
-    if span is None:
+    if span is not None:
+        told = [edge for edge in edges if edge in span]
+    elif value is not None:
         told = [*[edge for edge in edges if edge < value][-1:], *[edge for edge in edges if edge >= value][:1]]
     else:
-        told = [edge for edge in edges if edge in span]
+        told = list(edges if len(edges) <= 4 else (edges[0], edges[-1]))
     names = _placed([Name(_plain(partition, edge), at(edge), is_used=span is not None) for edge in told])
     lines = 1 + max((name.line for name in names), default=0)
     top = 8 + LINE * lines
@@ -171,14 +182,17 @@ def cuts(partition: Partition, value: float, span: tuple[float, float] | None = 
         for edge in shown
     ]
     parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
-    x = at(value)
-    parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 4}" y2="{floor}"/>')
-    parts.append(f'<circle class="here" cx="{x:.1f}" cy="{floor}" r="4"/>')
-    parts += _ends(partition, floor)
-    words = f"Thresholds of {partition.feature}, at {cut(value_of(partition, value), 60)}"
+    words = f"Thresholds of {partition.feature}"
+    if value is not None:
+        x = at(value)
+        parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 4}" y2="{floor}"/>')
+        parts.append(f'<circle class="here" cx="{x:.1f}" cy="{floor}" r="4"/>')
+        words += f", at {cut(value_of(partition, value), 60)}"
+    ends, height = _ends(partition, floor)
+    parts += ends
     if told and span is not None:
         words += f"; the rule's limits: {' and '.join(_plain(partition, edge) for edge in told)}"
-    return picture(WIDTH, floor + 22, words, parts, "sets")
+    return picture(WIDTH, height, words, parts, "sets")
 
 
 def _plain(partition: Partition, edge: float) -> str:

@@ -1,110 +1,15 @@
-"""Pictures as SVG text: no script, no inline style, colours from the style sheet's classes, a text for every picture.
-
-All functions are pure and escape what they are given.
-"""
+"""The rounds of a run: what became of the answers to each, and how heavy they were."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
-from markupsafe import Markup, escape
-
-_NEGATIVE = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")
-
-
-def number(value: float | str | None, digits: int = 4) -> str:
-    """Return a number as people read it; texts as they are.
-
-    >>> number(1234567.0), number(165795.6), number(0.00012345), number(None)
-    ('1.235e+06', '165796', '0.0001234', '–')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return f"{value:,}".replace(",", "\u202f")
-    if not math.isfinite(value):
-        return str(value)
-    short, whole = f"{value:.{digits}g}", f"{value:.6g}"
-    text = whole if "e" in short and "e" not in whole else short  # as rules write it
-    return text.replace("-", "−", 1) if value < 0 else text
-
-
-def signed(value: float) -> str:
-    """Return a number with its sign, to one decimal.
-
-    >>> signed(1.25), signed(-0.04), signed(-3.0)
-    ('+1.2', '0.0', '−3.0')
-    """
-    text = f"{value:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "−")
-
-
-def minus(text: str, value: float) -> str:
-    """Return the text of a value with the sign that `number` writes; a category's text as it is.
-
-    >>> minus("-0.9375 dB", -0.9375), minus("-1 to 0", 3.0)
-    ('−0.9375 dB', '-1 to 0')
-    """
-    return text.replace("-", "−", 1) if value < 0 and text.startswith("-") else text
-
-
-def signs(text: str) -> str:
-    """Return a sentence with the sign that `number` writes before its negative numbers; names and dates as they are.
-
-    >>> signs("error -3.1% over vehicle-02, 2026-03-01 to 1e-05 (-.5)")
-    'error −3.1% over vehicle-02, 2026-03-01 to 1e-05 (−.5)'
-    """
-    return _NEGATIVE.sub("−", text)
-
-
-def size(count: float) -> str:
-    """Return a number of bytes as people read it.
-
-    >>> size(900), size(25_000)
-    ('900 B', '24.4 KiB')
-    """
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
-
-
-def cut(text: str, most: int) -> str:
-    """Return `text`, shortened with an ellipsis to `most` characters."""
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
-
-
-def picture(width: float, height: float, title: str, body: Sequence[str], classes: str = "") -> Markup:
-    """Return an SVG with a title; `body` is markup already."""
-    name = escape(title)
-    return Markup(  # noqa: S704  title and body are escaped
-        f'<svg class="{escape(classes)}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img" aria-label="{name}"><title>{name}</title>{"".join(body)}</svg>'
-    )
-
-
-def meter(share: float, words: str) -> Markup:
-    """Return a small bar for a share, [0, 1]."""
-    filled = 72 * min(max(share, 0.0), 1.0)
-    return picture(
-        72,
-        8,
-        words,
-        [
-            '<rect class="track" width="72" height="8" rx="4"/>',
-            f'<rect class="fill" width="{max(filled, 2.0 if share > 0 else 0.0):.1f}" height="8" rx="4"/>',
-        ],
-        "meter",
-    )
-
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.text import size
 
 KINDS = (("accepted", "in"), ("late", "late"), ("dropped", "dropped"), ("rejected", "rejected"))
 """What becomes of answers, in the order of drawing: field and word."""
@@ -127,7 +32,7 @@ def _with_unasked(name: str, words: str, rounds: Sequence[Mapping[str, Any]]) ->
     return f"{words} ({unasked} not asked)" if unasked else words
 
 
-def answers(row: Mapping[str, Any], width: int = 120) -> Markup:
+def answers(row: Mapping[str, Any], width: int = 120) -> Svg:
     """Return one round's answers as a bar: in, late, dropped, rejected."""
     total = max(sum(_drawn(row, name) for name, _ in KINDS), int(row["asked"]), 1)
     told = [f"{row['accepted']} in of {row['asked']} asked"]
@@ -180,7 +85,7 @@ class Bar:
         return f"{'d' if first['phase'] == 'domain' else ''}{first['number']}"
 
 
-def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 215) -> Markup:
+def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 215, *, legend: bool = False) -> Svg:
     """Return all rounds one beside the other: answers as stacked columns, the bytes of each below.
 
     Parameters
@@ -191,13 +96,16 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
         Room for the columns, pixels.
     most : int
         Columns; in a run of more rounds each stands for some.
+    legend : bool
+        Say in the picture what its colours are.
     """
     if not rounds:
-        return Markup("")
+        return Svg()
     each = math.ceil(len(rounds) / most)
     bars = [Bar(rounds[start : start + each]) for start in range(0, len(rounds), each)]
     column = min(44.0, wide / len(bars))
-    width, top, tall, low = 44 + column * len(bars) + 8, 10, 110, 34
+    width, top, tall, low = 44 + column * len(bars) + 8, 34 if legend else 10, 110, 34
+    width = max(width, 44 + 84 * (len(KINDS) + 1)) if legend else width
     highest = max([1, *(bar.tall for bar in bars)])
     heaviest = max([1, *(bar.total("bytes") for bar in bars)])
     parts = [
@@ -206,6 +114,12 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
         f'<text class="tick end" x="34" y="{top + tall}">0</text>',
         f'<text class="tick end" x="34" y="{top + tall + low + 2}">bytes</text>',
     ]
+    if legend:
+        for place, (name, words) in enumerate(
+            (*((f"k-{name}", words) for name, words in KINDS), ("track", "no answer"))
+        ):
+            parts.append(f'<rect class="{name}" x="{44 + 84 * place}" y="5" width="11" height="11"/>')
+            parts.append(f'<text class="tick" x="{60 + 84 * place}" y="15">{words}</text>')
     every = max(1, math.ceil(34 / column))
     for position, bar in enumerate(bars):
         x, y = 44 + position * column, float(top + tall)
