@@ -32,9 +32,10 @@ from glassfleet.export.canvas import (
     short,
     wrapped,
 )
-from glassfleet.export.tables import tables
+from glassfleet.export.tables import conditions_of
 from glassfleet.export.tree_figure import MOST_LEAVES, NETWORK, tree_figure
 from glassfleet.nature import nature
+from glassfleet.tables import RuleList
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def main_picture(model: Model) -> str | None:
     if kind != "rules":
         return "tree" if kind == "structures" else None
     try:
-        return "tree" if tables(model)[0] in ("frt", "fmt", "tree") else "rules"
+        return "rules" if isinstance(conditions_of(model), RuleList) else "tree"
     except UsageError:
         return "rules"
 

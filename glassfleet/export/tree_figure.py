@@ -24,9 +24,10 @@ from glassfleet.export.canvas import (
     plain,
     short,
 )
-from glassfleet.export.tables import tables
+from glassfleet.export.tables import conditions_of
+from glassfleet.fuzzy.spans import span_words
 from glassfleet.nature import nature, readable_rules
-from glassfleet.schemes.fmt.words import span_words
+from glassfleet.tables import CutTree, RuleList, SetTree, SplitTree
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -140,56 +141,55 @@ def tree_figure(model: Model, title: str, structure: int = 1) -> Figure:
 
 
 def _tree_of(model: Model) -> _Node:
-    engine, found = tables(model)
-    if engine not in ("frt", "fmt", "tree"):
+    tree = conditions_of(model)
+    if isinstance(tree, RuleList):
         raise UsageError("this model is a list of rules, not a tree; draw its rules")
     rules, says = list(model.rules()), consequents(model)
-    names = model.domain.names
 
-    def leaf(number: int, edge: str) -> _Node:
-        return _Node(short(says[number], 56), edge, rules[number].support)
-
-    def grown(text: str, edge: str, children: list[_Node]) -> _Node:
+    def drawn(node: int, edge: str, limits: _Limits) -> _Node:
+        rule = _rule_at(tree, node)
+        if rule >= 0:
+            return _Node(short(says[rule], 56), edge, rules[rule].support)
+        feature, branches = _branches(model, tree, node, limits)
+        children = [drawn(*branch) for branch in branches]
         support = sum(child.support for child in children)
-        return _Node(name_of(text), edge, support, children, sum(child.rules for child in children))
+        name = name_of(model.domain.names[feature])
+        return _Node(name, edge, support, children, sum(child.rules for child in children))
 
-    def frt(node: int, edge: str) -> _Node:
-        if found["rule_of"][node] >= 0:
-            return leaf(found["rule_of"][node], edge)
-        feature = found["split"][node]
+    return drawn(0, "", {})
+
+
+def _rule_at(tree: SetTree | CutTree | SplitTree, node: int) -> int:
+    """Return the rule of a leaf; -1 for a split."""
+    if isinstance(tree, CutTree):
+        return tree.leaves.index(node) if node in tree.leaves else -1
+    return tree.rule[node]
+
+
+def _branches(
+    model: Model, tree: SetTree | CutTree | SplitTree, node: int, limits: _Limits
+) -> tuple[int, list[tuple[int, str, _Limits]]]:
+    """Return the input that a node splits on; and its children, with what leads to each and the limits there."""
+    if isinstance(tree, SetTree):
+        feature = tree.feature[node]
         sets = partitions(model)[feature].sets
-        children = [
-            frt(child, sets[j].term if sets else f"set {j}")
-            for j, child in enumerate(found["child"][node])
-            if child >= 0
-        ]
-        return grown(names[feature], edge, children)
-
-    def fmt(node: int, edge: str) -> _Node:
-        if node not in split_of:
-            return leaf(found["leaves"].index(node), edge)
-        index = split_of[node]
-        _, feature, cut = found["splits"][index]
-        variable, knots = model.domain.features[feature], found["knots"][feature]
-        low = plain(span_words(variable, knots, 0, cut))
-        high = plain(span_words(variable, knots, cut + 1, len(knots) - 1))
-        return grown(names[feature], edge, [fmt(2 * index + 1, low), fmt(2 * index + 2, high)])
-
-    def crisp(node: int, edge: str, limits: _Limits) -> _Node:
-        feature = found["feature"][node]
-        if feature < 0:
-            return leaf(found["rule_of"][node], edge)
-        threshold, variable = found["threshold"][node], model.domain.features[feature]
-        # Categories are those that the splits above have left; of a number only this split is told.
-        low, high = limits.get(feature, _ANY) if variable.categories else _ANY
-        sides = ((node + 1, low, min(high, threshold)), (found["right"][node], max(low, threshold), high))
-        children = [
-            crisp(child, _side(variable, begin, end), {**limits, feature: (begin, end)}) for child, begin, end in sides
-        ]
-        return grown(names[feature], edge, children)
-
-    split_of = {node: index for index, (node, _, _) in enumerate(found.get("splits", []))}
-    return crisp(0, "", {}) if engine == "tree" else {"frt": frt, "fmt": fmt}[engine](0, "")
+        children = [(child, j) for j, child in enumerate(tree.child[node]) if child >= 0]
+        return feature, [(child, sets[j].term if sets else f"set {j}", limits) for child, j in children]
+    if isinstance(tree, CutTree):
+        index = next(number for number, split in enumerate(tree.splits) if split[0] == node)
+        _, feature, cut = tree.splits[index]
+        knots = tree.knots[feature]
+        spans = ((0, cut), (cut + 1, len(knots) - 1))
+        words = [plain(span_words(model.domain.features[feature], knots, *span)) for span in spans]
+        return feature, [(2 * index + 1 + side, text, limits) for side, text in enumerate(words)]
+    feature, threshold = tree.feature[node], tree.threshold[node]
+    variable = model.domain.features[feature]
+    # Categories are those that the splits above have left; of a number only this split is told.
+    low, high = limits.get(feature, _ANY) if variable.categories else _ANY
+    sides = ((node + 1, low, min(high, threshold)), (tree.right[node], max(low, threshold), high))
+    return feature, [
+        (child, _side(variable, begin, end), {**limits, feature: (begin, end)}) for child, begin, end in sides
+    ]
 
 
 def _side(variable: Variable, low: float, high: float) -> str:

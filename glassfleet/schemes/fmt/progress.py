@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from glassfleet.fuzzy.spans import span_words
 from glassfleet.schemes.fmt.messages import Question
-from glassfleet.schemes.fmt.words import span_words
 from schemas.codec import Value
 
 MAX_LINES = 200

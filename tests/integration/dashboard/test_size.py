@@ -27,7 +27,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ConditionView, FuzzySet, Partition
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Done, Next
-from glassfleet.schemes.fmt.words import span_condition
+from glassfleet.fuzzy.spans import span_condition
 from schemas.documents import document_digest
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord, Training
