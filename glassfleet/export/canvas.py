@@ -6,10 +6,6 @@ import io
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-
-from glassfleet.explain.summary import slopes_of
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -106,16 +102,14 @@ def consequents(model: Model) -> list[str]:
     A class, a number; or, for a polynomial, the input that moves it most and by how much over the input's whole range:
     no single number would be true for its rows. Dots stand for the other inputs.
     """
-    slopes = slopes_of(model)
-    unit = f" {model.domain.target.unit}" if model.domain.target is not None and model.domain.target.unit else ""
     told = []
-    for number, rule in enumerate(model.rules()):
-        line = None if slopes is None else slopes[number]
-        if line is None or not line.any():
-            _, equals, right = rule.output.partition(" = ")
-            told.append(plain(right if equals else rule.output.partition(" is ")[2] or rule.output))
+    for rule in model.rules():
+        said = rule.consequent
+        if not said.slopes:
+            told.append(plain(said.answer()))
             continue
-        most = int(np.argmax(np.abs(line)))
-        more = " …" if np.count_nonzero(line) > 1 else ""
-        told.append(f"{name_of(model.domain.names[most])} {plain(f'{line[most]:+.3g}')}{unit}{more}")
+        most = max(said.slopes, key=lambda slope: abs(slope.over_range))
+        more = " …" if len(said.slopes) > 1 else ""
+        unit = f" {said.unit}" if said.unit else ""
+        told.append(f"{name_of(most.feature)} {plain(f'{most.over_range:+.3g}')}{unit}{more}")
     return told

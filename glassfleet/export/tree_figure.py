@@ -92,7 +92,7 @@ def tree_figure(model: Model, title: str, structure: int = 1) -> Figure:
     if kind == "network":
         raise UsageError(NETWORK)
     if structure != 1 and kind != "structures":
-        raise UsageError("there are no structures to choose from: only a population of fedga has them")
+        raise UsageError("there are no structures to choose from: only a population has them")
     if kind == "structures":
         root, what = _structure(model, structure)
         title = f"{title}: {what}" if title else what

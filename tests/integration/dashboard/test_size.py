@@ -25,9 +25,9 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ConditionView, FuzzySet, Partition
-from glassfleet.rules import Condition, Rule
-from glassfleet.scheme import Done, Next
 from glassfleet.fuzzy.spans import span_condition
+from glassfleet.rules import Condition, Consequent, Rule
+from glassfleet.scheme import Done, Next
 from schemas.documents import document_digest
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord, Training
@@ -250,7 +250,7 @@ def test_vehicle_met_while_up_counts_since_its_process_began(born: float, since:
 
 def rule(index: int, support: float, *parts: str) -> Rule:
     conditions = tuple(Condition(part[0], part[1:], 0, 1, 0.5) for part in parts)
-    return Rule(index, conditions, f"t = {index}", 1, support, 1)
+    return Rule(index, conditions, Consequent("t", index), 1, support, 1)
 
 
 RULES = (rule(0, 0.1, "aLow"), rule(1, 0.2, "aHigh", "bLow"), rule(2, 0.5, "aHigh", "bHigh", "cLow"), rule(3, 0.2))

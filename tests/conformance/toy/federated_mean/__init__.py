@@ -13,7 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
 from schemas.errors import DocumentError
 
@@ -103,7 +103,7 @@ class FederatedMean:
     def rules(self) -> Sequence[Rule]:
         """Return the one rule."""
         value = float(self.domain.unscale_target(np.array([self.mean]))[0])
-        return [Rule(0, (), f"{self.domain.target_name} = {value:.4g}", 1.0, 1.0, 1.0)]
+        return [Rule(0, (), Consequent(self.domain.target_name, value), 1.0, 1.0, 1.0)]
 
     def complexity(self) -> Mapping[str, int | float]:
         """One number."""

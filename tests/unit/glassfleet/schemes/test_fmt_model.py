@@ -12,11 +12,11 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.linear import moments
-from glassfleet.fuzzy.spans import span_words
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, RunFailedError, UsageError
 from tests.unit.glassfleet.numerics.test_exact_kernels import _supported  # which kernels this processor can run
