@@ -224,7 +224,9 @@ class Server(Protocol):
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say in a few numbers and words what has grown so far, for displays: e.g. ``{"nodes": 7, "leaves": 22}``.
 
-        The optional entry ``"lines"`` is a list of texts, at most 200, that draws the model as it stands.
+        The optional entry ``"lines"`` is a list of texts, at most 200, that draws the model as it stands. Of a tree
+        ``"outline"`` says the same as data, and ``"more"`` how many nodes were left out:
+        :func:`glassfleet.outline.outlined` makes the three.
         """
         ...
 

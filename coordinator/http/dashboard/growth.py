@@ -1,12 +1,9 @@
-"""What grows in a run, read from the lines that every scheme draws (`glassfleet.scheme.ServerHalf.progress`).
-
-Lines that are indented are a tree; others are a list. A line that ends with a question mark is asked about now.
-"""
+"""What grows in a run, from what every scheme says of it (`glassfleet.scheme.Server.progress`): a tree, or lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MOST_LINES = 200
@@ -22,6 +19,8 @@ class Shoot:
     ----------
     text : str
         What leads to it, e.g. ``"speed is Low"``.
+    term, split_by : str
+        Its two halves: ``"Low"``, and the input that the node above splits on.
     is_open : bool
         The vehicles are asked about it now: it may still grow.
     key : str
@@ -36,6 +35,8 @@ class Shoot:
     """
 
     text: str
+    term: str = ""
+    split_by: str = ""
     is_open: bool = False
     key: str = ""
     children: list[Shoot] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Shoot:
     @property
     def feature(self) -> str:
         """What the children are told apart by, e.g. ``"speed"``; empty when that differs, or there are none."""
-        names = {child.text.rpartition(" is ")[0] for child in self.children}
+        names = {child.split_by for child in self.children}
         told_apart = names.pop() if len(names) == 1 and len(self.children) > 1 else ""
         return self.by if self.children and self.by else told_apart
 
@@ -90,47 +91,42 @@ class Grown:
     ----------
     tree : Shoot or None
         None: it is no tree, see `lines`.
-    lines : list of (str, bool)
-        Text, and whether it is asked about now; for rule bases and the like.
+    lines : list of str
+        For rule bases and the like.
     rest : str
-        What the scheme has left out, in its words; empty: nothing.
+        What the scheme has left out, in words; empty: nothing.
     """
 
     tree: Shoot | None
-    lines: list[tuple[str, bool]]
+    lines: list[str]
     rest: str = ""
 
 
 def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
     """Read a scheme's drawing, of a run that has `ended` or goes on; nothing that is in it can fail this."""
-    told = progress.get("lines")
-    lines = [str(line) for line in told[:MOST_LINES]] if isinstance(told, list) else []
-    rest = lines.pop().removeprefix("...").strip() if lines and lines[-1].startswith("...") else ""
-    tree = _tree(lines, "was asked about last" if ended else "may still grow")
-    flat = [] if tree is not None else [_read(line) for line in lines]
-    return Grown(tree, flat, rest)
+    said, lines, more = progress.get("outline"), progress.get("lines"), progress.get("more")
+    nodes = [node for node in said[:MOST_LINES] if isinstance(node, Mapping)] if isinstance(said, list) else []
+    if not nodes:
+        return Grown(None, [str(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else [])
+    return Grown(
+        _tree(nodes, "was asked about last" if ended else "may still grow"), [], f"{more} more" if more else ""
+    )
 
 
-def _read(line: str) -> tuple[str, bool]:
-    text = line.strip(" ")
-    return text.removesuffix(" ?"), text.endswith(" ?")
-
-
-def _tree(lines: Sequence[str], asked: str) -> Shoot | None:
-    """Return the tree that indented lines draw, depth first; None when they are no tree."""
-    depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
-    is_alone = len(lines) == 1 and (lines[0] == "everything ?" or lines[0] == "everything")
-    if not lines or depths[0] or 0 in depths[1:] or not (is_alone or len(lines) > 1):
-        return None
-    root = Shoot(*_read(lines[0]), "0", asked=asked)
-    path = [root]
-    for depth, line in zip(depths[1:], lines[1:], strict=True):
-        del path[max(1, depth) :]
-        above = path[-1]
-        node = Shoot(*_read(line), f"{above.key}.{len(above.children)}", asked=asked)
-        above.children.append(node)
-        path.append(node)
-    return root
+def _tree(nodes: Sequence[Mapping[str, Any]], asked: str) -> Shoot:
+    """Return the tree of an outline, which is depth first."""
+    path: list[Shoot] = []
+    for node in nodes:
+        feature, term = str(node.get("feature", "")), str(node.get("term", ""))
+        depth = node.get("depth")
+        del path[max(1, depth if isinstance(depth, int) else 1) :]
+        shoot = Shoot("everything", is_open=bool(node.get("open")), key="0", asked=asked)
+        if path:
+            shoot.text, shoot.term, shoot.split_by = f"{feature} is {term}", term, feature
+            shoot.key = f"{path[-1].key}.{len(path[-1].children)}"
+            path[-1].children.append(shoot)
+        path.append(shoot)
+    return path[0]
 
 
 def together(root: Shoot) -> Shoot:
@@ -147,12 +143,8 @@ def _together(node: Shoot) -> Shoot:
         else:
             quiet.setdefault(child.is_open, []).append(child)
     for is_open, children in quiet.items():
-        first, names = children[0], ", ".join(_last(child.text, node.feature) for child in children)
+        first, names = children[0], ", ".join(child.term if node.feature else child.text for child in children)
         text = first.text if len(children) == 1 else f"{len(children)} {'nodes' if is_open else 'leaves'}"
-        kept.append(Shoot(text, is_open, first.key, stands_for=len(children), by=names, asked=node.asked))
+        kept.append(replace(first, text=text, stands_for=len(children), by=names))
     kept.sort(key=lambda child: [int(step) for step in child.key.split(".")])
-    return Shoot(node.text, node.is_open, node.key, kept, node.stands_for, node.feature, node.asked)
-
-
-def _last(text: str, feature: str) -> str:
-    return text.removeprefix(f"{feature} is ")
+    return replace(node, children=kept, by=node.feature)
