@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ActivationView, Counterfactual, RuleView
-from glassfleet.fuzzy.consequent import bare_sum
 from glassfleet.rules import Activation, Condition, Explanation, Rule
 from schemas.errors import UsageError
 
@@ -28,6 +27,9 @@ OTHERWISE = "OTHERWISE"
 
 RUNNERS_UP = 2
 """So many are told there."""
+
+STRONGEST = 6
+"""So many terms of a consequent are told where words are to be few."""
 
 
 def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
@@ -45,7 +47,7 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
         return wrapped(rule.output, indent)
     support, confidence = (f"{value:.3f}" if rule.measured else UNKNOWN for value in (rule.support, rule.confidence))
     head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
-    output = rule.output if domain is None else strongest_terms(rule.output, domain)
+    output = rule.consequent.text(None if domain is None else STRONGEST)
     if rule.otherwise:
         return [head, *wrapped(f"OTHERWISE {output}", f"{indent}  ")]
     words = [_condition(part) for part in rule.conditions] or ["always"]
@@ -55,33 +57,6 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
             f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
         )
     return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
-
-
-def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
-    """Return a polynomial consequent with the `keep` terms that can move it most over their input's range.
-
-    Texts that are no such polynomial come back unchanged.
-    """
-    head, equals, right = output.partition(" = ")
-    unit = "" if domain.target is None else domain.target.unit
-    right = bare_sum(right, unit)
-    width = {variable.name: variable.high - variable.low for variable in domain.features}
-    parts = re.split(r" ([+-]) ", right)
-    terms: list[tuple[float, str]] = []
-    for sign, text in zip(parts[1::2], parts[2::2], strict=True):
-        number, _, name = text.partition(" ")
-        try:
-            terms.append((abs(float(number)) * width[name], f" {sign} {text}"))
-        except (KeyError, ValueError):
-            return output
-    if not equals or not terms:
-        return output
-    if len(terms) <= keep + 1:
-        return output
-    limit = sorted((strength for strength, _ in terms), reverse=True)[keep - 1]
-    kept = [text for strength, text in terms if strength >= limit]
-    told = f"{parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms"
-    return f"{head} = ({told}) {unit}" if unit else f"{head} = {told}"
 
 
 def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
@@ -94,7 +69,7 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     unit = f" {target.unit}" if target is not None and target.unit else ""
     lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}"]
     if explanation.fired.rule.measured:
-        lines += _because(explanation, domain, keep)
+        lines += _because(explanation, keep)
     if explanation.shares:
         lines += _share_lines(explanation, unit, keep)
     # The line that begins with "because" has said the first half of such a note already.
@@ -112,10 +87,10 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     return lines
 
 
-def _because(explanation: Explanation, domain: Domain, keep: int | None) -> list[str]:
+def _because(explanation: Explanation, keep: int | None) -> list[str]:
     """Return the rule that answered, and why it did."""
     rule = explanation.fired.rule
-    output = rule.output if keep is None else strongest_terms(rule.output, domain)
+    output = rule.consequent.text(None if keep is None else STRONGEST)
     if rule.otherwise:
         return [f"because no other rule fires, by rule {rule.index}:", *wrapped(f"{OTHERWISE} {output}", "  ")]
     if explanation.fallback:

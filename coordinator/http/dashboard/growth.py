@@ -1,12 +1,9 @@
-"""What grows in a run, read from the lines that every scheme draws (`glassfleet.scheme.ServerHalf.progress`).
-
-Lines that are indented are a tree; others are a list. A line that ends with a question mark is asked about now.
-"""
+"""What grows in a run, from what every scheme says of it (`glassfleet.scheme.Server.progress`): a tree, or lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -26,6 +23,8 @@ class GrowthNode:
     ----------
     text : str
         What leads to it, e.g. ``"speed is Low"``.
+    term, split_by : str
+        Its two halves: ``"Low"``, and the input that the node above splits on.
     is_open : bool
         The vehicles are asked about it now: it may still grow.
     key : str
@@ -40,6 +39,8 @@ class GrowthNode:
     """
 
     text: str
+    term: str = ""
+    split_by: str = ""
     is_open: bool = False
     key: str = ""
     children: list[GrowthNode] = field(default_factory=list)
@@ -55,7 +56,7 @@ class GrowthNode:
     @property
     def feature(self) -> str:
         """What the children are told apart by, e.g. ``"speed"``; empty when that differs, or there are none."""
-        names = {child.text.rpartition(" is ")[0] for child in self.children}
+        names = {child.split_by for child in self.children}
         told_apart = names.pop() if len(names) == 1 and len(self.children) > 1 else ""
         return self.by if self.children and self.by else told_apart
 
@@ -94,47 +95,42 @@ class Grown:
     ----------
     tree : GrowthNode or None
         None: it is no tree, see `lines`.
-    lines : list of (str, bool)
-        Text, and whether it is asked about now; for rule bases and the like.
+    lines : list of str
+        For rule bases and the like.
     rest : str
-        What the scheme has left out, in its words; empty: nothing.
+        What the scheme has left out, in words; empty: nothing.
     """
 
     tree: GrowthNode | None
-    lines: list[tuple[str, bool]]
+    lines: list[str]
     rest: str = ""
 
 
 def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
     """Read a scheme's drawing, of a run that has `ended` or goes on; nothing that is in it can fail this."""
-    told = progress.get("lines")
-    lines = [str(line) for line in told[:MOST_LINES]] if isinstance(told, list) else []
-    rest = lines.pop().removeprefix("...").strip() if lines and lines[-1].startswith("...") else ""
-    tree = _tree(lines, "was asked about last" if ended else "may still grow")
-    flat = [] if tree is not None else [_read(line) for line in lines]
-    return Grown(tree, flat, rest)
+    said, lines, more = progress.get("outline"), progress.get("lines"), progress.get("more")
+    nodes = [node for node in said[:MOST_LINES] if isinstance(node, Mapping)] if isinstance(said, list) else []
+    if not nodes:
+        return Grown(None, [str(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else [])
+    return Grown(
+        _tree(nodes, "was asked about last" if ended else "may still grow"), [], f"{more} more" if more else ""
+    )
 
 
-def _read(line: str) -> tuple[str, bool]:
-    text = line.strip(" ")
-    return text.removesuffix(" ?"), text.endswith(" ?")
-
-
-def _tree(lines: Sequence[str], asked: str) -> GrowthNode | None:
-    """Return the tree that indented lines draw, depth first; None when they are no tree."""
-    depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
-    is_alone = len(lines) == 1 and (lines[0] == "everything ?" or lines[0] == "everything")
-    if not lines or depths[0] or 0 in depths[1:] or not (is_alone or len(lines) > 1):
-        return None
-    root = GrowthNode(*_read(lines[0]), "0", asked=asked)
-    path = [root]
-    for depth, line in zip(depths[1:], lines[1:], strict=True):
-        del path[max(1, depth) :]
-        above = path[-1]
-        node = GrowthNode(*_read(line), f"{above.key}.{len(above.children)}", asked=asked)
-        above.children.append(node)
+def _tree(nodes: Sequence[Mapping[str, Any]], asked: str) -> GrowthNode:
+    """Return the tree of an outline, which is depth first."""
+    path: list[GrowthNode] = []
+    for entry in nodes:
+        feature, term = str(entry.get("feature", "")), str(entry.get("term", ""))
+        depth = entry.get("depth")
+        del path[max(1, depth if isinstance(depth, int) else 1) :]
+        node = GrowthNode("everything", is_open=bool(entry.get("open")), key="0", asked=asked)
+        if path:
+            node.text, node.term, node.split_by = f"{feature} is {term}", term, feature
+            node.key = f"{path[-1].key}.{len(path[-1].children)}"
+            path[-1].children.append(node)
         path.append(node)
-    return root
+    return path[0]
 
 
 def together(root: GrowthNode) -> GrowthNode:
@@ -151,15 +147,11 @@ def _together(node: GrowthNode) -> GrowthNode:
         else:
             quiet.setdefault(child.is_open, []).append(child)
     for is_open, children in quiet.items():
-        first, names = children[0], ", ".join(_last(child.text, node.feature) for child in children)
+        first, names = children[0], ", ".join(child.term if node.feature else child.text for child in children)
         text = first.text if len(children) == 1 else f"{len(children)} {'nodes' if is_open else 'leaves'}"
-        kept.append(GrowthNode(text, is_open, first.key, stands_for=len(children), by=names, asked=node.asked))
+        kept.append(replace(first, text=text, stands_for=len(children), by=names))
     kept.sort(key=lambda child: [int(step) for step in child.key.split(".")])
-    return GrowthNode(node.text, node.is_open, node.key, kept, node.stands_for, node.feature, node.asked)
-
-
-def _last(text: str, feature: str) -> str:
-    return text.removeprefix(f"{feature} is ")
+    return replace(node, children=kept, by=node.feature)
 
 
 def growing(root: GrowthNode, rest: str = "") -> Svg:
@@ -189,9 +181,7 @@ def growing(root: GrowthNode, rest: str = "") -> Svg:
 
 
 def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
-    name = node.text
-    if above is not None and above.feature and name.startswith(f"{above.feature} "):
-        name = name.removeprefix(f"{above.feature} ").removeprefix("is ")
+    name = node.term if above is not None and above.feature and node.stands_for == 1 else node.text
     kind = "grows" if node.is_open else "open" if node.children else "leaf"
     title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
     return f'<g data-node="{escape(node.key)}">{title}{box(kind, name, node.note, x, middle)}</g>'

@@ -9,9 +9,9 @@ from typing import Any
 
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
+from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Model
-from glassfleet.schemes.fmt.words import span_condition
 
 
 @dataclass

@@ -18,7 +18,7 @@ from console.common import count_or_share, parse_parameters
 from console.main import COMMANDS, cli, run
 from console.model.models import model as model_group
 from console.model.registry import Registry
-from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines, strongest_terms
+from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines
 from console.run.follow import line_of_round
 from console.services.tap import decode, summary
 from console.settings import descriptions, fill_in
@@ -29,7 +29,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import counterfactual
-from glassfleet.rules import Condition, Rule
+from glassfleet.rules import Condition, Consequent, Rule, Slope
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
@@ -433,27 +433,23 @@ def test_model_group_has_the_documented_commands() -> None:
     assert set(model_group.commands) >= {"list", "show", "rules", "predict", "explain", "export"}
 
 
-def test_strongest_terms_keeps_those_that_move_the_output_most() -> None:
-    names = ["a", "b", "c", "d", "e", "f"]
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0, high=1 + 9 * (name == "f")) for name in names),
-        target=Variable(name="y", low=0, high=1),
-    )
-    text = "y = 1.5 - 0.1 a + 0.2 b - 3e-05 c + 4 d - 0.5 e + 0.3 f"
-    assert strongest_terms(text, domain, keep=2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms"
-    assert strongest_terms("y = 1.5 + 2 a", domain) == "y = 1.5 + 2 a"
-    assert strongest_terms("class is red", domain) == "class is red"
-    timed = domain.model_copy(update={"target": Variable(name="y", low=0, high=1, unit="min")})
-    whole = f"{text.replace('= ', '= (')}) min"
-    assert strongest_terms(whole, timed, keep=2) == "y = (1.5 + 4 d + 0.3 f and 4 weaker terms) min"
-    assert strongest_terms("y = (1.5 + 2 a) min", timed) == "y = (1.5 + 2 a) min"
-    assert strongest_terms("y = 1.5 min", timed) == "y = 1.5 min"
+def test_consequent_names_the_terms_that_move_the_output_most_when_few_are_asked_for() -> None:
+    # A column's name may hold a sign: nothing is read back from the text.
+    numbers = {"a": -0.1, "b": 0.2, "c - a": -3e-05, "d": 4.0, "e = f": -0.5, "f": 0.3}
+    slopes = tuple(Slope(name, value, value * (10.0 if name == "f" else 1.0)) for name, value in numbers.items())
+    long = Consequent("y", 1.5, "", slopes)
+    assert long.text(2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms"
+    assert Consequent("y", 1.5, "min", slopes).text(2) == "y = (1.5 + 4 d + 0.3 f and 4 weaker terms) min"
+    assert long.text() == long.text(5) == "y = 1.5 - 0.1 a + 0.2 b - 3e-05 c - a + 4 d - 0.5 e = f + 0.3 f"
+    assert Consequent("y", 1.5, "min", slopes[:1]).text(2) == "y = (1.5 - 0.1 a) min"
+    assert Consequent("y", 1.5, "min", ()).text(2) == "y = 1.5 min"
+    assert Consequent("class", "red").text(2) == "class is red"
 
 
 def test_rules_without_conditions_hold_always() -> None:
-    rule = Rule(0, (), "y = 1", 1.0, 1.0, 1.0)
+    rule = Rule(0, (), Consequent("y", 1.0), 1.0, 1.0, 1.0)
     assert rule_lines(rule)[1].strip() == "IF  always"
-    assert by_support([rule, Rule(1, (), "y", 1.0, 2.0, 1.0)], 1)[0].index == 1
+    assert by_support([rule, Rule(1, (), Consequent("y", 1.0), 1.0, 2.0, 1.0)], 1)[0].index == 1
 
 
 def test_explanation_tells_few_shares_one_by_one_when_asked_and_names_the_last_one() -> None:
@@ -526,12 +522,12 @@ def test_demo_refuses_bounds_of_a_column_that_no_vehicle_has(
 def test_long_antecedents_are_told_in_running_text_when_words_are_to_be_few() -> None:
     domain = Domain(features=(Variable(name="a", low=0, high=1),), target=Variable(name="y", low=0, high=1))
     conditions = tuple(Condition(f"feature_{number}", "Low", 0, 1, 0, "s") for number in range(9))
-    rule = Rule(0, conditions, "class is red", 1.0, 1.0, 1.0)
+    rule = Rule(0, conditions, Consequent("class", "red"), 1.0, 1.0, 1.0)
     assert len(rule_lines(rule)) == 11
     short = rule_lines(rule, "", domain)
     assert len(short) < 6
     assert all(len(line) <= 116 for line in short)
-    crisp = Rule(0, (Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s"),), "class is red", 1.0, 1.0, 1.0)
+    crisp = Rule(0, (Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s"),), Consequent("class", "red"), 1.0, 1.0, 1.0)
     assert rule_lines(crisp)[1].strip() == "IF  a is at most 0.5 s"
 
 

@@ -17,7 +17,7 @@ from glassfleet import catalogue, local
 from glassfleet.explain import difference
 from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
-from glassfleet.rules import Condition, Rule
+from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
@@ -184,7 +184,7 @@ def test_difference_tells_limits_and_changes_of_rules_to_the_last_digit_when_six
     found = difference(
         (one, model), (other.model_copy(update={"document": {**other.document, "domain": domain}}), model)
     )
-    was, now = (Rule(0, (), "mos = 3", weight, 0.5, 0.5) for weight in (12.345678, 12.345679))
+    was, now = (Rule(0, (), Consequent("mos", 3.0), weight, 0.5, 0.5) for weight in (12.345678, 12.345679))
     found = replace(found, restated=((was, now),))
     lines = difference_lines(found)
     unit = f" {first['unit']}" if first.get("unit") else ""
@@ -231,8 +231,15 @@ def with_rules(*rules: tuple[tuple[str, ...], str, float]) -> Any:
     """Return a model of rules: the inputs that each asks to be low, its consequent, its weight."""
     model = sample_models.model("frbc")
     made = [
-        Rule(index, tuple(Condition(name, "Low", 0.0, 1.0, 0.0) for name in names), output, weight, weight, weight)
-        for index, (names, output, weight) in enumerate(rules)
+        Rule(
+            index,
+            tuple(Condition(name, "Low", 0.0, 1.0, 0.0) for name in names),
+            Consequent("", output),
+            weight,
+            weight,
+            weight,
+        )
+        for index, (names, text, weight) in enumerate(rules)
     ]
     return SimpleNamespace(domain=model.domain, rules=lambda: made, complexity=dict, to_document=model.to_document)
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from glassfleet import catalogue
 from glassfleet.explain import counterfactual, explain_row, partitions
 from glassfleet.explain.summary import slopes_of
 from glassfleet.export import FORMATS, export, to_html, to_markdown
@@ -274,7 +275,7 @@ def test_structure_is_refused_when_there_is_none_of_that_rank_or_none_at_all() -
     for number in (0, len(readable_rules(learned)) + 1):
         with pytest.raises(UsageError, match=f"no structure {number}: there are"):
             export(learned, "svg", structure=number)
-    with pytest.raises(UsageError, match="only a population of fedga"):
+    with pytest.raises(UsageError, match="only a population has them"):
         export(model("frt"), "svg", structure=2)
     with pytest.raises(UsageError, match="drawn as a tree"):
         export(learned, "svg", what="rules", structure=1)
@@ -313,6 +314,15 @@ def test_leaves_name_the_input_that_moves_the_forecast_most_when_rules_are_polyn
             assert text == f"{NAMES[most]} {line[most]:+.3g} points …"
         texts = _texts(picture(learned, what))
         assert all(any(part.startswith(text) or part.endswith(text) for part in texts) for text in told)
+
+
+def test_leaves_name_the_whole_class_when_its_name_holds_an_equals_sign() -> None:
+    learned = model("dp_tree")
+    classes = ["a = 1", "b is = 2", "c"]
+    document = learned.to_document()
+    document = {**document, "domain": {**document["domain"], "classes": classes}}
+    spoken = catalogue.load("dp_tree").from_document(document)
+    assert {each.label for each in rule_summaries(spoken, tuple(spoken.rules()))} <= set(classes)
 
 
 def test_rule_for_all_other_rows_is_told_as_otherwise_when_drawn_or_written() -> None:

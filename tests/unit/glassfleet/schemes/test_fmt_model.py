@@ -12,11 +12,11 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.linear import moments
-from glassfleet.schemes.fmt.words import span_words
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, RunFailedError, UsageError
 from tests.unit.glassfleet.numerics.test_exact_kernels import _supported  # which kernels this processor can run
@@ -195,7 +195,7 @@ def test_run_ends_by_name_when_nobody_has_rows_or_the_target_is_a_class():
     with pytest.raises(RunFailedError, match="any rows"):
         federated(SCHEME, Parameters(), DOMAIN, {"a": empty})
     few = Dataset(("speed", "signal", "noise"), "frames", rows().X[:2], rows().y[:2])
-    with pytest.raises(RunFailedError, match="condensing takes more different rows"):
+    with pytest.raises(RunFailedError, match="where they are condensed, more different ones"):
         federated(SCHEME, Parameters(min_rows=3), DOMAIN, {"a": few})
     classes = Domain(features=DOMAIN.features, label="state", classes=("bad", "good"))
     with pytest.raises(UsageError, match="numeric target"):
