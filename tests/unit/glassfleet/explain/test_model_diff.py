@@ -234,7 +234,7 @@ def with_rules(*rules: tuple[tuple[str, ...], str, float]) -> Any:
         Rule(
             index,
             tuple(Condition(name, "Low", 0.0, 1.0, 0.0) for name in names),
-            Consequent("", output),
+            Consequent("", text),
             weight,
             weight,
             weight,
