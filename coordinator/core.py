@@ -34,10 +34,11 @@ from coordinator.engine import (
     wakes_at,
 )
 from coordinator.fleet.arrivals import Reception
-from coordinator.fleet.directory import FleetLimits
 from coordinator.fleet.leadership import Rivalry
 from coordinator.fleet.presence import Presence
+from coordinator.fleet.rebroadcast import PAUSE
 from coordinator.journal.port import Entry, Journal
+from coordinator.limits import FleetLimits
 from coordinator.messages.decoder import (
     Birth,
     Death,
@@ -55,6 +56,7 @@ from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import SETTLE
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import Performer
 from coordinator.runs.observer import Nobody, Observer, place
@@ -143,8 +145,8 @@ class Coordinator:
         fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
         part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
         rivalry: Rivalry = Rivalry(),  # noqa: B008 - frozen
-        newcomer_pause: float = 1.0,
-        rollout_settle: float = 2.0,
+        newcomer_pause: float = PAUSE,
+        rollout_settle: float = SETTLE,
         observer: Observer | None = None,
         signer: Callable[[], Signer] | None = None,
         verifier: Verifier | None = None,

@@ -25,12 +25,14 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
     check_owner(config.identity, "coordinator")
+    for note in config.notes:
+        _log.warning("retired-setting", note=note)
     service = build(config)
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: service.stop())
             stack.callback(signal.signal, number, before)
-        if config.api:
+        if config.http.api:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
 
             server = ApiServer(service)

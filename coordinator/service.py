@@ -21,16 +21,13 @@ import structlog
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Transport
-from broker.signed import Patience, RefusalLog, SignedTransport, signed
+from broker.signed import RefusalLog, SignedTransport, signed
 from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
-from coordinator.fleet.directory import FleetLimits
 from coordinator.fleet.leader_probe import Lookout
-from coordinator.fleet.leadership import Rivalry
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
-from coordinator.messages.decoder import PartLimits
 from coordinator.messages.publisher import birth
 from coordinator.messages.queue import Inbox
 from coordinator.runs.defaults import default_engine
@@ -44,6 +41,27 @@ from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
+
+QUEUE_MESSAGES = 100_000
+"""Messages from the broker that wait: a round of a large fleet. What they take is bounded by `queue_bytes`."""
+
+BATCH_MESSAGES = 500
+"""Most messages that share one journal transaction: its cost is spread, and what is due waits for milliseconds."""
+
+CALL_WAIT = 30.0
+"""Seconds that a request to the HTTP API waits for the main thread: a reduction of many seconds may be under way."""
+
+STOP_WAIT = 2.0
+"""Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
+
+BROKER_MISSED = 1.0
+"""Seconds without a broker, at the start, after which a request is refused instead of kept waiting."""
+
+RIVAL_WAIT = 2.0
+"""Seconds at the start for another coordinator to answer, when the broker says that one is up: ten slow round trips."""
+
+RIVAL_SETTLE = 0.2
+"""Seconds at the start for which the broker may still say so, when it has said nothing."""
 
 _LOOK = 0.2
 """Seconds between two looks whether an awaited call can be done at all."""
@@ -88,12 +106,12 @@ class Service:
     ) -> None:
         self._make_probe = make_probe
         self._look = look or (lambda: None)
-        self.refusals = refusals or Refusals(config.refusal_limits)
+        self.refusals = refusals or Refusals()
         self.config = config
         self.coordinator = coordinator
         self._transport = transport
         self._journal = journal
-        self.inbox = Inbox(config.queue_messages, config.queue_bytes, clock)
+        self.inbox = Inbox(QUEUE_MESSAGES, config.queue_bytes, clock)
         self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(clock)
@@ -110,11 +128,11 @@ class Service:
         Raises
         ------
         TimeoutError
-            The coordinator was busy for `timeout` seconds (None: `call_wait`); what was asked for may still happen.
+            The coordinator was busy for `timeout` seconds (None: `CALL_WAIT`); what was asked for may still happen.
         BrokerError
             It has not begun, for it has found no broker yet; what was asked for does not happen.
         """
-        longest = self.config.call_wait if timeout is None else timeout
+        longest = CALL_WAIT if timeout is None else timeout
         deadline = time.monotonic() + longest
         future = self.inbox.call(lambda: function(self.coordinator))
         while True:
@@ -127,8 +145,7 @@ class Service:
             else:
                 return result
             missed = self._broker_missed
-            patience = self.config.broker_missed
-            if missed is not None and time.monotonic() - missed >= patience and future.cancel():
+            if missed is not None and time.monotonic() - missed >= BROKER_MISSED and future.cancel():
                 raise BrokerError(_NO_BROKER)
 
     def metrics(self) -> dict[str, Any]:
@@ -175,7 +192,7 @@ class Service:
             while not self._stopping:
                 self.work(self._patience())
             self.coordinator.stop()
-            self._transport.flush(self.config.stop_wait)
+            self._transport.flush(STOP_WAIT)
         finally:
             self._transport.stop()
             self._journal.close()
@@ -188,8 +205,8 @@ class Service:
         probe = self._make_probe()
         found = Lookout(core.topics, core.incarnation, core.software).look(
             probe,
-            config.rival_wait,
-            config.rival_settle,
+            RIVAL_WAIT,
+            RIVAL_SETTLE,
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
@@ -226,7 +243,7 @@ class Service:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
         # A fleet may be silent for long after the coordinator's certificate, or whom it trusts, has changed.
         self._look()
-        batch = self.inbox.take(self.config.batch_messages, timeout)
+        batch = self.inbox.take(BATCH_MESSAGES, timeout)
         if batch.connected:
             _log.info("connected")
             self.observed.link_up()
@@ -281,7 +298,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     if journal is None:
         journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
     metrics = Metrics(time.monotonic)
-    refusals = Refusals(config.refusal_limits)
+    refusals = Refusals()
     make_probe: Callable[[], Transport] | None = None
     credentials: FolderCredentials | None = None
 
@@ -291,24 +308,18 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     try:
         if transport is None:
             if config.identity is not None:
-                credentials = FolderCredentials(
-                    config.identity,
-                    pause=config.identity_look,
-                    leeway=config.clock_leeway,
-                    remembered=config.kept_certificates,
-                )
-            refused = RefusalLog(count, _tell_refused, pause=config.refused_told_every)
+                credentials = FolderCredentials(config.identity)
+            refused = RefusalLog(count, _tell_refused)
             look = replace(_link(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
             make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
             link = replace(_link(config), will=birth(topics, incarnation, software(), "down"))
-            patience = Patience(config.bad_seals_burst, config.bad_seals_per_second, config.bad_seals_agents)
-            transport = signed(link, topics, credentials, refused, PahoTransport, patience)
+            transport = signed(link, topics, credentials, refused, PahoTransport)
         coordinator = Coordinator(
             config.fleet,
             transport,
             journal,
             default_engine(),
-            max_message_bytes=config.max_message_bytes,
+            max_message_bytes=config.connection.max_message_bytes,
             retained_versions=config.retained_versions,
             keep_records=config.keep_records,
             kept_runs=config.kept_runs,
@@ -317,18 +328,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
             verifier=None if credentials is None else credentials.verifier,
             observer=Several(observers(config, metrics), refusals),
-            fleet_limits=FleetLimits(
-                config.max_agents,
-                config.fleet_bytes,
-                config.kept_evaluations,
-                config.births_burst,
-                config.births_per_minute,
-                config.longest_up,
-            ),
-            part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
-            rivalry=Rivalry(config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause),
-            newcomer_pause=config.newcomer_pause,
-            rollout_settle=config.rollout_settle,
+            fleet_limits=config.fleet_limits,
         )
     except BaseException:
         journal.close()
@@ -344,20 +344,9 @@ def _tell_refused(topic: str, code: str, reason: str, since: int) -> None:
 
 
 def _link(config: CoordinatorConfig) -> Link:
-    return Link(
-        url=config.broker,
-        client_id=f"gf-coordinator-{config.fleet}",
-        keepalive=config.keepalive,
-        session_expiry=config.session_expiry,
-        max_message_bytes=config.max_message_bytes,
-        protocol=config.protocol,
-        connect_timeout=config.connect_timeout,
-        reconnect_first=config.reconnect_first,
-        reconnect_longest=config.reconnect_longest,
-        max_inflight=config.max_inflight,
-        oversize_tries=config.oversize_tries,
-        verdict_tries=config.verdict_tries,
-        close_wait=config.close_wait,
+    return config.connection.link(
+        config.broker,
+        f"gf-coordinator-{config.fleet}",
         tls=tls_of(config.identity, config.ca_file),
         insecure_plaintext=config.insecure_plaintext,
     )

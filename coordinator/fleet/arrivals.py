@@ -9,8 +9,9 @@ from typing import NamedTuple
 import structlog
 
 from coordinator.engine import AgentDown, AgentUp
-from coordinator.fleet.directory import Fleet, FleetLimits, offer_of, size_of
+from coordinator.fleet.directory import Fleet, offer_of, size_of
 from coordinator.fleet.rebroadcast import Newcomers
+from coordinator.limits import FleetLimits
 from coordinator.messages.decoder import Birth, Death
 
 _log = structlog.get_logger("coordinator")
@@ -60,7 +61,7 @@ class Reception:
         self.newcomers = Newcomers(newcomer_pause)
         self._clock = clock
         self._metrics = metrics
-        self._most_bytes = limits.memory_bytes
+        self._most_bytes = limits.fleet_bytes
         self._held: dict[str, _Held] = {}
 
     def take(self, found: Birth | Death, at: float) -> AgentUp | AgentDown | None:

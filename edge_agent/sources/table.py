@@ -127,7 +127,6 @@ def read_source(
     target: str | None = None,
     labels: bool = False,
     categories: bool = False,
-    window_wait: float = 10.0,
 ) -> Source:
     """Read a vehicle's data.
 
@@ -142,8 +141,6 @@ def read_source(
         The target is a class label, kept as text; otherwise it must be a number.
     categories : bool
         Other columns of text are taken too, as positions among their categories; otherwise text is a fault.
-    window_wait : float
-        Seconds to wait for another process that writes to a window store.
 
     Raises
     ------
@@ -152,11 +149,11 @@ def read_source(
     UsageError
         The URL names no kind of source that there is.
     """
-    place = replace(locate(path), wait=window_wait)
+    place = locate(path)
     read = partial(_read_source, place, target=target, labels=labels, categories=categories)
     if place.kind != "window":
         return read()
-    return _Moving(WindowStore.open(Path(place.text), wait=place.wait), read).source()
+    return _Moving(WindowStore.open(Path(place.text)), read).source()
 
 
 class _Moving:
@@ -266,7 +263,7 @@ def table_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
         with query_rows(place) as (names, blocks):
             yield names, blocks
     elif place.kind == "window":
-        names, rows = WindowStore.open(Path(place.text), wait=place.wait).read()
+        names, rows = WindowStore.open(Path(place.text)).read()
         yield names, iter([rows] if rows else [])
     elif place.kind == "parquet":
         names, columns = parquet_columns(Path(place.text))

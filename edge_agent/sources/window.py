@@ -21,6 +21,9 @@ from typing import Any, Final
 from edge_agent.sources.cells import header, is_finite
 from schemas.errors import DataError, StorageError
 
+BUSY_WAIT = 10.0
+"""Seconds to wait for another process that writes to the same window: its transactions take milliseconds."""
+
 FORMAT: Final = "1"
 MAX_ROWS: Final = 50_000
 """Rows that a window keeps unless told otherwise."""
@@ -65,7 +68,7 @@ class WindowStore:
         max_rows: int | None = None,
         max_seconds: float | None = None,
         columns: Sequence[str] = (),
-        wait: float = 10.0,
+        wait: float = BUSY_WAIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
@@ -113,7 +116,7 @@ class WindowStore:
                 return
 
     @classmethod
-    def open(cls, path: Path, *, wait: float = 10.0) -> WindowStore:
+    def open(cls, path: Path, *, wait: float = BUSY_WAIT) -> WindowStore:
         """Open a window that is there already; raises DataError when it is not."""
         if not path.is_file():
             raise DataError(

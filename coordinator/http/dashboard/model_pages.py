@@ -16,7 +16,7 @@ from coordinator.http.dashboard import scores, show
 from coordinator.http.dashboard.branches import Branch, most_used, opened
 from coordinator.http.dashboard.compare import difference
 from coordinator.http.dashboard.library import Shelved
-from coordinator.http.dashboard.live import Picture, Same
+from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.http.dashboard.structures import StructureTree, uses
 from coordinator.http.dashboard.trees import RuleTree
@@ -27,6 +27,9 @@ from schemas.errors import DataError, GlassfleetError
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
+
+ROW_CHARS = 20_000
+"""Longest row that is pasted into the page of forecasts, as an address can be; the rest is not read."""
 
 RULES_PER_PAGE = 25
 SCORED_PER_PAGE = 25
@@ -47,7 +50,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
         registry.versions(name)
-        period = dashboard.limits.run_period
+        period = RUN_PERIOD
         return await dashboard.live(
             request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period
         )
@@ -180,7 +183,7 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
         "otherwise_wrong": "",
     }
     try:
-        row = _row(shelved, query, dashboard.limits.row_chars)
+        row = _row(shelved, query, ROW_CHARS)
         values["row"] = row
         told = dashboard.desk.explain(shelved, row)
         values |= {"told": told, "parts": _parts(told), "partitions": _partitions(shelved, told)}
