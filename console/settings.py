@@ -38,7 +38,7 @@ def settings_options(config: type[Settings]) -> Callable[[F], F]:
         )(function)  # fmt: skip
         for key in config.retired:
             decorated = click.option(f"--{key.replace('_', '-')}", key, default=None, hidden=True)(decorated)
-        for name, (_, _, field, _) in reversed(settings_of(config).items()):
+        for name, (_, _, field, _) in reversed(list(settings_of(config).items())):
             kind = _plain(field.annotation)
             flag = f"--{name.replace('_', '-')}"
             default = None if field.is_required() or field.default_factory is not None else field.get_default()

@@ -18,7 +18,7 @@ class FleetLimits:
         Most agents that are remembered; a newcomer beyond it takes the place of the one that has been down for longest,
         or is not taken in. Why: a fleet of more vehicles, or a bound for one of few.
     fleet_bytes : int
-        Most bytes of memory for all of them together, with their columns and scores, likewise: as Python's objects take
+        Most bytes of memory for all agents together, with their columns and scores, likewise: as Python's objects take
         it, not as they travel. Why: the memory of the machine.
     """
 
@@ -33,7 +33,7 @@ class Http:
     Attributes
     ----------
     api : bool
-        Whether to serve them. Why: nobody asks this coordinator over HTTP.
+        Whether to serve the HTTP API and the dashboard. Why: nobody asks this coordinator over HTTP.
     api_host : str
         Address to bind; anything but loopback needs `api_expose`. Why: a proxy on another machine.
     api_port : int

@@ -159,7 +159,7 @@ class Settings(BaseModel):
         for key in {**own, **(outside if cls.top == "strict" else {})}:
             if key not in known:
                 raise UsageError(
-                    f"the configuration {path}: {cls.service} has no setting {key!r}; the settings are: "
+                    f"the configuration {path}: [{cls.service}] has no setting {key!r}; the settings are: "
                     f"{', '.join(settings_of(cls))}"
                 )
         top = known if cls.top != "shared" or cls.shared is None else known.keys() & cls.shared
@@ -183,11 +183,11 @@ class Settings(BaseModel):
     def _words(cls, fault: ValidationError) -> str:
         first = fault.errors(include_url=False, include_input=False)[0]
         text = first["msg"].removeprefix("Value error, ")
-        where = tuple(str(part) for part in first["loc"])
+        where = [str(part) for part in first["loc"]]
         if not where:
             return f"configuration: {text}"
         places = {(each.group, each.name): key for key, each in settings_of(cls).items()}
-        key = places.get(where[:2], where[0])
+        key = places.get((where[0], where[-1]), where[0])
         flag, variable = f"--{key.replace('_', '-')}", cls._variables(key)[0]
         if first["type"] == "missing":
             return f"{key} is missing: give {flag}, set {variable}, or write it in the --config file"

@@ -15,10 +15,12 @@ class Budget:
     Attributes
     ----------
     seconds : float
-        From the start of the process, > 0; what would take longer is refused. Ten times the usual deadline of a round:
-        who is slower helps nobody. Why: rounds with a longer deadline.
+        Longest that one answer, or the scores of one model, may take, from the start of the process; what would take
+        longer is refused. Ten times the usual deadline of a round: who is slower helps nobody. Why: rounds with a
+        longer deadline.
     megabytes : int
-        All that the process holds of its own; the code of programs and libraries does not count. An answer and scores
+        Most memory for one answer, or the scores of one model: all that the process holds of its own; the code of
+        programs and libraries does not count. An answer and scores
         at once, and the agent, stay below the limit of deploy/systemd. What needs more is refused. Why: the memory of
         the vehicle.
     """

@@ -12,8 +12,8 @@ from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.core import Coordinator
 from coordinator.engine import Engine
-from coordinator.fleet.directory import FleetLimits
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.limits import FleetLimits
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import StorageError

@@ -83,7 +83,7 @@ def test_config_names_setting_fault_and_where_to_give_it(flags, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[agent]\nslwo = 1\n", r"\[agent\] has no setting 'slwo'; the settings are: id, fleet"),
+        ("[agent]\nslwo = 1\n", r"\[agent\] has no setting 'slwo'; the settings are: fleet, state_dir"),
         ("agent = 1\n", r"\[agent\] must be a table"),
         ("id = \n", "not valid TOML"),
     ],
