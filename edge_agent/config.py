@@ -1,7 +1,4 @@
-"""The agent's configuration: one frozen object, from flags, environment, a TOML file and defaults, in this order.
-
-`schemas.settings` reads them, not pydantic-settings, which costs a vehicle 14 MB and 80 ms at every start (measured).
-"""
+"""The agent's configuration: one frozen object, from flags, environment, a TOML file and defaults, in this order."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ _PROGRAMS: dict[str, Callable[[Path], ChildBroker]] = {
     "nats": NatsProcess,
 }
 
-_PROTOCOLS = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
+_PROTOCOLS: dict[str, Literal["auto", "5", "3.1.1"]] = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
 
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:

@@ -102,7 +102,7 @@ def test_reference_page_says_what_every_command_says() -> None:
         section = page.partition(f"## {path}\n")[2].partition("\n## ")[0]
         assert section, f"{path} is not documented"
         for parameter in command.params:
-            if isinstance(parameter, click.Option):
+            if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert all(option in section for option in parameter.opts), f"{path}: {parameter.opts}"
 
 
@@ -111,7 +111,7 @@ def test_every_command_helps_with_an_example_and_every_option_with_a_text() -> N
         assert command.help, path
         assert re.search(r"Examples:\s+glassfleet", command.help), path
         for parameter in command.params:
-            if isinstance(parameter, click.Option):
+            if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert parameter.help, f"{path} {parameter.opts}"
 
 
