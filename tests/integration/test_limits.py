@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ import httpx
 import pytest
 
 from broker.credentials import FolderCredentials
+from broker.servers.launch import launch
 from broker.signed import Patience as SealPatience
 from broker.tls import client_context, tls_of
 from console.main import run
@@ -23,6 +26,7 @@ from edge_agent.sources.window import WindowStore
 from schemas.errors import StorageError, WireError
 from schemas.trust.signing import Verifier
 from tests.integration.dashboard.test_live import served
+from tests.support.cloud import CoordinatorProcess
 from tests.support.fleet import FleetCa
 
 
@@ -118,3 +122,25 @@ def test_verifier_and_patience_remember_so_many_and_judge_no_otherwise(tmp_path:
     for name in ("v1", "v2"):
         patience.spend(name)
     assert (patience.has("v1"), patience.has("v2")) == (True, False)
+
+
+def test_processes_name_former_settings_and_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "glassfleet.toml"
+    file.write_text("reconnect_first = 1.0\n[coordinator]\nrival_wait = 9\n", encoding="utf-8")
+    broker = launch(state_dir=tmp_path / "broker")
+    try:
+        flags = ("--dashboard-watchers", "3", "--config", str(file))
+        cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", *flags, environment={"GLASSFLEET_CALL_WAIT": "3"})
+        cloud.api().close()
+        code, told = cloud.end()
+    finally:
+        broker.stop()
+    assert code == 0, told
+    for note in ("reconnect_first", "rival_wait", "dashboard_watchers", "call_wait"):
+        assert f"{note} is no longer a setting; the value is now " in told
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"a": 1, "y": 2}\n', encoding="utf-8")
+    store = str(tmp_path / "w.window")
+    collect = ["data", "collect", "--source", str(samples), "--store", store, "--window-wait", "3"]
+    done = subprocess.run([sys.executable, "-m", "console.main", *collect], capture_output=True, text=True, check=True)
+    assert "warning: --window-wait is no longer a setting; the value is now 10.0" in done.stderr
