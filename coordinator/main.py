@@ -19,23 +19,25 @@ import structlog
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport
 from broker.port import Transport
-from broker.signed import Patience, RefusalLog, SignedTransport, signed
+from broker.signed import RefusalLog, SignedTransport, signed
 from broker.tls import check_owner
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
-from coordinator.fleet.directory import Fleet, FleetLimits
+from coordinator.fleet.directory import Fleet
 from coordinator.fleet.leadership import ElectionPolicy
 from coordinator.fleet.presence import Presence
-from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.fleet.rebroadcast import PAUSE, Rebroadcast
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
+from coordinator.limits import FleetLimits
 from coordinator.messages.decoder import Decoder, PartLimits
 from coordinator.messages.publisher import Publisher, birth
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import SETTLE
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
@@ -71,8 +73,8 @@ def assemble(
     fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
     part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
     election_policy: ElectionPolicy = ElectionPolicy(),  # noqa: B008 - frozen
-    rebroadcast_pause: float = 1.0,
-    rollout_settle: float = 2.0,
+    rebroadcast_pause: float = PAUSE,
+    rollout_settle: float = SETTLE,
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
     software: str = "glassfleet",
@@ -212,7 +214,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     if journal is None:
         journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
     metrics = Metrics(time.monotonic)
-    refusals = Refusals(config.refusal_limits)
+    refusals = Refusals()
     make_probe: Callable[[], Transport] | None = None
     credentials: FolderCredentials | None = None
 
@@ -222,41 +224,22 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     try:
         if transport is None:
             if config.identity is not None:
-                credentials = FolderCredentials(
-                    config.identity,
-                    pause=config.identity_look,
-                    leeway=config.clock_leeway,
-                    remembered=config.kept_certificates,
-                )
-            refused = RefusalLog(count, _log_refused, pause=config.refused_told_every)
+                credentials = FolderCredentials(config.identity)
+            refused = RefusalLog(count, _log_refused)
             look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
             make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
             link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
-            patience = Patience(config.bad_seals_burst, config.bad_seals_per_second, config.bad_seals_agents)
-            transport = signed(link, topics, credentials, refused, PahoTransport, patience)
+            transport = signed(link, topics, credentials, refused, PahoTransport)
         coordinator = assemble(
             config.fleet,
             transport,
             journal,
             default_engine(),
-            max_message_bytes=config.max_message_bytes,
+            max_message_bytes=config.connection.max_message_bytes,
             retained_versions=config.retained_versions,
             keep_records=config.keep_records,
             kept_runs=config.kept_runs,
-            rebroadcast_pause=config.newcomer_pause,
-            rollout_settle=config.rollout_settle,
-            fleet_limits=FleetLimits(
-                config.max_agents,
-                config.fleet_bytes,
-                config.kept_evaluations,
-                config.births_burst,
-                config.births_per_minute,
-                config.longest_up,
-            ),
-            part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
-            election_policy=ElectionPolicy(
-                config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause
-            ),
+            fleet_limits=config.fleet_limits,
             software=software(),
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
@@ -286,12 +269,14 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
     check_owner(config.identity, "coordinator")
+    for note in config.notes:
+        _log.warning("retired-setting", note=note)
     service = build(config)
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: service.stop())
             stack.callback(signal.signal, number, before)
-        if config.api:
+        if config.http.api:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
 
             server = ApiServer(service)

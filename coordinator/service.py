@@ -29,6 +29,27 @@ from schemas.errors import BrokerError, IdentityError
 _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
 
+QUEUE_MESSAGES = 100_000
+"""Messages from the broker that wait: a round of a large fleet. What they take is bounded by `queue_bytes`."""
+
+BATCH_MESSAGES = 500
+"""Most messages that share one journal transaction: its cost is spread, and what is due waits for milliseconds."""
+
+CALL_WAIT = 30.0
+"""Seconds that a request to the HTTP API waits for the main thread: a reduction of many seconds may be under way."""
+
+STOP_WAIT = 2.0
+"""Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
+
+BROKER_MISSED = 1.0
+"""Seconds without a broker, at the start, after which a request is refused instead of kept waiting."""
+
+RIVAL_WAIT = 2.0
+"""Seconds at the start for another coordinator to answer, when the broker says that one is up: ten slow round trips."""
+
+RIVAL_SETTLE = 0.2
+"""Seconds at the start for which the broker may still say so, when it has said nothing."""
+
 _LOOK = 0.2
 """Seconds between two looks whether an awaited call can be done at all."""
 
@@ -72,12 +93,12 @@ class Service:
     ) -> None:
         self._make_probe = make_probe
         self._look = look or (lambda: None)
-        self.refusals = refusals or Refusals(config.refusal_limits)
+        self.refusals = refusals or Refusals()
         self.config = config
         self.coordinator = coordinator
         self._transport = transport
         self._journal = journal
-        self.queue = EventQueue(config.queue_messages, config.queue_bytes, clock)
+        self.queue = EventQueue(QUEUE_MESSAGES, config.queue_bytes, clock)
         self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(clock)
@@ -94,11 +115,11 @@ class Service:
         Raises
         ------
         TimeoutError
-            The coordinator was busy for `timeout` seconds (None: `call_wait`); what was asked for may still happen.
+            The coordinator was busy for `timeout` seconds (None: `CALL_WAIT`); what was asked for may still happen.
         BrokerError
             It has not begun, for it has found no broker yet; what was asked for does not happen.
         """
-        longest = self.config.call_wait if timeout is None else timeout
+        longest = CALL_WAIT if timeout is None else timeout
         deadline = time.monotonic() + longest
         future = self.queue.call(lambda: function(self.coordinator))
         while True:
@@ -111,8 +132,7 @@ class Service:
             else:
                 return result
             missed = self._broker_missed
-            patience = self.config.broker_missed
-            if missed is not None and time.monotonic() - missed >= patience and future.cancel():
+            if missed is not None and time.monotonic() - missed >= BROKER_MISSED and future.cancel():
                 raise BrokerError(_NO_BROKER)
 
     def metrics(self) -> dict[str, Any]:
@@ -159,7 +179,7 @@ class Service:
             while not self._stopping:
                 self.work(self._timeout())
             self.coordinator.stop()
-            self._transport.flush(self.config.stop_wait)
+            self._transport.flush(STOP_WAIT)
         finally:
             self._transport.stop()
             self._journal.close()
@@ -172,8 +192,8 @@ class Service:
         probe = self._make_probe()
         found = LeaderProbe(core.topics, core.incarnation, core.software).look(
             probe,
-            config.rival_wait,
-            config.rival_settle,
+            RIVAL_WAIT,
+            RIVAL_SETTLE,
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
@@ -210,7 +230,7 @@ class Service:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
         # A fleet may be silent for long after the coordinator's certificate, or whom it trusts, has changed.
         self._look()
-        batch = self.queue.get_batch(self.config.batch_messages, timeout)
+        batch = self.queue.get_batch(BATCH_MESSAGES, timeout)
         if batch.connected:
             _log.info("connected")
             self.observed.link_up()
@@ -240,20 +260,9 @@ class Service:
 
 def link_of(config: CoordinatorConfig) -> Link:
     """Return how to reach the broker."""
-    return Link(
-        url=config.broker,
-        client_id=f"gf-coordinator-{config.fleet}",
-        keepalive=config.keepalive,
-        session_expiry=config.session_expiry,
-        max_message_bytes=config.max_message_bytes,
-        protocol=config.protocol,
-        connect_timeout=config.connect_timeout,
-        reconnect_first=config.reconnect_first,
-        reconnect_longest=config.reconnect_longest,
-        max_inflight=config.max_inflight,
-        oversize_tries=config.oversize_tries,
-        verdict_tries=config.verdict_tries,
-        close_wait=config.close_wait,
+    return config.connection.link(
+        config.broker,
+        f"gf-coordinator-{config.fleet}",
         tls=tls_of(config.identity, config.ca_file),
         insecure_plaintext=config.insecure_plaintext,
     )

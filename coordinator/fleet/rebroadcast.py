@@ -8,6 +8,9 @@ no help: the coordinator's own subscriptions have wildcards, too.
 
 from __future__ import annotations
 
+PAUSE = 1.0
+"""Seconds between two repetitions: a fleet that starts comes within some, and each repetition goes to all agents."""
+
 
 class Rebroadcast:
     """Who came since the last repetition, and when the next is due.

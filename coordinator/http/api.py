@@ -45,6 +45,9 @@ from schemas.text import show_hidden
 if TYPE_CHECKING:
     from coordinator.service import Service
 
+STOP_WAIT = 1
+"""Seconds that open requests have to end when the coordinator does."""
+
 TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
 URL_FILE = "api-url"
 PORT_FILE = "api-port"
@@ -189,9 +192,8 @@ def make_app(  # noqa: C901  one short function per address
     add_dashboard(app, dashboard)
     rules = OperatorRules(
         token,
-        dashboard.limits,
         lambda request: dashboard.sessions.of(request) is not None,
-        loopback_only=not service.config.api_expose,
+        loopback_only=not service.config.http.api_expose,
     )
     # From the inside to the outside: the guard's headers are on all answers.
     app.add_middleware(ErrorHandler, error_response=dashboard.error_response)
@@ -223,7 +225,7 @@ class ApiServer:
     def __init__(self, service: Service) -> None:
         self._config = service.config
         self._token = read_or_make_token(service.config.state_dir)
-        self._hub = Hub(service.config.dashboard_limits)
+        self._hub = Hub()
         self._app = make_app(service, self._token, self._hub)
         self._server: HttpServer | None = None
 
@@ -235,17 +237,17 @@ class ApiServer:
         UsageError
             The port is taken, or the address is not one of this machine's.
         """
-        config = self._config
+        config, http = self._config, self._config.http
         note = config.state_dir / PORT_FILE
         self._server = server = HttpServer(
-            self._app, HTTP_LIMITS, config.api_host, config.api_port,
-            former=_read_port(note), stop_wait=config.api_stop_wait,
+            self._app, HTTP_LIMITS, http.api_host, http.api_port,
+            former=_read_port(note), stop_wait=STOP_WAIT,
         )  # fmt: skip
         server.begin("glassfleet-api")
-        host = f"[{config.api_host}]" if ":" in config.api_host else config.api_host
+        host = f"[{http.api_host}]" if ":" in http.api_host else http.api_host
         url = f"http://{host}:{server.port}"
         replace_private(config.state_dir / URL_FILE, f"{url}\n".encode("ascii"))
-        if not config.api_port:
+        if not http.api_port:
             replace_private(note, f"{server.port}\n".encode("ascii"))
         return url
 

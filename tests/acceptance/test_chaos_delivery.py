@@ -155,7 +155,8 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
     tap = Tap(broker.url)
-    cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2, queue_messages=100)
+    monkeypatch.setattr("coordinator.service.QUEUE_MESSAGES", 100)
+    cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2)
     try:
         with Fleet(SOURCES, broker=broker.url, state_dir=tmp_path / "agents", resend_first=0.3, keepalive=2) as fleet:
             cloud.start_run("r1", rounds=2)

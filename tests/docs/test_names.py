@@ -13,6 +13,7 @@ from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS
+from schemas.settings import settings_of
 from tests.docs.commands import all_options, command_lines, fault
 from tests.docs.pages import ROOT, Page, pages
 
@@ -87,7 +88,7 @@ def _variables() -> set[str]:
     named = {
         f"GLASSFLEET_{service}{field.upper()}"
         for service, config in (("AGENT_", AgentConfig), ("COORDINATOR_", CoordinatorConfig))
-        for field in config.model_fields
+        for field in (*settings_of(config), *config.retired)
         for service in (service, "")
     }
     for folder in CODE:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,17 @@ class CoordinatorProcess:
     """``glassfleet coordinator`` with its errors in a pipe: a full disk must not take its last words."""
 
     def __init__(
-        self, url: str, state_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None
+        self,
+        url: str,
+        state_dir: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "console.main"),
     ) -> None:
         self.state_dir = state_dir
         (state_dir / "api-url").unlink(missing_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "console.main", "coordinator", "--state-dir", str(state_dir), *arguments],
+            [sys.executable, *program, "coordinator", "--state-dir", str(state_dir), *arguments],
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,

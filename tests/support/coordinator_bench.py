@@ -11,8 +11,8 @@ from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.engine import Engine
-from coordinator.fleet.directory import FleetLimits
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.limits import FleetLimits
 from coordinator.main import assemble
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope

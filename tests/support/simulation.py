@@ -194,8 +194,7 @@ class Simulation:
             broker=URL,
             data=Path(name),
             state_dir=self._state_dir,
-            max_message_bytes=self._limit,
-            **self._settings.get(name, {}),
+            **{"max_message_bytes": self._limit, **self._settings.get(name, {})},
         )
 
         def make_transport(will: Message) -> CrashingTransport:

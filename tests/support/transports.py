@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pytest
 
@@ -168,7 +168,7 @@ class MemoryBench:
 class RealBench:
     """A broker process and paho clients."""
 
-    def __init__(self, name: str, broker: ChildBroker, protocol: str) -> None:
+    def __init__(self, name: str, broker: ChildBroker, protocol: Literal["auto", "5", "3.1.1"]) -> None:
         self.name = name
         self.remembers = broker.kind != "embedded"
         self._broker = broker
@@ -351,7 +351,7 @@ _PROGRAMS: dict[str, Callable[[Path], ChildBroker]] = {
     "nats": NatsProcess,
 }
 
-_PROTOCOLS = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
+_PROTOCOLS: dict[str, Literal["auto", "5", "3.1.1"]] = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
 
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:

@@ -14,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.http.errors import Whole, checked_row
-from coordinator.limits import DashboardLimits
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
 from schemas.errors import UsageError
 from schemas.limits import MAX_FEATURES
+
+SUMMARY_RULES = 10_000
+"""Most rules that a summary lists: some MB of JSON."""
 
 
 class Question(BaseModel):
@@ -75,12 +77,10 @@ class ExplainService:
     Parameters
     ----------
     library : Library
-    limits : DashboardLimits
     """
 
-    def __init__(self, library: Library, limits: DashboardLimits = DashboardLimits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, library: Library) -> None:
         self.library = library
-        self.limits = limits
 
     def explain(self, loaded: LoadedModel, row: Mapping[str, Any] | list[float]) -> RowExplanation:
         """Say why the model answers as it does.
@@ -114,9 +114,8 @@ def make_router(explain_service: ExplainService) -> APIRouter:
 
     @router.get("/api/models/{name}/summary")
     def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
-        most = explain_service.limits.summary_rules
-        if top is not None and not 0 <= top <= most:
-            raise UsageError(f"top must be from 0 to {most}, got {top}")
+        if top is not None and not 0 <= top <= SUMMARY_RULES:
+            raise UsageError(f"top must be from 0 to {SUMMARY_RULES}, got {top}")
         return summary(explain_service.library.get(name, version).model, top=top).to_dict()
 
     @router.post("/api/models/{name}/explain")

@@ -19,6 +19,9 @@ from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
 
+MODELS = 16
+"""Models that are kept decoded, the size of a version and a candidate of some names."""
+
 
 @dataclass(frozen=True)
 class LoadedModel:
@@ -88,7 +91,7 @@ class Library:
         So many models stay in memory.
     """
 
-    def __init__(self, registry: Registry, kept: int = 16) -> None:
+    def __init__(self, registry: Registry, kept: int = MODELS) -> None:
         self._registry = registry
         self._kept = kept
         self._models: OrderedDict[tuple[str, int, str], LoadedModel] = OrderedDict()

@@ -14,7 +14,7 @@ from fastapi.responses import Response
 
 from coordinator.http.dashboard import scores, show
 from coordinator.http.dashboard.library import LoadedModel
-from coordinator.http.dashboard.live import Picture, Same
+from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from glassfleet.data.domain import Domain
 from glassfleet.explain import ConditionView, Partition, RowExplanation, difference
@@ -26,6 +26,9 @@ from schemas.errors import DataError, GlassfleetError
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
+
+ROW_CHARS = 20_000
+"""Longest row that is pasted into the page of forecasts, as an address can be; the rest is not read."""
 
 RULES_PER_PAGE = 25
 SCORED_PER_PAGE = 25
@@ -46,7 +49,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
         registry.versions(name)
-        period = dashboard.limits.run_period
+        period = RUN_PERIOD
         return await dashboard.live(
             request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period
         )
@@ -180,7 +183,7 @@ def _asked(dashboard: Dashboard, loaded: LoadedModel, query: dict[str, str]) -> 
         "otherwise_wrong": "",
     }
     try:
-        row = _row(loaded, query, dashboard.limits.row_chars)
+        row = _row(loaded, query, ROW_CHARS)
         values["row"] = row
         told = dashboard.explain_service.explain(loaded, row)
         values |= {"told": told, "parts": _parts(told), "partitions": _partitions(loaded, told)}

@@ -18,7 +18,7 @@ from coordinator.http.dashboard import growth, show
 from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
 from coordinator.http.dashboard.explain_api import ExplainService, make_router
 from coordinator.http.dashboard.library import Library
-from coordinator.http.dashboard.live import Hub, Picture, Same, TooManyWatchersError
+from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
@@ -41,17 +41,16 @@ class Dashboard:
     token : str
         The API token: who knows it may sign in.
     hub : Hub or None
-        Live streams; None: with the bounds of the service's configuration.
+        Live streams; None: its own.
     """
 
     def __init__(self, service: Service, token: str, hub: Hub | None = None) -> None:
         self.service = service
         self.coordinator = service.coordinator
-        self.limits = service.config.dashboard_limits
-        self.sessions = Sessions(token, self.limits)
-        self.library = Library(service.coordinator.registry, self.limits.models)
-        self.explain_service = ExplainService(self.library, self.limits)
-        self.hub = hub or Hub(self.limits)
+        self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
+        self.library = Library(service.coordinator.registry)
+        self.explain_service = ExplainService(self.library)
+        self.hub = hub or Hub()
         self._assets = read_assets()
         self._templates = compiled(
             {
@@ -152,7 +151,7 @@ class Dashboard:
         @app.get("/events/fleet", include_in_schema=False)
         async def _events(request: Request) -> Response:
             return await self.live(
-                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), self.limits.fleet_period
+                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), FLEET_PERIOD
             )
 
     def _look_at_fleet(self) -> Hashable:
@@ -178,7 +177,7 @@ class Dashboard:
         async def _events(request: Request, run: str) -> Response:
             if run not in self.coordinator.runs.ids():
                 raise HTTPException(404, "no such run")
-            period = self.limits.run_period
+            period = RUN_PERIOD
             return await self.live(
                 request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), period
             )

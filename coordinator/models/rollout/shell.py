@@ -34,6 +34,9 @@ from coordinator.spec.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial
 
+SETTLE = 2.0
+"""Seconds after a connection before a rollout asks who is up: births come one by one."""
+
 _log = structlog.get_logger("coordinator")
 
 KEPT = 50
@@ -65,7 +68,7 @@ class Rollouts:
         metrics: Counter[str],
         now: Callable[[], float],
         *,
-        settle: float = 2.0,
+        settle: float = SETTLE,
     ) -> None:
         self._settle = settle
         self._registry = registry

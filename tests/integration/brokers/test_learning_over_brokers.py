@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.servers.child import ChildBroker
-from coordinator.config import CoordinatorConfig
+from coordinator.config import load_config
 from coordinator.main import build
 from coordinator.service import Service
 from coordinator.spec.run import RoundPolicy, RunSpec
@@ -50,7 +50,7 @@ def fleet_name() -> str:
 def service(broker, fleet_name, tmp_path) -> Iterator[Service]:
     protocol, running = broker
     made = build(
-        CoordinatorConfig(
+        load_config(
             broker=running.url,
             fleet=fleet_name,
             state_dir=tmp_path / "cloud",
@@ -108,7 +108,7 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
         chosen = {name: sources[name] for name in names}
         return Fleet(chosen, broker=running.url, state_dir=tmp_path / "vehicles", **settings)
 
-    config = CoordinatorConfig(
+    config = load_config(
         broker=running.url,
         fleet=fleet_name,
         state_dir=tmp_path / "cloud",

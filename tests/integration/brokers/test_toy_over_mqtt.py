@@ -13,7 +13,7 @@ import pytest
 
 import glassfleet.schemes
 from broker.servers.child import ChildBroker
-from coordinator.config import CoordinatorConfig
+from coordinator.config import load_config
 from coordinator.main import build
 from coordinator.service import Service
 from coordinator.spec.run import RoundPolicy, RunSpec
@@ -60,7 +60,7 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def service(broker: ChildBroker, way: str, tmp_path: Path) -> Iterator[Service]:
-    config = CoordinatorConfig(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
+    config = load_config(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
     made = build(config)
     thread = threading.Thread(target=made.serve_forever)
     thread.start()

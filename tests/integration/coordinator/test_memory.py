@@ -52,8 +52,9 @@ def broker_url(tmp_path: Path) -> Iterator[str]:
 def test_coordinator_holds_no_more_memory_than_it_was_given_when_births_with_many_columns_flood_it(
     tmp_path: Path, broker_url: str, sender: PahoTransport
 ) -> None:
-    settings = ("--fleet-bytes", str(BOUND * 2**20), "--births-burst", "2")
-    coordinator = CoordinatorProcess(broker_url, tmp_path / "coordinator", *settings)
+    hasty = "from coordinator.fleet import directory; directory.BIRTHS_BURST = 2; from console.main import main; main()"
+    bound = ("--fleet-bytes", str(BOUND * 2**20))
+    coordinator = CoordinatorProcess(broker_url, tmp_path / "coordinator", *bound, program=("-c", hasty))
 
     def say(agent: str, columns: list[str], incarnation: str) -> None:
         body = AgentState(status="up", incarnation=incarnation, schemes=["frt"], features=columns, target="y")

@@ -306,7 +306,9 @@ def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_aft
     assert state.cohort == ("a", "b")
 
 
-def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path) -> None:
+def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Slow(MemoryJournal):
         """Stalls at every answer, as a full machine does, until well after the deadline."""
 
@@ -318,7 +320,8 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
     clock, hub = [0.0], MemoryHub()
     transport, journal = MemoryTransport(hub, Link("mqtt://m", "c")), Slow()
     core = assemble("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
-    config = load_config(state_dir=tmp_path, batch_messages=1)
+    monkeypatch.setattr("coordinator.service.BATCH_MESSAGES", 1)
+    config = load_config(state_dir=tmp_path)
     service = Service(config, transport, journal, core, clock=lambda: clock[0])
     agents = tuple("abcd")
     for agent in agents:

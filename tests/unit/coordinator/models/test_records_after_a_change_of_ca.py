@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from broker.credentials import FolderCredentials
 from broker.memory import MemoryHub
 from broker.tls import save_identity
 from console.model.model_registry import _line_of_decision
@@ -396,16 +398,18 @@ def test_stored_record_is_replaced_only_for_a_version_with_its_digest(tmp_path: 
         cloud.journal.put_record(replace(cloud.journal.models("m")[0], digest="0" * 64))
 
 
-def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(tmp_path: Path):
+def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     former, after = authorities(tmp_path, "one", "two")
     cloud = Cloud(former.identity("coordinator", "cloud"))
     cloud.register(record_of().signed_by(signer_of(cloud.folder)))
     settings: dict[str, Any] = {
         "state_dir": tmp_path / "state",
         "identity": cloud.folder,
-        "identity_look": 0.01,
         "fleet": "f",
     }
+    monkeypatch.setattr("coordinator.service.FolderCredentials", partial(FolderCredentials, pause=0.01))
     service = build(load_config(broker="mqtts://localhost:1", **settings), journal=cloud.journal)
     service.work(0.0)
     cas = former.authority.ca_pem + after.authority.ca_pem

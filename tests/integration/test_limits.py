@@ -1,4 +1,4 @@
-"""What the settings say is what the processes do: limits of docs/reference/settings.md reach their places."""
+"""Limits are kept where they are named: settings, options and constants of the code."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ import httpx
 import pytest
 
 from broker.credentials import FolderCredentials
+from broker.servers.launch import launch
 from broker.signed import Patience as SealPatience
 from broker.tls import client_context, tls_of
 from console.main import run
 from coordinator.authority.web import AuthorityServer
-from coordinator.config import load_config
 from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, Patience, enrol
 from edge_agent.forecast.source import SampleLimits, Samples
 from edge_agent.sources.window import WindowStore
-from schemas.errors import NotFoundError, StorageError, UsageError, WireError
+from schemas.errors import StorageError, WireError
 from schemas.trust.signing import Verifier
 from tests.integration.dashboard.test_live import served
+from tests.support.cloud import CoordinatorProcess
 from tests.support.fleet import FleetCa
 
 
-def test_dashboard_keeps_the_bounds_that_it_was_given(tmp_path: Path) -> None:
-    settings = {"dashboard_watchers": 2, "dashboard_reconnect": 0.5, "dashboard_form_bytes": 4096}
-    with served(tmp_path, **settings, dashboard_sign_in=77, summary_rules=3) as (_, client):
+def test_dashboard_keeps_its_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator.http.dashboard.live.WATCHERS", 2)
+    monkeypatch.setattr("coordinator.http.dashboard.live.RECONNECT", 0.5)
+    monkeypatch.setattr("coordinator.http.access.FORM_BYTES", 4096)
+    monkeypatch.setattr("coordinator.http.dashboard.asking.SUMMARY_RULES", 3)
+    with served(tmp_path, dashboard_sign_in=77) as (_, client):
         url = client.base_url
         with (
             httpx.Client(base_url=url, trust_env=False, timeout=20) as crowd,
@@ -50,14 +54,6 @@ def test_dashboard_keeps_the_bounds_that_it_was_given(tmp_path: Path) -> None:
         cookie = client.post("/sign-in", data={"token": token}).headers["set-cookie"]
         assert "Max-Age=77" in cookie
         assert "top must be from 0 to 3" in client.get("/api/models/none/summary?top=4").text
-
-
-def test_coordinator_hands_its_limits_down() -> None:
-    config = load_config(refused_runs=7, explain_at_once=9, dashboard_row_chars=123)
-    assert config.refusal_limits.runs == 7
-    assert (config.dashboard_limits.explain_at_once, config.dashboard_limits.row_chars) == (9, 123)
-    with pytest.raises(UsageError, match="dashboard_watchers"):
-        load_config(dashboard_watchers=0)
 
 
 def test_vehicle_gives_up_on_an_authority_at_the_bounds_that_it_was_given(
@@ -105,21 +101,11 @@ def test_window_waits_for_another_writer_as_long_as_it_was_told(tmp_path: Path) 
     assert patient.span()[0] == 2
 
 
-def test_forecaster_keeps_the_bounds_of_its_configuration(tmp_path: Path) -> None:
+def test_samples_keep_their_bounds(tmp_path: Path) -> None:
     lines = tmp_path / "samples.jsonl"
     lines.write_text("".join([json.dumps({"a": "x" * 2000}) + "\n", '{"a": 1}\n'] * 3), encoding="utf-8")
-    settings = tmp_path / "forecast.toml"
-    settings.write_text("[forecast]\nmax_sample_bytes = 1024\nfaults_told_every = 1\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "console.main", "forecast", "run", "--id", "v1", "--source", str(lines),
-         "--state-dir", str(tmp_path), "--config", str(settings), "--log-format", "json"],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == NotFoundError.exit_code
-    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-    (counts,) = [line for line in told if line["event"] == "forecaster-ends"]
-    assert counts["waiting"] == 3
-    assert counts["no-sample"] >= 3  # a line that is too long may be told in pieces
+    narrow = list(Samples(str(lines), limits=SampleLimits(waiting=1, max_bytes=1024)))
+    assert [sample for sample in narrow if isinstance(sample, dict)] == [{"a": 1}] * 3
     whole = Samples(str(lines), limits=SampleLimits(waiting=1, max_bytes=4096))
     assert [type(sample) for sample in whole] == [dict] * 6
 
@@ -136,3 +122,25 @@ def test_verifier_and_patience_remember_so_many_and_judge_no_otherwise(tmp_path:
     for name in ("v1", "v2"):
         patience.spend(name)
     assert (patience.has("v1"), patience.has("v2")) == (True, False)
+
+
+def test_processes_name_former_settings_and_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "glassfleet.toml"
+    file.write_text("reconnect_first = 1.0\n[coordinator]\nrival_wait = 9\n", encoding="utf-8")
+    broker = launch(state_dir=tmp_path / "broker")
+    try:
+        flags = ("--dashboard-watchers", "3", "--config", str(file))
+        cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", *flags, environment={"GLASSFLEET_CALL_WAIT": "3"})
+        cloud.api().close()
+        code, told = cloud.end()
+    finally:
+        broker.stop()
+    assert code == 0, told
+    for note in ("reconnect_first", "rival_wait", "dashboard_watchers", "call_wait"):
+        assert f"{note} is no longer a setting; the value is now " in told
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"a": 1, "y": 2}\n', encoding="utf-8")
+    store = str(tmp_path / "w.window")
+    collect = ["data", "collect", "--source", str(samples), "--store", store, "--window-wait", "3"]
+    done = subprocess.run([sys.executable, "-m", "console.main", *collect], capture_output=True, text=True, check=True)
+    assert "warning: --window-wait is no longer a setting; the value is now 10.0" in done.stderr
