@@ -39,9 +39,9 @@ COMMANDS = {
     ),
     "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
     "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
-    "model": ("console.model.models:model", "List, read and use published models: rules, forecasts, explanations."),
+    "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),
     "rollout": (
-        "console.model.model_registry:rollout",
+        "console.model.versions:rollout",
         "Try a model on a part of the fleet first; promoted by what it reports.",
     ),
     "forecast": (

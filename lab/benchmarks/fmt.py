@@ -26,7 +26,7 @@ from glassfleet.local import federated
 from glassfleet.scheme import Done, Next
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
-from lab.protocols.protocols import client_parts, kfold, paper_fold, rmse, summarise
+from lab.protocols.regression import client_parts, kfold, paper_fold, rmse, summarise
 from schemas.codec import encode
 
 FMT, FRT = catalogue.load("fmt"), catalogue.load("frt")

@@ -26,11 +26,11 @@ from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
-from lab.chaos import seals
+from lab.chaos import signatures
+from lab.chaos.certificate_office import Theft
 from lab.chaos.conduct import Played
 from lab.chaos.fleet import FLEET, Troupe
 from lab.chaos.logs import read_lines
-from lab.chaos.office import Theft
 from lab.chaos.schedule import COORDINATOR
 from schemas import codec
 from schemas.documents import document_digest
@@ -178,8 +178,8 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
     _check_retained(evidence.retained, pointers, findings)
     _read_logs(evidence, counted, findings)
     if evidence.trust is not None:
-        findings.harmed += seals.stale(evidence.retained, Topics(FLEET), evidence.trust)
-        findings.intruded += seals.intrusions(evidence.thefts, evidence.work / "logs" / f"{COORDINATOR}.log")
+        findings.harmed += signatures.stale(evidence.retained, Topics(FLEET), evidence.trust)
+        findings.intruded += signatures.intrusions(evidence.thefts, evidence.work / "logs" / f"{COORDINATOR}.log")
     return findings
 
 
@@ -334,7 +334,7 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     told_twice: Counter[tuple[str, str, str]] = Counter()
     for name in (COORDINATOR, *evidence.agents):
         lines = read_lines(evidence.work / "logs" / f"{name}.log")
-        refused, wrongly = seals.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
+        refused, wrongly = signatures.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
         findings.refused = dict(sorted((Counter(findings.refused) + Counter(refused)).items()))
         findings.harmed += wrongly
         for line in lines:

@@ -16,8 +16,8 @@ from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
 from broker.servers.process import die_with_parent, free_port
 from broker.url import parse_url
+from lab.chaos.certificate_office import Office
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
-from lab.chaos.office import Office
 from lab.chaos.proxy import Proxy
 from lab.chaos.schedule import BROKER, COORDINATOR
 from schemas.errors import RunFailedError

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.chaos.audit import Findings
+from lab.chaos.certificate_office import Theft
 from lab.chaos.conduct import Played
-from lab.chaos.office import Theft
 
 FAULTS_OF = ("lost", "double_counted", "unequal", "leaked", "intruded", "harmed")
 """Findings that must be empty."""

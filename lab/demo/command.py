@@ -257,7 +257,7 @@ def keep_promise(verdict: Verdict, *, participation: str) -> None:
 
 def _settings(options: dict[str, Any], work: Path, watcher: Lines | Live) -> Settings:
     from lab.demo.plan import make_plan  # noqa: PLC0415
-    from lab.demo.rehearsal import MANY_ROUNDS, rehearse, tempo  # noqa: PLC0415
+    from lab.demo.preflight import MANY_ROUNDS, rehearse, tempo  # noqa: PLC0415
     from lab.demo.scene import Settings  # noqa: PLC0415
     from lab.demo.vehicles import check_columns, read_rows  # noqa: PLC0415
 

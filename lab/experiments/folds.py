@@ -30,7 +30,7 @@ from lab.experiments.averages import FoldResult
 from lab.experiments.workers import Worker, ask_all, serve
 from lab.protocols.frbc import Skew, f1_scores
 from lab.protocols.paper import PaperProtocol, Rows, protocol_of
-from lab.protocols.protocols import rmse
+from lab.protocols.regression import rmse
 from lab.protocols.skew import skewed_split
 
 SETTINGS = ("local", "federated", "central")

@@ -12,7 +12,7 @@ from lab.papers.jobs import Chapter, Job
 from lab.papers.page import Cell, Picture, Section, Table, Text
 from lab.papers.statistics import wilcoxon_table
 from lab.protocols.frbc import FoldResult, Summary, summarise
-from lab.protocols.protocols import SETTINGS, Setting
+from lab.protocols.regression import SETTINGS, Setting
 
 PAPER = "Federated fuzzy rule-based classifiers (FRBC)"
 FILE = "magic.csv.gz"

@@ -15,7 +15,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import central, federated, learn_local
 from glassfleet.scheme import Model, Scheme
 from lab.protocols.paper import PaperProtocol
-from lab.protocols.protocols import SETTINGS, Setting
+from lab.protocols.regression import SETTINGS, Setting
 
 NODES = 10
 FOLDS = 5

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, pooled_domain
 from glassfleet.scheme import Scheme
-from lab.protocols.protocols import CLIENTS, FOLDS, SPLIT_SEED, client_parts, kfold
+from lab.protocols.regression import CLIENTS, FOLDS, SPLIT_SEED, client_parts, kfold
 
 Rows = NDArray[np.intp]
 Split = Callable[[NDArray[Any], int, int, int, int], list[tuple[Rows, Rows]]]

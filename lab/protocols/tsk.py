@@ -15,7 +15,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import Outcome, central, federated, learn_local
 from glassfleet.scheme import Scheme
 from lab.protocols.paper import PaperProtocol
-from lab.protocols.protocols import SETTINGS, Setting, kfold
+from lab.protocols.regression import SETTINGS, Setting, kfold
 
 CLIENTS = 5
 FOLDS = 5

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from broker.tls import load_identity
-from lab.chaos import seals
+from lab.chaos import signatures
 from lab.chaos.audit import gather
+from lab.chaos.certificate_office import Theft
 from lab.chaos.conduct import Played, write_data
 from lab.chaos.fleet import Troupe
-from lab.chaos.office import Theft
 from lab.chaos.report import lines
 from lab.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
 from schemas.envelope import Envelope
@@ -96,10 +96,10 @@ def test_audit_finds_an_answer_of_a_revoked_vehicle_and_a_thief_that_was_let_in(
     size = path.stat().st_size
     first = len(json.dumps(answer)) + 1
     shut_out = "broker: our certificate was revoked: ask for a new token"
-    assert seals.intrusions([Theft("v1", tmp_path, 2 * first, size, shut_out)], path) == []
-    assert seals.intrusions([Theft("v1", tmp_path, None, size, shut_out)], path) == []
-    assert len(seals.intrusions([Theft("v1", tmp_path, first, size, shut_out)], path)) == 1
-    assert "welcome" in seals.intrusions([Theft("v1", tmp_path, size, size)], path)[0]
+    assert signatures.intrusions([Theft("v1", tmp_path, 2 * first, size, shut_out)], path) == []
+    assert signatures.intrusions([Theft("v1", tmp_path, None, size, shut_out)], path) == []
+    assert len(signatures.intrusions([Theft("v1", tmp_path, first, size, shut_out)], path)) == 1
+    assert "welcome" in signatures.intrusions([Theft("v1", tmp_path, size, size)], path)[0]
 
 
 def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
@@ -109,9 +109,9 @@ def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
         ("coordinator", {**line, "since_last": 3}),
         ("v2", {"event": "receipt"}),
     ]
-    assert seals.refusals(told, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
-    assert len(seals.refusals(told, TOPICS, {"v2"})[1]) == 2
-    assert len(seals.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
+    assert signatures.refusals(told, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
+    assert len(signatures.refusals(told, TOPICS, {"v2"})[1]) == 2
+    assert len(signatures.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
 
 
 def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path: Path) -> None:
@@ -121,6 +121,6 @@ def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path
     state = Envelope(fleet="chaos", body=AgentState(status="up", incarnation="i"), agent="v1").to_bytes()
     retained = {topic: Signer(identity.key, identity.certificate).seal(topic, state), TOPICS.revoked(): b"PEM"}
     authority = ca.authority
-    assert seals.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
+    assert signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
     authority.revoke("v1")
-    assert "was revoked" in seals.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]
+    assert "was revoked" in signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]

@@ -22,7 +22,7 @@ from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import central, federated
-from lab.protocols.protocols import paper_fold, rmse, summarise
+from lab.protocols.regression import paper_fold, rmse, summarise
 from schemas.documents import document_digest
 
 STATED = {

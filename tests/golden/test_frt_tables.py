@@ -12,7 +12,7 @@ import pytest
 
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
-from lab.protocols.protocols import paper_fold, summarise
+from lab.protocols.regression import paper_fold, summarise
 
 PUBLISHED = {
     # dataset: (scale of print, FL per client, FL average, CL average, nodes, leaves, depth, C_FRT of FL)

@@ -17,7 +17,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import federated
 from glassfleet.scheme import promises_central
-from lab.protocols.protocols import rmse
+from lab.protocols.regression import rmse
 from lab.protocols.tsk import PAPER, SPLIT_SEED, Summary, paper_fold, summarise
 from schemas.documents import document_digest
 

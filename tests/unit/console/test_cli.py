@@ -16,8 +16,8 @@ import pytest
 
 from console.common import count_or_share, parse_parameters
 from console.main import COMMANDS, cli, run
-from console.model.models import model as model_group
-from console.model.registry import Registry
+from console.model.commands import model as model_group
+from console.model.published import Registry
 from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines, strongest_terms
 from console.run.follow import line_of_round
 from console.services.tap import decode, summary
@@ -383,7 +383,7 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], record: ModelRecord
 ) -> None:
     registry = Registry(records={("qoe", 1): record})
-    monkeypatch.setattr("console.model.registry.read_registry", lambda _url, _fleet: registry)
+    monkeypatch.setattr("console.model.published.read_registry", lambda _url, _fleet: registry)
     assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
     assert record.digest in capsys.readouterr().out
     assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9

@@ -13,8 +13,8 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from lab.demo.plan import make_plan
+from lab.demo.preflight import MANY_ROUNDS, Rehearsal, rehearse, tempo
 from lab.demo.reference import choices, judge, participation_of
-from lab.demo.rehearsal import MANY_ROUNDS, Rehearsal, rehearse, tempo
 from lab.demo.report import score_lines
 from lab.demo.vehicles import VehicleRows, check_columns, labelled_files, read_rows, real_files, simulated_files
 from lab.qoe import cells, video

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.signed import writers
+from lab.chaos.certificate_office import Theft
 from lab.chaos.logs import read_lines
-from lab.chaos.office import Theft
 from lab.chaos.schedule import COORDINATOR
 from schemas.errors import WireError
 from schemas.topics import Topics

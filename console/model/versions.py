@@ -83,7 +83,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
       glassfleet model diff qoe@3 qoe
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.model.difference import difference, difference_lines  # noqa: PLC0415 - numpy comes with it
-    from console.model.registry import read_record, read_registry  # noqa: PLC0415
+    from console.model.published import read_record, read_registry  # noqa: PLC0415
     from console.model.signatures import Seals  # noqa: PLC0415
     from glassfleet import catalogue  # noqa: PLC0415
 

@@ -11,8 +11,8 @@ import click
 from console.broker_discovery import broker_url
 from console.common import broker_options, config_option, json_option, print_json, security_options
 from console.model.export import FORMATS, PICTURES, read_model_file, run_export
-from console.model.model_registry import diff, history, promote, rollback
 from console.model.resigning import sign
+from console.model.versions import diff, history, promote, rollback
 from schemas.errors import DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     Examples:
       glassfleet model list --json
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.registry import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
+    from console.model.published import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
     from console.tables import is_terminal, show_models  # noqa: PLC0415
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
@@ -360,7 +360,7 @@ def _spoken(learned: Model, words: Path | None) -> Model:
 
 def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model, str]:
     """Return the record, where there is one, the model that the options name, and what a published one is now."""
-    from console.model.registry import read_registry  # noqa: PLC0415
+    from console.model.published import read_registry  # noqa: PLC0415
     from glassfleet import catalogue  # noqa: PLC0415
 
     if options["file"] is not None:
