@@ -22,8 +22,8 @@ from glassfleet.scheme import Scheme
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
 from lab.experiments.rows import Rows, read_rows
+from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import Skew
-from lab.protocols.paper import protocol_of
 from schemas.errors import DataError, RunFailedError, UsageError
 
 MEASURES = {"rmse": "RMSE", "f1": "F1"}

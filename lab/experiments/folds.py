@@ -28,8 +28,9 @@ from glassfleet.local import Outcome, central, drawn, federated, learn_local
 from glassfleet.scheme import Model, Scheme, personal_model
 from lab.experiments.averages import FoldResult
 from lab.experiments.workers import Worker, ask_all, serve
+from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import Skew, f1_scores
-from lab.protocols.paper import PaperProtocol, Rows, protocol_of
+from lab.protocols.paper import PaperProtocol, Rows
 from lab.protocols.regression import rmse
 from lab.protocols.skew import skewed_split
 

@@ -22,9 +22,9 @@ from glassfleet.local import central, drawn, federated
 from lab.experiments.folds import Plan, learn, measure, run_fold
 from lab.experiments.rows import Rows, read_rows
 from lab.experiments.workers import serve
+from lab.protocols.choice import protocol_of
 from lab.protocols.fedga import run_split
 from lab.protocols.frbc import PAPER, f1_scores, minmax_domain, node_fold, node_parts, paper_fold, reduction_curve
-from lab.protocols.paper import protocol_of
 from lab.protocols.references import fit_reference
 from lab.protocols.regression import FOLDS, client_parts, kfold, rmse
 from lab.qoe.simulator import simulate_vehicle

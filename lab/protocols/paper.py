@@ -1,13 +1,7 @@
-"""Which paper's protocol a scheme is measured by: splits, scaling and settings, as one value that ``experiment`` reads.
-
-A scheme names a module in its attribute ``paper_protocol``, and the module defines ``PROTOCOL``. A scheme that names
-none is measured by the protocol of its purpose: nested KFold for regression, nested StratifiedKFold for
-classification.
-"""
+"""A paper's protocol - splits, scaling, settings - as one value that ``experiment`` reads; the regression papers'."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +11,6 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, pooled_domain
-from glassfleet.scheme import Scheme
 from lab.protocols.regression import CLIENTS, FOLDS, SPLIT_SEED, client_parts, kfold
 
 Rows = NDArray[np.intp]
@@ -53,25 +46,6 @@ class PaperProtocol:
     domain: Callable[[Dataset], Domain]
     seed: int = SPLIT_SEED
     scaled: Callable[[Dataset], tuple[Dataset, float]] | None = None
-
-
-def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
-    """Return the protocol that the scheme names, or that of its purpose.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    labels : bool
-        Whether the target is a class label; of interest for schemes with both purposes.
-    """
-    named = getattr(scheme, "paper_protocol", None)
-    own: PaperProtocol | None = getattr(importlib.import_module(named), "PROTOCOL", None) if named else None
-    if own is not None:
-        return own
-    if "regression" in scheme.purpose and not labels:
-        return NESTED_KFOLD
-    general: PaperProtocol = importlib.import_module("lab.protocols.frbc").PROTOCOL
-    return general
 
 
 def nested_kfold(y: NDArray[Any], fold: int, folds: int, clients: int, seed: int) -> list[tuple[Rows, Rows]]:

@@ -34,7 +34,6 @@ class DifferentiallyPrivateTree:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.fedga"
 
     def __init__(self) -> None:
         self.client = DpTreeClient()

@@ -29,7 +29,6 @@ class FederatedGeneticTrees:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.fedga"
     trial = Parameters(generations=8)
 
     def __init__(self) -> None:

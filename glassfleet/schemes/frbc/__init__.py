@@ -25,7 +25,6 @@ class FederatedRuleClassifier:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.frbc"
 
     def __init__(self) -> None:
         self.client = FrbcClient()

@@ -26,7 +26,6 @@ class FederatedTskSystem:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.tsk"
 
     def __init__(self) -> None:
         self.client = TskClient()

@@ -14,6 +14,7 @@ from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.local import central
 from lab.experiments.command import experiment
+from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import (
     MIN_NODE_ROWS,
     PROTOCOL,
@@ -23,7 +24,7 @@ from lab.protocols.frbc import (
     node_split,
     reduction_curve,
 )
-from lab.protocols.paper import NESTED_KFOLD, protocol_of
+from lab.protocols.paper import NESTED_KFOLD
 from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")

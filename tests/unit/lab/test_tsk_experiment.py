@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
 from lab.experiments.command import experiment
-from lab.protocols.paper import protocol_of
+from lab.protocols.choice import protocol_of
 from lab.protocols.tsk import PROTOCOL, client_folds, minmax_scaled, paper_fold
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
