@@ -41,7 +41,7 @@ COMMANDS = {
     "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
     "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),
     "rollout": (
-        "console.model.versions:rollout",
+        "console.run.rollouts:rollout",
         "Try a model on a part of the fleet first; promoted by what it reports.",
     ),
     "forecast": (

@@ -81,7 +81,7 @@ def disk(folder: Path) -> Finding:
     return fine("disk", f"{size(free)} are free for {folder}")
 
 
-def data(path: Path, target: str | None) -> list[Finding]:
+def data(path: str, target: str | None) -> list[Finding]:
     """Read a vehicle's rows as its agent would; raises DataError that says what is wrong with them."""
     from edge_agent.sources import read_source  # noqa: PLC0415
     from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS  # noqa: PLC0415

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, coordinator_options, json_option, print_json
+from console.common import config_option, coordinator_options, json_option, options_as, print_json
 from console.run.follow import asked, coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
 from console.run.gate import after_gate, in_words, is_waiting, rollout_of
 from console.run.quorum import tell_quorum
-from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
+from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
 from console.tables import printable
 from schemas.errors import RunFailedError
 
 if TYPE_CHECKING:
     from console.client import Coordinator
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group()
@@ -101,7 +98,8 @@ def run() -> None:
 @coordinator_wait_option
 @json_option
 @config_option
-def start(**options: Any) -> None:
+@options_as(RunOptions)
+def start(options: RunOptions) -> None:
     """Start a run.
 
     Without --domain the fleet finds the variables' limits first, federatedly, within --bounds where they are given.
@@ -115,18 +113,18 @@ def start(**options: Any) -> None:
     spec = spec_of(options)
     if opens_rows(spec):
         click.echo(OPENS_ROWS, err=True)
-    api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
-    patience = options["coordinator_wait"] if options["wait"] else 0.0
-    tell_quorum(api, spec, patience, is_sure=options["yes"])
+    api = Coordinator(options.coordinator, options.token, options.state_dir)
+    patience = options.coordinator_wait if options.wait else 0.0
+    tell_quorum(api, spec, patience, is_sure=options.yes)
     started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
-    if not options["wait"]:
-        if options["as_json"]:
+    if not options.wait:
+        if options.as_json:
             print_json({"run": run_id})
         else:
             click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
         return
-    _finish(api, run_id, as_json=options["as_json"], patience=patience)
+    _finish(api, run_id, as_json=options.as_json, patience=patience)
 
 
 @run.command("list")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import click
 
-from console.common import ca_dir_option, config_option, json_option, print_json
+from console.common import StopFlag, ca_dir_option, config_option, json_option, print_json
 
 
 @click.command()
@@ -74,9 +72,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
     from coordinator.http.server import HttpLimits  # noqa: PLC0415
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopFlag()
     limits = HttpLimits(handshake, lifetime, connections, max_body_bytes, max_header_bytes)
     server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days, limits=limits)
     server.start()

@@ -12,6 +12,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.nature import nature, readable_rules
 from glassfleet.scheme import Model
 from lab.demo.conduct import Result
+from lab.demo.options import DemoOptions
 from lab.demo.reference import Verdict
 from lab.demo.view import counted
 
@@ -54,7 +55,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
     return lines
 
 
-def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
+def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
     """Return the summary as JSON values (docs/reference/cli.md describes it)."""
     verdict, record = result.verdict, result.record
     return {
@@ -78,7 +79,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
             "federated": verdict.federated,
             "central": verdict.central or None,
             "promised": verdict.promised,
-            "reason": "" if verdict.equal else _comparison(result, exact=options["exact"]),
+            "reason": "" if verdict.equal else _comparison(result, exact=options.exact),
         },
         verdict.metric: {
             "local": verdict.mean("local"),
@@ -94,7 +95,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
                 for vehicle, score in verdict.scores.items()
             },
         },
-        "exact": bool(options["exact"]),
+        "exact": bool(options.exact),
         "joined_bins": int(result.status["joined_bins"]),
         "dropped": list(result.killed),
         "slow": list(result.slow),
@@ -104,7 +105,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
         "restarts": int(result.status["restarts"]),
         "seconds": round(result.seconds, 3),
         "broker": result.broker_kind,
-        "seed": options["seed"],
+        "seed": options.seed,
     }
 
 
