@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.authority.store import Authority
+    from schemas.trust.certificates import Role
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -161,7 +162,7 @@ def issue(  # noqa: PLR0917 - click passes options by name
     from schemas.trust.identity import load_key, new_key  # noqa: PLC0415
     from schemas.trust.signing import Owner  # noqa: PLC0415
 
-    owners: list[tuple[Literal["agent", "coordinator", "operator", "broker"], str | None]]
+    owners: list[tuple[Role, str | None]]
     owners = [("coordinator", coordinator), ("broker", broker), ("operator", operator), ("agent", agent)]
     named = [Owner(role, name) for role, name in owners if name is not None]
     if len(named) != 1:
