@@ -29,7 +29,7 @@ from glassfleet.data.domain import Domain
 from lab.chaos import signatures
 from lab.chaos.certificate_office import Theft
 from lab.chaos.conduct import Played
-from lab.chaos.fleet import FLEET, Troupe
+from lab.chaos.fleet import FLEET, Fleet
 from lab.chaos.logs import read_lines
 from lab.chaos.schedule import COORDINATOR
 from schemas import codec
@@ -130,26 +130,26 @@ class Evidence:
     trust: tuple[bytes, bytes] | None = None
 
 
-def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
+def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     """Wait for the outboxes to empty, end coordinator and agents, then look at the broker: nothing changes any more."""
-    agents = [name for name in troupe.children if name != COORDINATOR]
-    pending = _wait_for_outboxes(troupe.work, agents, patience)
-    office = troupe.office
+    agents = [name for name in fleet.processes if name != COORDINATOR]
+    pending = _wait_for_outboxes(fleet.work, agents, patience)
+    office = fleet.office
     # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
-    played.broker_died += troupe.revive_broker(patience)
-    troupe.end(agents, _ENDING)
-    troupe.end([COORDINATOR], _ENDING)
-    played.broker_died += troupe.start_broker()
-    retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
+    played.broker_died += fleet.revive_broker(patience)
+    fleet.end(agents, _ENDING)
+    fleet.end([COORDINATOR], _ENDING)
+    played.broker_died += fleet.start_broker()
+    retained = read_retained(fleet.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
         for theft in office.thefts:
-            played.broker_died += troupe.start_broker()
+            played.broker_died += fleet.start_broker()
             office.try_stolen(theft)
-    for name, child in troupe.children.items():
+    for name, process in fleet.processes.items():
         # -15: asked to end before it had got so far as to handle the signal.
-        codes = [code for code in child.ends if code not in (0, -15)]
+        codes = [code for code in process.ends if code not in (0, -15)]
         played.died += [f"{name} ended with code {code} when it was asked to end" for code in codes]
-    evidence = Evidence(troupe.work, agents, played.runs, pending, retained)
+    evidence = Evidence(fleet.work, agents, played.runs, pending, retained)
     if office is None:
         return evidence
     return replace(evidence, thefts=office.thefts, reissued=office.reissued, trust=office.trust)

@@ -71,7 +71,7 @@ class Office:
         self.broker: MosquittoProcess
         self._work = work
         self._coordinator = coordinator
-        self.broker, self._made = secure_broker(work, fleet, coordinator, vehicles, operators=[AUDITOR])
+        self.broker, self._identities = secure_broker(work, fleet, coordinator, vehicles, operators=[AUDITOR])
         self._authority = Authority(work / "ca")
         self.thefts: list[Theft] = []
         self.revoked: set[str] = set()
@@ -81,7 +81,7 @@ class Office:
 
     def identity(self, name: str) -> Path:
         """Return the identity folder of a process."""
-        return self._made.of(name)
+        return self._identities / name
 
     @property
     def auditor(self) -> Tls | None:

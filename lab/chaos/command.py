@@ -83,7 +83,7 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos import report as reports  # noqa: PLC0415 - what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather  # noqa: PLC0415
     from lab.chaos.conduct import Settings, play, write_data  # noqa: PLC0415
-    from lab.chaos.fleet import Troupe  # noqa: PLC0415
+    from lab.chaos.fleet import Fleet  # noqa: PLC0415
     from lab.chaos.schedule import COORDINATOR, make_schedule  # noqa: PLC0415
 
     seed, vehicles, secure = options.seed, options.vehicles, options.secure
@@ -95,15 +95,15 @@ def chaos(options: ChaosOptions) -> int:
         settings = Settings(schedule, files, work, options.broker_kind, seed, options.deadline)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        troupe = Troupe(work, files, options.broker_kind, limits, secure=secure)
+        fleet = Fleet(work, files, options.broker_kind, limits, secure=secure)
         try:
             with progress("faults", options.faults) as told:
-                played = play(settings, troupe, told)
+                played = play(settings, fleet, told)
             with progress("waiting for the outboxes to empty") as told:
                 told.say("waiting for the outboxes to empty")
-                evidence = gather(played, troupe)
+                evidence = gather(played, fleet)
         finally:
-            troupe.close()
+            fleet.close()
         with progress("comparing") as told:
             told.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)

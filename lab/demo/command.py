@@ -20,8 +20,8 @@ from schemas.errors import UsageError, VerificationError
 if TYPE_CHECKING:
     from lab.demo.conduct import Result
     from lab.demo.display import Lines, Live
+    from lab.demo.fleet import Fleet
     from lab.demo.reference import Verdict
-    from lab.demo.troupe import Troupe
     from schemas.errors import RunFailedError
 
 TOP_RULES, ALL_RULES = 5, 12
@@ -164,13 +164,13 @@ def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
     rows = "their own rows, as they are" if options.exact else "condensed rows"
     watcher.say(f"vehicles answer from {rows}; a round waits {settings.deadline:g} s for those who do not answer")
 
-    def stay(outcome: Result | RunFailedError, troupe: Troupe) -> None:
+    def stay(outcome: Result | RunFailedError, fleet: Fleet) -> None:
         watcher.stop()
         if isinstance(outcome, Result):
             _report(outcome, options, work)
         else:
             watcher.say(f"{outcome}")
-        _stay(options, work, watcher, troupe)
+        _stay(options, work, watcher, fleet)
 
     result = conduct(settings, lambda folder: Coordinator(None, None, folder), watcher, stay if options.stay else None)
     if not options.stay:
@@ -195,19 +195,19 @@ def _report(result: Result, options: DemoOptions, work: Path) -> None:
         print_json(summary(result, options))
 
 
-def _stay(options: DemoOptions, work: Path, watcher: Lines | Live, troupe: Troupe) -> None:
+def _stay(options: DemoOptions, work: Path, watcher: Lines | Live, fleet: Fleet) -> None:
     """Return on Ctrl-C (or SIGTERM); raises GlassfleetError when broker or coordinator end before."""
     folder = work / "coordinator"
     watcher.say("")
-    watcher.say(f"everything stays up until Ctrl-C; dashboard: {troupe.address}")
+    watcher.say(f"everything stays up until Ctrl-C; dashboard: {fleet.address}")
     watcher.say(f"  to start and cancel runs there, sign in with the token in {folder / 'api-token'}")
     watcher.say("  in another terminal:")
-    watcher.say(f"    source {shlex.quote(str(troupe.write_environment()))}")
+    watcher.say(f"    source {shlex.quote(str(fleet.write_environment()))}")
     watcher.say(f"    {shlex.quote(program())} model rules {model_name(options.model_name, options.data)}")
     try:
         while True:
-            troupe.check_services()
-            for line in troupe.newly_ended():
+            fleet.check_services()
+            for line in fleet.newly_ended():
                 watcher.say(line)
             time.sleep(LOOK)
     except KeyboardInterrupt:

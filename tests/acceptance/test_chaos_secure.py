@@ -16,7 +16,7 @@ from lab.chaos import signatures
 from lab.chaos.audit import gather
 from lab.chaos.certificate_office import Theft
 from lab.chaos.conduct import Played, write_data
-from lab.chaos.fleet import Troupe
+from lab.chaos.fleet import Fleet
 from lab.chaos.report import lines
 from lab.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
 from schemas.envelope import Envelope
@@ -50,18 +50,18 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
 def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Path) -> None:
     files = write_data(tmp_path / "data", 2, 1)
     limits = dict.fromkeys((COORDINATOR, *files), 128 * 1024)
-    troupe = Troupe(tmp_path, files, "mosquitto", limits, secure=True)
-    assert troupe.office is not None
+    fleet = Fleet(tmp_path, files, "mosquitto", limits, secure=True)
+    assert fleet.office is not None
     try:
-        for name in troupe.children:
-            troupe.start(name)
-        troupe.wait_until_all_work(60.0)
-        theft = troupe.office.steal("vehicle-00")
-        troupe.broker.kill()
-        played = Played(recoveries=troupe.recoveries)
-        evidence = gather(played, troupe, 5.0)
+        for name in fleet.processes:
+            fleet.start(name)
+        fleet.wait_until_all_work(60.0)
+        theft = fleet.office.steal("vehicle-00")
+        fleet.broker.kill()
+        played = Played(recoveries=fleet.recoveries)
+        evidence = gather(played, fleet, 5.0)
     finally:
-        troupe.close()
+        fleet.close()
     assert played.broker_died > 0
     assert "was revoked" in theft.said
     assert TOPICS.agent_state("vehicle-01") in evidence.retained
