@@ -16,7 +16,7 @@ from glassfleet.local import central, federated
 from glassfleet.scheme import Done, Next, Task
 from lab.benchmarks import reference
 from lab.benchmarks.measure import data_folder, ms, print_table, timed
-from lab.protocols.regression import client_parts, kfold
+from lab.protocols.paper import client_parts, kfold
 from schemas.codec import encode
 
 INPUTS = 15

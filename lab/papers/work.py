@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -19,14 +19,13 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable, pooled_domain
 from glassfleet.local import central, drawn, federated
-from lab.experiments.folds import Plan, learn, measure, run_fold
-from lab.experiments.rows import Rows, read_rows
+from lab.experiments.folds import SETTINGS, learn, measure, plan_of, run_fold
+from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
-from lab.protocols.choice import protocol_of
 from lab.protocols.fedga import run_split
-from lab.protocols.frbc import PAPER, f1_scores, minmax_domain, node_fold, node_parts, paper_fold, reduction_curve
+from lab.protocols.frbc import f1_scores, node_fold, node_parts, reduction_curve
+from lab.protocols.paper import FOLDS, client_parts, kfold, minmax_domain, rmse
 from lab.protocols.references import fit_reference
-from lab.protocols.regression import FOLDS, client_parts, kfold, rmse
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import labels_of
 
@@ -48,7 +47,7 @@ def run_job(data: Path, kind: str, arguments: Arguments) -> Any:
 
 
 @cache
-def _rows(path: Path, scheme: str, *, labels: bool = False) -> Rows:
+def _rows(path: Path, scheme: str, *, labels: bool = False) -> Dataset:
     return read_rows(path, None, catalogue.load(scheme), labels=labels)
 
 
@@ -56,32 +55,15 @@ def _fold(data: Path, arguments: Arguments) -> Any:
     """One fold of ``glassfleet experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
     scheme = catalogue.load(arguments["scheme"])
     rows = _rows(data / arguments["file"], scheme.name)
-    paper = protocol_of(scheme, labels=rows.y.dtype.kind in "UO")
-    known = scheme.Parameters.model_fields
-    defaults = {name: value for name, value in paper.parameters.items() if name in known}
-    parameters = scheme.Parameters.model_validate({**defaults, **arguments.get("parameters", {})})
-    plan = Plan(
-        scheme.name,
-        parameters.model_dump(mode="json"),
-        rows.names,
-        rows.target,
-        "paper",
-        arguments.get("clients", paper.clients),
-        arguments.get("folds", paper.folds),
-        arguments.get("seed", paper.seed),
-        list(arguments["settings"]),
-        skew=arguments.get("skew", "iid"),
-        categories=rows.categories,
-    )
-    return run_fold(plan, rows.X, rows.y, arguments["fold"])
+    plan = plan_of(scheme, rows, arguments.get("parameters", {}), arguments.get("settings", SETTINGS))
+    changes = {name: arguments[name] for name in ("clients", "folds", "seed", "skew") if name in arguments}
+    return run_fold(replace(plan, **changes), rows.X, rows.y, arguments["fold"])
 
 
 def _fedga(data: Path, arguments: Arguments) -> Any:
     """One split of the genetic-algorithm paper: arguments scheme, file, parameters, split, participation."""
     scheme = catalogue.load(arguments["scheme"])
-    rows = _rows(data / arguments["file"], scheme.name, labels=arguments["classes"])
-    categories = {name: tuple(texts) for name, texts in rows.categories.items()}
-    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y, categories=categories)
+    dataset = _rows(data / arguments["file"], scheme.name, labels=arguments["classes"])
     parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
     result = run_split(
         scheme, parameters, dataset, arguments["split"], participation=arguments.get("participation", 1.0)
@@ -92,24 +74,9 @@ def _fedga(data: Path, arguments: Arguments) -> Any:
 # --- the classifier paper ---------------------------------------------------------------------------------------------
 
 
-def _magic(data: Path, file: str) -> Dataset:
-    rows = _rows(data / file, "frbc")
-    return Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
-
-
-def _nodes(data: Path, arguments: Arguments) -> Any:
-    """One fold of the classifier paper, with each node's rules: arguments file, fold, skew, parameters, settings."""
-    scheme = catalogue.load("frbc")
-    parameters = scheme.Parameters.model_validate({**PAPER, **arguments.get("parameters", {})})
-    dataset = _magic(data, arguments["file"])
-    settings = arguments.get("settings", ["LL", "FL", "CL"])
-    skew = arguments.get("skew", "iid")
-    return asdict(paper_fold(scheme, parameters, dataset, arguments["fold"], settings=settings, skew=skew))
-
-
 def _curve(data: Path, arguments: Arguments) -> Any:
     """F1 against the number of rules of one node's fold of the central model: arguments file, fold, sizes."""
-    dataset = _magic(data, arguments["file"])
+    dataset = _rows(data / arguments["file"], "frbc")
     scheme = catalogue.load("frbc")
     train, test = _pooled_fold(dataset, arguments["fold"])
     domain = minmax_domain(dataset)
@@ -120,7 +87,7 @@ def _curve(data: Path, arguments: Arguments) -> Any:
 
 def _opaque(data: Path, arguments: Arguments) -> Any:
     """Score a reference on a fold of the classifier paper, per class and node: arguments file, reference, fold."""
-    dataset = _magic(data, arguments["file"])
+    dataset = _rows(data / arguments["file"], "frbc")
     parts = [node_fold(dataset.y, part, arguments["fold"]) for part in node_parts(dataset.y)]
     rows = np.concatenate([train for train, _ in parts])
     domain = minmax_domain(dataset)
@@ -219,8 +186,7 @@ def _parts(data: Path, arguments: Arguments) -> Fleet:
     """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
     if not arguments.get("file"):
         return fleet(data, arguments["source"])
-    rows = _rows(data / arguments["file"], "frt")
-    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
+    dataset = _rows(data / arguments["file"], "frt")
     halves = list(kfold(dataset.rows, FOLDS))[arguments["fold"]]
     train, test = (
         {
@@ -265,7 +231,6 @@ def _quantiles(values: NDArray[np.float64]) -> list[float]:
 KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
     "fold": _fold,
     "fedga": _fedga,
-    "nodes": _nodes,
     "curve": _curve,
     "opaque": _opaque,
     "qoe": _qoe,

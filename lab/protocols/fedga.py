@@ -17,30 +17,15 @@ from numpy.typing import NDArray
 
 from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.local import drawn, federated
 from glassfleet.scheme import Scheme, personal_model
-from lab.protocols.paper import PaperProtocol, Rows
+from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 AGENTS = 20
 SPLITS = 10
 TEST_SHARE = 0.1
 SPLIT_SEED = 19
-
-
-def minmax_domain(dataset: Dataset) -> Domain:
-    """Return the domain of pooled rows: minimum and maximum of each column, or the classes. For the papers only."""
-    features = []
-    for index, name in enumerate(dataset.features):
-        categories = dataset.categories.get(name, ())
-        column = dataset.X[:, index]
-        low, high = (0.0, len(categories) - 1.0) if categories else (float(column.min()), float(column.max()))
-        features.append(Variable(name=name, low=low, high=high, categories=categories))
-    if dataset.y.dtype.kind in "UO":
-        classes = tuple(np.unique(dataset.y.astype(np.str_)).tolist())
-        return Domain(features=tuple(features), label=dataset.target, classes=classes)
-    target = Variable(name=dataset.target, low=float(dataset.y.min()), high=float(dataset.y.max()))
-    return Domain(features=tuple(features), target=target)
 
 
 def common_test_split(
