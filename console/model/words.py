@@ -47,7 +47,7 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
     head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
     output = rule.output if domain is None else strongest_terms(rule.output, domain)
     if rule.otherwise:
-        return [head, *wrapped(f"OTHERWISE {output}", f"{indent}  ")]
+        return [head, *wrapped(f"{OTHERWISE} {output}", f"{indent}  ")]
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
     if domain is not None and len(words) > LONG:
@@ -97,9 +97,7 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
         lines += _because(explanation, domain, keep)
     if explanation.shares:
         lines += _share_lines(explanation, unit, keep)
-    # The line that begins with "because" has said the first half of such a note already.
-    notes = [note for note in explanation.notes if not note.startswith(("no rule fires for", "no other rule fires"))]
-    for note in notes:
+    for note in explanation.other_notes:  # the line that begins with "because" has told the fallback
         lines += wrapped(f"note: {note}", "")
     if explanation.runners_up:
         lines.append("runners-up:")

@@ -29,7 +29,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import counterfactual
-from glassfleet.rules import Condition, Rule
+from glassfleet.rules import Activation, Condition, Explanation, Rule
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
@@ -544,6 +544,15 @@ def test_otherwise_rule_is_told_as_such_and_not_as_one_that_always_holds() -> No
     assert told[1] == f"because no other rule fires, by rule {other.index}:"
     assert told[2].startswith("  OTHERWISE mos = ")
     assert not re.search("always|ALWAYS|highest weight", " ".join(told))
+
+
+def test_explanation_tells_a_fallback_once_however_its_note_is_worded() -> None:
+    learned = sample_models.model("frbc")
+    fired = Activation(learned.rules()[0], 0.0, (0.0,) * len(learned.rules()[0].conditions))
+    explanation = Explanation("Good", fired, fallback=True, notes=("the heaviest rule answers", "nothing to share out"))
+    lines = explanation_lines(explanation, learned.domain)
+    assert lines[1].startswith("because no rule fires for this row, by rule")
+    assert [line for line in lines if line.startswith("note:")] == ["note: nothing to share out"]
 
 
 @pytest.mark.parametrize("kind", ["dp_tree", "frbc", "tsk", "fmt", "fedavg_mlp-numbers"])
