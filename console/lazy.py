@@ -33,6 +33,10 @@ EXTRAS = {
 def missing_extra(fault: ModuleNotFoundError) -> str | None:
     """Return what to install when an optional package is missing; None when the module is not one of those."""
     module = (fault.name or "").partition(".")[0]
+    if module == "lab":
+        return (
+            "this command is one of the laboratory, the package lab, which is left out here: install glassfleet whole"
+        )
     extra = EXTRAS.get(module)
     if extra is None:
         return None
