@@ -185,10 +185,10 @@ def broker_security() -> dict[str, Any]:
     from broker.tls import tls_of  # noqa: PLC0415 - loaded when used
 
     context = click.get_current_context(silent=True)
-    told = {} if context is None else context.meta
+    result = {} if context is None else context.meta
     return {
-        "tls": tls_of(told.get("glassfleet.identity")),
-        "insecure_plaintext": bool(told.get("glassfleet.insecure_plaintext")),
+        "tls": tls_of(result.get("glassfleet.identity")),
+        "insecure_plaintext": bool(result.get("glassfleet.insecure_plaintext")),
     }
 
 

@@ -82,18 +82,18 @@ def doctor(options: DoctorOptions) -> int:
       glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
       glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    found = []
+    findings = []
     with progress("looking") as work:
         for finding in _examine(options):
-            found.append(finding)
+            findings.append(finding)
             if not options.as_json:
                 mark, colour = _MARKS[finding.level]
                 work.say(f"{click.style(mark, fg=colour)}  {finding.check}: {finding.says}", out=True)
                 if finding.fix:
                     work.say(f"         -> {finding.fix}", out=True)
     if options.as_json:
-        print_json([finding.to_document() for finding in found])
-    return 0 if all(finding.level != "wrong" for finding in found) else 1
+        print_json([finding.to_document() for finding in findings])
+    return 0 if all(finding.level != "wrong" for finding in findings) else 1
 
 
 def _examine(options: DoctorOptions) -> Iterator[Finding]:
@@ -174,12 +174,12 @@ def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:
         made.append(_link(url, options))
         return link.broker(made[0])
 
-    said = looked("broker", connect)
-    yield from said
+    findings = looked("broker", connect)
+    yield from findings
     if not made:
         return
     yield from looked("tls", lambda: link.server_certificate(made[0]))
-    if any(finding.level == "wrong" and finding.check == "broker" for finding in said):
+    if any(finding.level == "wrong" and finding.check == "broker" for finding in findings):
         return
     agent = options.agent_id
     topics = Topics(options.fleet)

@@ -294,7 +294,7 @@ def explain(options: ExplainOptions) -> None:
     learned = spoken(load(options)[1], options.words)
     row = row_of(options.data, options.row, learned)
     goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
-    told = explain_row(learned, None, row)
+    result = explain_row(learned, None, row)
     other = counterfactual(
         learned,
         None,
@@ -305,15 +305,15 @@ def explain(options: ExplainOptions) -> None:
         max_inputs=options.max_inputs,
     )
     if options.as_json:
-        print_json({**told.to_dict(), "counterfactual": other.to_dict()})
+        print_json({**result.to_dict(), "counterfactual": other.to_dict()})
         return
     explanation = learned.explain(row)
     lines = explanation_lines(explanation, learned.domain)
-    more = [line for note in told.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
+    more = [line for note in result.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
     # What kind of thing answers comes before what it says of its inputs.
-    lines[1:1] = more if told.nature == "network" else []
-    click.echo("\n".join(lines if told.nature == "network" else [*lines, *more]))
-    if told.nature == "structures":
+    lines[1:1] = more if result.nature == "network" else []
+    click.echo("\n".join(lines if result.nature == "network" else [*lines, *more]))
+    if result.nature == "structures":
         # Whatever the row, the answer is the same: there is no way to another outcome.
         click.echo("\n".join(wrapped(other.text, "")) if goal is not None else "", nl=goal is not None)
         return

@@ -224,8 +224,8 @@ def _learned(
     if not made:
         return None, None, [], []
     where = f"/api/models/{made['name']}/{made['version']}"
-    told = api.get(where)
-    record = ModelRecord.load(json.dumps(told).encode("utf-8"))
+    result = api.get(where)
+    record = ModelRecord.load(json.dumps(result).encode("utf-8"))
     model = catalogue.load(record.scheme).from_document(record.document)
     told_scores = api.get(f"{where}/scores")
     scores = [
@@ -233,5 +233,5 @@ def _learned(
     ]
     since = f"{str(told_scores['since'])[:19].replace('T', ' ')} UTC"
     if scores:
-        return told, model, scores, [told_scores["about"], f"Sent since the coordinator started, {since}."]
-    return told, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]
+        return result, model, scores, [told_scores["about"], f"Sent since the coordinator started, {since}."]
+    return result, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]

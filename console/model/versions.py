@@ -42,22 +42,22 @@ def history(name: str, coordinator: str | None, token: str | None, state_dir: Pa
     Examples:
       glassfleet model history qoe
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    told = _api(coordinator, token, state_dir).get(f"/api/models/{name}/history")
+    result = _api(coordinator, token, state_dir).get(f"/api/models/{name}/history")
     if as_json:
-        print_json(told)
+        print_json(result)
         return
     from schemas.record import CENTRAL  # noqa: PLC0415 - loaded when used
 
     champion = "reference" if name.endswith(f".{CENTRAL}") else "champion"
     for alias, word in (("current", champion), ("candidate", "candidate")):
-        pointer = told[alias]
+        pointer = result[alias]
         if pointer is not None:
             click.echo(
                 f"{word}: {name} v{pointer['version']}  {pointer['digest'][:12]}  sequence {pointer['sequence']}"
             )
-            for note in told.get("notes", {}).get(alias, []):
+            for note in result.get("notes", {}).get(alias, []):
                 click.echo(printable(f"  {note}"))
-    for each in told["decisions"]:
+    for each in result["decisions"]:
         line = _line_of_decision(each)
         if line:
             click.echo(line)
@@ -99,11 +99,11 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
             record = registry.record(name, int(version) if version else None)
         return record, catalogue.load(record.scheme).from_document(record.document)
 
-    told = difference(load(old, paths[0]), load(new, paths[1]))
+    result = difference(load(old, paths[0]), load(new, paths[1]))
     if as_json:
-        print_json(told)
+        print_json(result)
         return
-    click.echo("\n".join(difference_lines(told)))
+    click.echo("\n".join(difference_lines(result)))
 
 
 @click.command()

@@ -133,18 +133,18 @@ def status(
     if wait:
         if name is None:
             raise UsageError("--wait follows one model's rollout: give its NAME")
-        told = asked(api, f"/api/rollouts/{name}", coordinator_wait)
-        if not told:
+        result = asked(api, f"/api/rollouts/{name}", coordinator_wait)
+        if not result:
             raise UsageError(f"there is no rollout of {name} to wait for")
-        _finish(api, name, told[-1]["rollout"], as_json=as_json, patience=coordinator_wait)
+        _finish(api, name, result[-1]["rollout"], as_json=as_json, patience=coordinator_wait)
         return
-    told = api.get("/api/rollouts" if name is None else f"/api/rollouts/{name}")
+    result = api.get("/api/rollouts" if name is None else f"/api/rollouts/{name}")
     if as_json:
-        print_json(told)
+        print_json(result)
         return
-    if not told:
+    if not result:
         click.echo("No rollouts yet. Start one: glassfleet rollout start NAME VERSION")
-    for each in told:
+    for each in result:
         click.echo("\n".join(rollout_lines(each)))
 
 
@@ -198,21 +198,21 @@ def stop(name: str, reason: str, coordinator: str | None, token: str | None, sta
 
 
 def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
-    told = follow_rollout(api, name, started, as_json=as_json, patience=patience)
+    result = follow_rollout(api, name, started, as_json=as_json, patience=patience)
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        click.echo(f"{told['model']} v{told['version']}: {told['phase']} ({told['reason']})")
-    if told["phase"] != "promoted":
-        raise RunFailedError(f"{name} v{told['version']} was not promoted: {told['phase']} ({told['reason']})")
+        click.echo(f"{result['model']} v{result['version']}: {result['phase']} ({result['reason']})")
+    if result["phase"] != "promoted":
+        raise RunFailedError(f"{name} v{result['version']} was not promoted: {result['phase']} ({result['reason']})")
 
 
 def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
-    told = api.post(f"/api/rollouts/{name}/{action}", body)
+    result = api.post(f"/api/rollouts/{name}/{action}", body)
     if as_json:
-        print_json(told)
+        print_json(result)
         return
-    click.echo(f"rollout of {name}: {told['phase']}")
+    click.echo(f"rollout of {name}: {result['phase']}")
 
 
 def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:

@@ -193,8 +193,8 @@ def show(
     from console.tables import is_terminal, show_rounds  # noqa: PLC0415
 
     click.echo(line_of_run(status))
-    if status.get("model") and (told := rollout_of(api, status["model"], 0.0)) is not None:
-        click.echo(f"  {in_words(told)}")
+    if status.get("model") and (result := rollout_of(api, status["model"], 0.0)) is not None:
+        click.echo(f"  {in_words(result)}")
     if is_terminal() and status.get("rounds"):
         show_rounds(status["rounds"])
     else:
@@ -234,22 +234,22 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         _tell_notes(status)
         click.echo(line_of_run(status))
     model = status.get("model")
-    told = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
-    if told is not None:  # the vehicles have scored the model meanwhile
+    result = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
+    if result is not None:  # the vehicles have scored the model meanwhile
         before, status = status, asked(api, f"/api/runs/{run_id}", patience)
         if not as_json:
             _tell_notes(status, before)
     if as_json:
-        print_json({**status, "rollout": told})
-    elif told is not None and not is_waiting(told):
-        click.echo(in_words(told))
+        print_json({**status, "rollout": result})
+    elif result is not None and not is_waiting(result):
+        click.echo(in_words(result))
     name, outcome = status.get("run"), status.get("outcome")
     if outcome == "finished" and status.get("model") is None:
         raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
     if outcome != "finished":
         raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
-    if told is not None and is_waiting(told):
-        raise RunFailedError(in_words(told))
+    if result is not None and is_waiting(result):
+        raise RunFailedError(in_words(result))
 
 
 def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) -> None:
@@ -263,5 +263,5 @@ def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) ->
 
 
 def _items(answer: Any, key: str) -> list[dict[str, Any]]:
-    found = answer.get(key, []) if isinstance(answer, dict) else answer
-    return list(found) if isinstance(found, list) else []
+    result = answer.get(key, []) if isinstance(answer, dict) else answer
+    return list(result) if isinstance(result, list) else []

@@ -274,7 +274,7 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_j
     taken = {str(folder): take_list(folder, authority.crl_pem, deny=deny) for folder in into}
     lines = [f"revoked: {one.role} {one.id}, serial {one.serial}" for one in gone]
     lines += [] if gone else [f"no certificate, but the open token of {name} was withdrawn"]
-    lines += [f"{folder}: {said}" for folder, said in taken.items()]
+    lines += [f"{folder}: {text}" for folder, text in taken.items()]
     revoked = [{"role": one.role, "id": one.id, "serial": one.serial} for one in gone]
     tell("\n".join(lines), as_json=as_json, revoked=revoked, list=str(authority.folder / "crl.pem"), into=taken)
     if not into:

@@ -289,5 +289,5 @@ def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[s
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.servers.revocation import reload as way  # noqa: PLC0415 - loaded when used
 
-    said = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
-    tell(said, as_json=as_json, folder=str(folder), done=said)
+    result = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
+    tell(result, as_json=as_json, folder=str(folder), done=result)

@@ -101,9 +101,9 @@ def first_answer() -> None:
     task = first_levels(data, 1)[0]
     fresh = timed(lambda: FRT.client.contribute(task, Dataset(data.features, data.target, data.X, data.y), RNG), 9)[0]
     again = timed(lambda: FRT.client.contribute(task, data, RNG), 9)[0]
-    found = DISCOVERY.server.start(DiscoveryParameters(features=data.features, target="y"))
-    coarse, answer = timed(lambda: DISCOVERY.client.contribute(found.task, data, RNG), 5)
-    following = DISCOVERY.server.reduce(found.state, [answer])
+    step = DISCOVERY.server.start(DiscoveryParameters(features=data.features, target="y"))
+    coarse, answer = timed(lambda: DISCOVERY.client.contribute(step.task, data, RNG), 5)
+    following = DISCOVERY.server.reduce(step.state, [answer])
     assert isinstance(following, Next)
     fine, second = timed(lambda: DISCOVERY.client.contribute(following.task, data, RNG), 5)
     print_table(

@@ -214,14 +214,14 @@ def read_retained(
     url: str, fleet: str = FLEET, *, quiet: float = 0.5, patience: float = 10.0, tls: Tls | None = None
 ) -> dict[str, bytes]:
     """Return all retained messages of the fleet, as somebody sees them who subscribes now."""
-    found: dict[str, bytes] = {}
+    result: dict[str, bytes] = {}
     latest = [time.monotonic()]
     connected = threading.Event()
 
     def take(message: Message) -> None:
         latest[0] = time.monotonic()
         if message.retained and message.payload:
-            found[message.topic] = message.payload
+            result[message.topic] = message.payload
 
     transport = PahoTransport(Link(url, f"gf-{fleet}-audit", session_expiry=0, tls=tls))
     transport.subscribe(f"{Topics(fleet).prefix}#")
@@ -234,7 +234,7 @@ def read_retained(
             time.sleep(0.02)
     finally:
         transport.stop()
-    return found
+    return result
 
 
 def _check_retained(retained: Mapping[str, bytes], pointers: Mapping[str, tuple[int, str]], findings: Findings) -> None:

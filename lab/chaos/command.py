@@ -97,15 +97,15 @@ def chaos(options: ChaosOptions) -> int:
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
         fleet = Fleet(work, files, options.broker_kind, limits, secure=secure)
         try:
-            with progress("faults", options.faults) as told:
-                played = play(settings, fleet, told)
-            with progress("waiting for the outboxes to empty") as told:
-                told.say("waiting for the outboxes to empty")
+            with progress("faults", options.faults) as bar:
+                played = play(settings, fleet, bar)
+            with progress("waiting for the outboxes to empty") as bar:
+                bar.say("waiting for the outboxes to empty")
                 evidence = gather(played, fleet)
         finally:
             fleet.close()
-        with progress("comparing") as told:
-            told.say("reading journal and logs, learning the central models")
+        with progress("comparing") as bar:
+            bar.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)
         thefts = evidence.thefts if secure else None
         report = reports.document(seed, options.faults, vehicles, played, findings, thefts)

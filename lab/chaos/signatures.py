@@ -22,7 +22,7 @@ def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, byt
     ca, crl = trust
     verifier = Verifier(ca, time.time)
     verifier.take_crl(crl)
-    found = []
+    result = []
     for topic, payload in sorted(retained.items()):
         address = topics.parse(topic)
         if address.kind in ("blob", "revoked") or payload[:1] == b"{":
@@ -30,24 +30,24 @@ def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, byt
         try:
             verifier.open(topic, payload, writers(address))
         except WireError as fault:
-            found.append(f"{topic}: what is retained would be refused: {fault}")
-    return found
+            result.append(f"{topic}: what is retained would be refused: {fault}")
+    return result
 
 
 def intrusions(thefts: Sequence[Theft], log: Path) -> list[str]:
     """Return what revoked vehicles could do: by the coordinator's log, and by what the broker said to their thieves."""
-    found = []
+    result = []
     for theft in thefts:
         if "was revoked" not in theft.said:
-            found.append(f"{theft.agent}: the broker says {theft.said or 'welcome'!r} to the stolen identity")
+            result.append(f"{theft.agent}: the broker says {theft.said or 'welcome'!r} to the stolen identity")
         if theft.begins is None:
             continue
-        found += [
+        result += [
             f"{theft.agent}: an answer was {line['outcome']} although it was revoked"
             for line in read_lines(log, theft.begins, theft.ends)
             if line.get("event") == "answered" and line.get("agent") == theft.agent
         ]
-    return found
+    return result
 
 
 def refusals(

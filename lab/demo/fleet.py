@@ -77,9 +77,11 @@ class Fleet:
 
     def write_environment(self) -> Path:
         """Write what a reader's commands need to find this fleet, for ``source``; return the file."""
-        told = {**self._environment_of(OPERATOR), "GLASSFLEET_STATE_DIR": str(self._coordinator_state)}
+        variables = {**self._environment_of(OPERATOR), "GLASSFLEET_STATE_DIR": str(self._coordinator_state)}
         path = self._settings.work / "environment"
-        write_private(path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(told.items())))
+        write_private(
+            path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
+        )
         return path
 
     def stop_broker(self) -> None:

@@ -187,20 +187,20 @@ def _comparison(result: Result, *, exact: bool) -> str:
     if verdict.promised:
         return "DIFFERENT, and that must not be"
     choice = f" with {', '.join(verdict.setting)}" if verdict.setting else ""
-    told = f"different: {verdict.title}{choice} does not promise the central model"
+    text = f"different: {verdict.title}{choice} does not promise the central model"
     if verdict.replayed == verdict.federated:
-        return f"{told}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
-    return f"{told}, and draws on what only the vehicles know (secrets, noise)"
+        return f"{text}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
+    return f"{text}, and draws on what only the vehicles know (secrets, noise)"
 
 
 def _answers(result: Result) -> str:
     """Return how many answers there were in all rounds, and what became of them, as the run's page counts them."""
     rounds = result.status["rounds"]
-    told = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
-    words = [f"{told['accepted']} accepted", f"{told['late']} too late and not counted"]
-    words += [f"{told['rejected']} rejected"] * bool(told["rejected"])
-    times = "time" if told["dropped"] == 1 else "times"
-    return f"{', '.join(words)}; {told['dropped']} {times} a vehicle did not answer in time"
+    counts = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
+    words = [f"{counts['accepted']} accepted", f"{counts['late']} too late and not counted"]
+    words += [f"{counts['rejected']} rejected"] * bool(counts["rejected"])
+    times = "time" if counts["dropped"] == 1 else "times"
+    return f"{', '.join(words)}; {counts['dropped']} {times} a vehicle did not answer in time"
 
 
 def _pooled(verdict: Verdict) -> list[str]:

@@ -115,9 +115,9 @@ Fleet = tuple[dict[str, Dataset], dict[str, Dataset], Domain]
 def fleet(data: Path, source: str) -> Fleet:
     """Return training and test rows by vehicle, and the domain: ``"real"`` files, or ``"simulated"`` vehicles."""
     if source == "real":
-        found = {path.name.partition(".")[0]: read_source(path) for path in sorted((data / "qoe").glob("*.csv.gz"))}
-        train = {name: part.train for name, part in found.items()}
-        test = {name: part.test for name, part in found.items()}
+        sources = {path.name.partition(".")[0]: read_source(path) for path in sorted((data / "qoe").glob("*.csv.gz"))}
+        train = {name: part.train for name, part in sources.items()}
+        test = {name: part.test for name, part in sources.items()}
         first = next(iter(train.values()))
         # The published rows are scaled already.
         features = tuple(Variable(name=name, low=0.0, high=1.0) for name in first.features)
@@ -173,9 +173,9 @@ def _dropping(data: Path, arguments: Arguments) -> Any:
     means: dict[str, list[float]] = {"as_is": [], "limited": []}
     for repeat in range(arguments["repeats"]):
         model = federated(scheme, parameters, domain, train, 0, present=drawn(arguments["count"], repeat)).model
-        said = [(model.predict(part.X), part.y) for part in test.values()]
-        means["as_is"].append(fmean(rmse(predicted, y) for predicted, y in said))
-        means["limited"].append(fmean(rmse(np.clip(predicted, low, high), y) for predicted, y in said))
+        pairs = [(model.predict(part.X), part.y) for part in test.values()]
+        means["as_is"].append(fmean(rmse(predicted, y) for predicted, y in pairs))
+        means["limited"].append(fmean(rmse(np.clip(predicted, low, high), y) for predicted, y in pairs))
     return means
 
 
@@ -224,8 +224,8 @@ def _sized_reference(data: Path, arguments: Arguments) -> Any:
 
 
 def _quantiles(values: NDArray[np.float64]) -> list[float]:
-    found: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
-    return found
+    quantiles: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
+    return quantiles
 
 
 KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {

@@ -123,9 +123,11 @@ def run_split(
     }
     predicted = {kind: [tree.predict(X) for tree in trees] for kind, trees in pairs.items()}
     everything = np.concatenate([train[agent].y for agent in sorted(train)])
-    scores = {kind: [_score(domain, said, y) for said in lines] for kind, lines in predicted.items()}
+    scores = {kind: [_score(domain, predictions, y) for predictions in lines] for kind, lines in predicted.items()}
     macro = {
-        kind: [_macro(domain, said, y) for said in lines] for kind, lines in predicted.items() if domain.target is None
+        kind: [_macro(domain, predictions, y) for predictions in lines]
+        for kind, lines in predicted.items()
+        if domain.target is None
     }
     return SplitResult(
         scores["federated"], scores["local"], _constant(domain, everything, y), macro,
@@ -135,25 +137,25 @@ def run_split(
 
 def median_delta(results: Sequence[SplitResult]) -> float:
     """Return the median over splits of the mean delta."""
-    return median(result.delta for result in results)
+    return median(predictions.delta for predictions in results)
 
 
 def _confusion(
-    domain: Domain, said: NDArray[Any], y: NDArray[Any]
+    domain: Domain, predictions: NDArray[Any], y: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    lines = [((said == label) & (y == label), said == label, y == label) for label in domain.classes]
+    lines = [((predictions == label) & (y == label), predictions == label, y == label) for label in domain.classes]
     counts = np.array([[int(part.sum()) for part in line] for line in lines], dtype=np.int64)
     return counts[:, 0], counts[:, 1], counts[:, 2]
 
 
-def _macro(domain: Domain, said: NDArray[Any], y: NDArray[Any]) -> float:
-    return float(f1(*_confusion(domain, said, y), None))
+def _macro(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
+    return float(f1(*_confusion(domain, predictions, y), None))
 
 
-def _score(domain: Domain, said: NDArray[Any], y: NDArray[Any]) -> float:
+def _score(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
     if domain.target is not None:
-        return float(np.sqrt(np.mean((said - y) ** 2)))
-    return float(f1(*_confusion(domain, said, y), 1 if len(domain.classes) == 2 else None))
+        return float(np.sqrt(np.mean((predictions - y) ** 2)))
+    return float(f1(*_confusion(domain, predictions, y), 1 if len(domain.classes) == 2 else None))
 
 
 def _constant(domain: Domain, train: NDArray[Any], y: NDArray[Any]) -> float:

@@ -96,9 +96,9 @@ def f1_scores(predicted: NDArray[Any], true: NDArray[Any], classes: Sequence[str
     """Return F1 = 2 TP / (2 TP + FP + FN) of each class; 0 for a class that is neither there nor predicted."""
     scores = {}
     for label in classes:
-        said, is_so = predicted == label, true == label
-        total = int(said.sum()) + int(is_so.sum())
-        scores[label] = 2.0 * int((said & is_so).sum()) / total if total else 0.0
+        is_predicted, is_so = predicted == label, true == label
+        total = int(is_predicted.sum()) + int(is_so.sum())
+        scores[label] = 2.0 * int((is_predicted & is_so).sum()) / total if total else 0.0
     return scores
 
 

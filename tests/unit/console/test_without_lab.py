@@ -28,10 +28,16 @@ def test_command_of_a_vehicle_or_a_coordinator_works_without_the_laboratory(comm
     assert "Usage:" in done.stdout
 
 
+def test_completion_goes_on_without_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"COMPLETE": "bash_complete", "COMP_WORDS": "glassfleet ag", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(f"_GLASSFLEET_{name}" if name == "COMPLETE" else name, value)
+    assert (glassfleet().stdout.split(), glassfleet().stderr) == (["plain,agent"], "")
+
+
 def test_command_of_the_laboratory_says_what_is_missing() -> None:
     done = glassfleet("demo")
     assert done.returncode == 2
     assert done.stderr == (
-        "glassfleet: error: this command is one of the laboratory, the package lab, which is left out here: install "
-        "glassfleet whole\n"
+        "glassfleet: error: this is a command of the laboratory, the package lab, which is left out here: install all "
+        "of glassfleet\n"
     )
