@@ -27,7 +27,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.chaos import signatures
-from lab.chaos.certificate_office import Theft
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 from lab.chaos.fleet import FLEET, Fleet
 from lab.chaos.logs import read_lines
@@ -112,7 +112,7 @@ class Evidence:
         Answers that waited for a receipt in the end.
     retained : mapping of topic to payload
         What the broker held in the end.
-    thefts : sequence of Theft
+    stolen_identities : sequence of StolenIdentity
         Vehicles that were revoked.
     reissued : collection of str
         Whoever had a certificate revoked.
@@ -125,7 +125,7 @@ class Evidence:
     runs: Sequence[str]
     pending: Sequence[str] = ()
     retained: Mapping[str, bytes] = field(default_factory=dict)
-    thefts: Sequence[Theft] = ()
+    stolen_identities: Sequence[StolenIdentity] = ()
     reissued: Collection[str] = ()
     trust: tuple[bytes, bytes] | None = None
 
@@ -142,9 +142,9 @@ def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     played.broker_died += fleet.start_broker()
     retained = read_retained(fleet.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
-        for theft in office.thefts:
+        for stolen in office.stolen_identities:
             played.broker_died += fleet.start_broker()
-            office.try_stolen(theft)
+            office.try_stolen(stolen)
     for name, process in fleet.processes.items():
         # -15: asked to end before it had got so far as to handle the signal.
         codes = [code for code in process.ends if code not in (0, -15)]
@@ -152,7 +152,7 @@ def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     evidence = Evidence(fleet.work, agents, played.runs, pending, retained)
     if office is None:
         return evidence
-    return replace(evidence, thefts=office.thefts, reissued=office.reissued, trust=office.trust)
+    return replace(evidence, stolen_identities=office.stolen_identities, reissued=office.reissued, trust=office.trust)
 
 
 def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
@@ -179,7 +179,9 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
     _read_logs(evidence, counted, findings)
     if evidence.trust is not None:
         findings.harmed += signatures.stale(evidence.retained, Topics(FLEET), evidence.trust)
-        findings.intruded += signatures.intrusions(evidence.thefts, evidence.work / "logs" / f"{COORDINATOR}.log")
+        findings.intruded += signatures.intrusions(
+            evidence.stolen_identities, evidence.work / "logs" / f"{COORDINATOR}.log"
+        )
     return findings
 
 

@@ -107,8 +107,8 @@ def chaos(options: ChaosOptions) -> int:
         with progress("comparing") as bar:
             bar.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)
-        thefts = evidence.thefts if secure else None
-        report = reports.document(seed, options.faults, vehicles, played, findings, thefts)
+        stolen_identities = evidence.stolen_identities if secure else None
+        report = reports.document(seed, options.faults, vehicles, played, findings, stolen_identities)
     page = "\n".join(reports.lines(report))
     _save(options.report, report, page)
     click.echo(page, err=options.as_json)

@@ -186,7 +186,7 @@ class _Conductor:
         remaining = self._remaining
         not_before, waiting_since = 0.0, time.monotonic()
         while remaining or self._actions or self._expected:
-            self._turn()
+            self._step()
             now = time.monotonic()
             if not remaining or now < not_before:
                 waiting_since = max(waiting_since, now)
@@ -200,10 +200,10 @@ class _Conductor:
         self.say("all faults are spent; the last run goes on to its end")
         end = time.monotonic() + self.settings.run_timeout
         while self._run and time.monotonic() < end:
-            self._turn()
+            self._step()
         self.fleet.wait_until_all_work(30.0)
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         time.sleep(POLL)
         now = time.monotonic()
         while self._actions and self._actions[0][0] <= now:
@@ -371,7 +371,7 @@ class _Conductor:
                 mischief[0].change(wall_offset=fault.strength)
                 return lambda: None
             case "certificate-renew" | "certificate-replace" | "vehicle-revoke":
-                return self._at_the_office(fault)
+                return self._change_certificates(fault)
         what = {"loss": "loss", "duplication": "duplicate", "reordering": "reorder"}[fault.kind]
         for file in mischief:
             file.change(seed=fault.number, **{what: fault.strength})
@@ -382,7 +382,7 @@ class _Conductor:
 
         return stop
 
-    def _at_the_office(self, fault: Fault) -> Callable[[], None]:
+    def _change_certificates(self, fault: Fault) -> Callable[[], None]:
         """Renew or revoke; return what undoes it."""
         fleet, name, office = self.fleet, fault.target, self.fleet.office
         assert office is not None, "such faults are drawn for a secure fleet only"
@@ -392,7 +392,7 @@ class _Conductor:
         if fault.kind == "certificate-replace":
             office.replace(name)
             return lambda: None
-        theft = office.steal(name)
+        stolen = office.steal(name)
         if fault.strength:
             fleet.proxy.cut(name)
             fleet.proxy.mend(name)
@@ -400,12 +400,12 @@ class _Conductor:
         def shut_out() -> None:
             # One that stands still has not heard of it; what it then takes first was let in before.
             if name in office.revoked and COORDINATOR not in self._busy:
-                theft.begins = fleet.processes[COORDINATOR].log_size()
+                stolen.begins = fleet.processes[COORDINATOR].log_size()
             elif name in office.revoked:
                 self._later(GRACE, shut_out)
 
         def admit() -> None:
-            theft.ends = fleet.processes[COORDINATOR].log_size()
+            stolen.ends = fleet.processes[COORDINATOR].log_size()
             office.admit(name)
 
         self._later(GRACE, shut_out)

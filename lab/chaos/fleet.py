@@ -14,7 +14,7 @@ from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
 from broker.servers.process import free_port
 from broker.url import parse_url
-from lab.chaos.certificate_office import Office
+from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
 from lab.chaos.proxy import Proxy
 from lab.chaos.schedule import BROKER, COORDINATOR
@@ -58,7 +58,7 @@ class Fleet:
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
         """Which processes are connected, as far as `watch` has seen."""
-        self.office = Office(work, FLEET, COORDINATOR, list(files)) if secure else None
+        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files)) if secure else None
         self.broker: ChildBroker = (
             launch(prefer=broker_kind, state_dir=work / "broker") if self.office is None else self.office.broker
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.signed import writers
-from lab.chaos.certificate_office import Theft
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.logs import read_lines
 from lab.chaos.schedule import COORDINATOR
 from schemas.errors import WireError
@@ -34,18 +34,18 @@ def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, byt
     return result
 
 
-def intrusions(thefts: Sequence[Theft], log: Path) -> list[str]:
+def intrusions(stolen_identities: Sequence[StolenIdentity], log: Path) -> list[str]:
     """Return what revoked vehicles could do: by the coordinator's log, and by what the broker said to their thieves."""
     result = []
-    for theft in thefts:
-        if "was revoked" not in theft.said:
-            result.append(f"{theft.agent}: the broker says {theft.said or 'welcome'!r} to the stolen identity")
-        if theft.begins is None:
+    for stolen in stolen_identities:
+        if "was revoked" not in stolen.answer:
+            result.append(f"{stolen.agent}: the broker says {stolen.answer or 'welcome'!r} to the stolen identity")
+        if stolen.begins is None:
             continue
         result += [
-            f"{theft.agent}: an answer was {line['outcome']} although it was revoked"
-            for line in read_lines(log, theft.begins, theft.ends)
-            if line.get("event") == "answered" and line.get("agent") == theft.agent
+            f"{stolen.agent}: an answer was {line['outcome']} although it was revoked"
+            for line in read_lines(log, stolen.begins, stolen.ends)
+            if line.get("event") == "answered" and line.get("agent") == stolen.agent
         ]
     return result
 

@@ -78,7 +78,7 @@ def model_name(given: str | None, data: Path | None) -> str:
 def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     """Return what is demonstrated, its rows made or looked at; raises UsageError or DataError."""
     from lab.demo.plan import make_plan  # noqa: PLC0415
-    from lab.demo.preflight import MANY_ROUNDS, rehearse, tempo  # noqa: PLC0415
+    from lab.demo.preflight import MANY_ROUNDS, run_preflight, tempo  # noqa: PLC0415
     from lab.demo.scene import Settings  # noqa: PLC0415
     from lab.demo.vehicles import check_columns, read_rows  # noqa: PLC0415
 
@@ -95,10 +95,10 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     few = list(read_rows(dict(list(files.items())[:2]), options.target, labels=labels, memory=memory).values())
     known = {*few[0].train.features, few[0].train.target}
     bounds = _bounds(options, known)
-    watcher.step("rehearsing with two vehicles: number of rounds, time for an answer")
+    watcher.step("preflight with two vehicles: number of rounds, time for an answer")
     at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
-    rehearsal = rehearse(scheme, parameters, few, options.seed, at_most=at_most)
-    pace, deadline = tempo(rehearsal, len(files), participation)
+    preflight = run_preflight(scheme, parameters, few, options.seed, at_most=at_most)
+    pace, deadline = tempo(preflight, len(files), participation)
     pace = pace if options.pace is None else options.pace
     deadline = deadline if options.deadline is None else options.deadline
     if pace > 0.8 * deadline:
@@ -111,7 +111,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
             options.slow,
             options.rejoin,
             options.seed,
-            None if rehearsal.rounds >= ENOUGH_ROUNDS else rehearsal.rounds,
+            None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds,
         ),
         work=work,
         scheme=scheme.name,

@@ -14,7 +14,7 @@ import pytest
 from broker.tls import load_identity
 from lab.chaos import signatures
 from lab.chaos.audit import gather
-from lab.chaos.certificate_office import Theft
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played, write_data
 from lab.chaos.fleet import Fleet
 from lab.chaos.report import lines
@@ -56,14 +56,14 @@ def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Pat
         for name in fleet.processes:
             fleet.start(name)
         fleet.wait_until_all_work(60.0)
-        theft = fleet.office.steal("vehicle-00")
+        stolen = fleet.office.steal("vehicle-00")
         fleet.broker.kill()
         played = Played(recoveries=fleet.recoveries)
         evidence = gather(played, fleet, 5.0)
     finally:
         fleet.close()
     assert played.broker_died > 0
-    assert "was revoked" in theft.said
+    assert "was revoked" in stolen.answer
     assert TOPICS.agent_state("vehicle-01") in evidence.retained
 
 
@@ -96,10 +96,10 @@ def test_audit_finds_an_answer_of_a_revoked_vehicle_and_a_thief_that_was_let_in(
     size = path.stat().st_size
     first = len(json.dumps(answer)) + 1
     shut_out = "broker: our certificate was revoked: ask for a new token"
-    assert signatures.intrusions([Theft("v1", tmp_path, 2 * first, size, shut_out)], path) == []
-    assert signatures.intrusions([Theft("v1", tmp_path, None, size, shut_out)], path) == []
-    assert len(signatures.intrusions([Theft("v1", tmp_path, first, size, shut_out)], path)) == 1
-    assert "welcome" in signatures.intrusions([Theft("v1", tmp_path, size, size)], path)[0]
+    assert signatures.intrusions([StolenIdentity("v1", tmp_path, 2 * first, size, shut_out)], path) == []
+    assert signatures.intrusions([StolenIdentity("v1", tmp_path, None, size, shut_out)], path) == []
+    assert len(signatures.intrusions([StolenIdentity("v1", tmp_path, first, size, shut_out)], path)) == 1
+    assert "welcome" in signatures.intrusions([StolenIdentity("v1", tmp_path, size, size)], path)[0]
 
 
 def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:

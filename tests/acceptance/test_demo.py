@@ -109,7 +109,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert "one forecast explained" in done.stderr
     told, _, _ = done.stderr.partition("vehicles up")
     assert [line for line in told.splitlines() if len(line) > 100] == [], "no line is cut on a screen of 100 columns"
-    steps = ("rehearsing", "starting", "making")
+    steps = ("preflight", "starting", "making")
     assert [line for line in told.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 

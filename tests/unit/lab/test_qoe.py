@@ -13,7 +13,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from lab.demo.plan import make_plan
-from lab.demo.preflight import MANY_ROUNDS, Rehearsal, rehearse, tempo
+from lab.demo.preflight import MANY_ROUNDS, Preflight, run_preflight, tempo
 from lab.demo.reference import choices, judge, participation_of
 from lab.demo.report import score_lines
 from lab.demo.vehicles import VehicleRows, check_columns, labelled_files, read_rows, real_files, simulated_files
@@ -446,16 +446,16 @@ def test_verdict_takes_nothing_for_a_cohort_whose_record_does_not_say_so() -> No
 def test_rehearsal_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
     scheme = catalogue.load("frbc")
     fleet = list(small_fleet().values())
-    whole = rehearse(scheme, scheme.exact(scheme.Parameters()), fleet, 0, at_most=9)
+    whole = run_preflight(scheme, scheme.exact(scheme.Parameters()), fleet, 0, at_most=9)
     assert whole.rounds == 4, "two for the domain, rules, strengths"
     assert whole.seconds > 0
-    assert rehearse(scheme, scheme.Parameters(), fleet, 0, at_most=3).rounds == 3
+    assert run_preflight(scheme, scheme.Parameters(), fleet, 0, at_most=3).rounds == 3
 
 
 def test_tempo_leaves_time_for_heavy_answers_and_hurries_long_elastic_runs() -> None:
-    assert tempo(Rehearsal(9, 0.001), 15, "cohort") == (0.2, 2.5)
-    assert 2.5 < tempo(Rehearsal(9, 100.0), 15, "cohort")[1] < 30
-    assert tempo(Rehearsal(MANY_ROUNDS, 100.0), 15, "elastic")[1] <= 2.5
-    quick_pace, quick_deadline = tempo(Rehearsal(MANY_ROUNDS, 0.001), 15, "elastic")
+    assert tempo(Preflight(9, 0.001), 15, "cohort") == (0.2, 2.5)
+    assert 2.5 < tempo(Preflight(9, 100.0), 15, "cohort")[1] < 30
+    assert tempo(Preflight(MANY_ROUNDS, 100.0), 15, "elastic")[1] <= 2.5
+    quick_pace, quick_deadline = tempo(Preflight(MANY_ROUNDS, 0.001), 15, "elastic")
     assert quick_pace < 0.2
     assert quick_deadline < 2.5
