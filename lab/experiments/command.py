@@ -12,7 +12,7 @@ import click
 import numpy as np
 from pydantic import ValidationError
 
-from console.common import json_option, parse_parameters, print_json
+from console.common import json_option, parse_parameters, print_json, table_lines
 from console.progress import progress
 from console.run.runspec import MEMORY_HELP, memory_file
 from glassfleet import catalogue
@@ -268,13 +268,7 @@ def _print_table(summary: Mapping[str, Any]) -> None:
         f"{summary['file']}: {summary['rows']} rows, {summary['features']} inputs, target {summary['target']}; "
         f"{summary['folds']} folds, {summary['clients']} clients, protocol {summary['protocol']}{_unusual(summary)}"
     )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    for line in lines:
-        cells = [
-            line[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-        ]
-        click.echo("  ".join(cells).rstrip())
+    click.echo("\n".join(table_lines(lines)))
     for setting, result in results.items():
         classes = result[f"test_{measure}"].get("classes", {})
         for label, line in classes.items():

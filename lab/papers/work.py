@@ -19,12 +19,12 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable, pooled_domain
 from glassfleet.local import central, drawn, federated
-from lab.experiments.folds import SETTINGS, learn, measure, plan_of, run_fold
+from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
 from lab.protocols.fedga import run_split
-from lab.protocols.frbc import f1_scores, node_fold, node_parts, reduction_curve
-from lab.protocols.paper import FOLDS, client_parts, kfold, minmax_domain, rmse
+from lab.protocols.frbc import f1_scores, reduction_curve
+from lab.protocols.paper import rmse
 from lab.protocols.references import fit_reference
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import labels_of
@@ -74,41 +74,33 @@ def _fedga(data: Path, arguments: Arguments) -> Any:
 # --- the classifier paper ---------------------------------------------------------------------------------------------
 
 
+def _nodes(data: Path, arguments: Arguments) -> FoldRows:
+    """Return the nodes' rows of a fold of the classifier paper: arguments file, fold."""
+    rows = _rows(data / arguments["file"], "frbc")
+    return rows_of(plan_of(catalogue.load("frbc"), rows, {}, ()), rows.X, rows.y, arguments["fold"])
+
+
 def _curve(data: Path, arguments: Arguments) -> Any:
     """F1 against the number of rules of one node's fold of the central model: arguments file, fold, sizes."""
-    dataset = _rows(data / arguments["file"], "frbc")
-    scheme = catalogue.load("frbc")
-    train, test = _pooled_fold(dataset, arguments["fold"])
-    domain = minmax_domain(dataset)
+    scheme, rows = catalogue.load("frbc"), _nodes(data, arguments)
     parameters = scheme.Parameters.model_validate({"n_sets": 5, "min_rows": 1})
-    model = central(scheme, parameters, domain, train).model
+    model = central(scheme, parameters, rows.domain, pool(list(rows.train.values()))).model
+    test = pool(list(rows.test.values()))
     return [[size, scores] for size, scores in reduction_curve(model, test.X, test.y, arguments["sizes"])]
 
 
 def _opaque(data: Path, arguments: Arguments) -> Any:
     """Score a reference on a fold of the classifier paper, per class and node: arguments file, reference, fold."""
-    dataset = _rows(data / arguments["file"], "frbc")
-    parts = [node_fold(dataset.y, part, arguments["fold"]) for part in node_parts(dataset.y)]
-    rows = np.concatenate([train for train, _ in parts])
-    domain = minmax_domain(dataset)
-    pooled = Dataset(dataset.features, dataset.target, dataset.X[rows], dataset.y[rows])
-    model = fit_reference(arguments["reference"], domain, pooled)
-    lines = [f1_scores(model.predict(dataset.X[test]), dataset.y[test], domain.classes) for _, test in parts]
-    return {label: [line[label] for line in lines] for label in domain.classes}
-
-
-def _pooled_fold(dataset: Dataset, fold: int) -> tuple[Dataset, Dataset]:
-    parts = [node_fold(dataset.y, part, fold) for part in node_parts(dataset.y)]
-    train, test = (
-        Dataset(dataset.features, dataset.target, dataset.X[rows], dataset.y[rows])
-        for rows in (np.concatenate([pair[half] for pair in parts]) for half in (0, 1))
-    )
-    return train, test
+    rows = _nodes(data, arguments)
+    model = fit_reference(arguments["reference"], rows.domain, pool(list(rows.train.values())))
+    classes = rows.domain.classes
+    lines = [f1_scores(model.predict(test.X), test.y, classes) for test in rows.test.values()]
+    return {label: [line[label] for line in lines] for label in classes}
 
 
 # --- quality of experience --------------------------------------------------------------------------------------------
 
-Fleet = tuple[dict[str, Dataset], dict[str, Dataset], Domain]
+Fleet = tuple[Parts, Parts, Domain]
 
 
 @cache
@@ -144,7 +136,7 @@ def _qoe(data: Path, arguments: Arguments) -> Any:
     return result
 
 
-def _labelled(train: dict[str, Dataset], test: dict[str, Dataset], domain: Domain) -> Fleet:
+def _labelled(train: Parts, test: Parts, domain: Domain) -> Fleet:
     parts = [
         {
             name: Dataset(part.features, part.target, part.X, np.asarray(labels_of(part.y), dtype=np.str_))
@@ -186,16 +178,9 @@ def _parts(data: Path, arguments: Arguments) -> Fleet:
     """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
     if not arguments.get("file"):
         return fleet(data, arguments["source"])
-    dataset = _rows(data / arguments["file"], "frt")
-    halves = list(kfold(dataset.rows, FOLDS))[arguments["fold"]]
-    train, test = (
-        {
-            f"client-{number}": Dataset(dataset.features, dataset.target, dataset.X[part], dataset.y[part])
-            for number, part in enumerate(client_parts(half))
-        }
-        for half in halves
-    )
-    return train, test, pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y)
+    data_set = _rows(data / arguments["file"], "frt")
+    rows = rows_of(plan_of(catalogue.load("frt"), data_set, {}, ()), data_set.X, data_set.y, arguments["fold"])
+    return rows.train, rows.test, rows.domain
 
 
 def _sized(data: Path, arguments: Arguments) -> Any:

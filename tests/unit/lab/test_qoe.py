@@ -29,7 +29,6 @@ from lab.qoe.windows import (
     TARGET,
     UNITS,
     WINDOW,
-    LiveWindow,
     labels_of,
     rows_of_run,
 )
@@ -107,24 +106,6 @@ def test_target_is_the_share_displayed_three_seconds_after_the_window(fleet: lis
     X, y = rows_of_run(run)
     assert np.array_equal(y, run[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")])
     assert np.array_equal(X[:, FEATURES.index("buffer_last_s")], run[WINDOW - 1 : -HORIZON, METRICS.index("buffer_s")])
-
-
-def test_live_window_gives_the_training_rows_when_fed_second_by_second(fleet: list[Vehicle]) -> None:
-    run = fleet[1].series[2]
-    X, _ = rows_of_run(run)
-    window = LiveWindow()
-    live = [window.push(dict(zip(METRICS, second, strict=True))) for second in run.tolist()]
-    assert live[: WINDOW - 1] == [None] * (WINDOW - 1)
-    assert np.array_equal(np.array(live[WINDOW - 1 : -HORIZON]), X)
-
-
-def test_live_window_starts_anew_when_cleared() -> None:
-    window = LiveWindow()
-    second = dict.fromkeys(METRICS, 1.0)
-    for _ in range(WINDOW):
-        window.push(second)
-    window.clear()
-    assert window.push(second) is None
 
 
 def test_rows_of_run_are_none_when_the_run_is_shorter_than_window_and_horizon() -> None:
