@@ -47,7 +47,7 @@ MAIN = textwrap.dedent(
     import sys
     from pathlib import Path
     from coordinator.config import load_config
-    from coordinator.service import run_coordinator
+    from coordinator.main import run_coordinator
     from schemas.errors import GlassfleetError
     try:
         run_coordinator(load_config(broker=sys.argv[1], state_dir=Path(sys.argv[2]), broker_wait=float(sys.argv[3])))
