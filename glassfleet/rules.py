@@ -199,7 +199,7 @@ class Explanation:
         The part that no input accounts for.
     fallback : bool
         No rule's conditions were met, so that the one for that case answered: OTHERWISE where the model has it, else
-        the rule with the highest weight. `notes` says which.
+        the rule with the highest weight. The first of `notes` says which.
     measure : str
         What `base` and `shares` add up to where that is not the prediction itself; empty: it is, or there are none.
     clipped_from : float or None
@@ -218,3 +218,8 @@ class Explanation:
     measure: str = ""
     clipped_from: float | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def other_notes(self) -> tuple[str, ...]:
+        """The notes without the one about the fallback."""
+        return self.notes[1:] if self.fallback else self.notes

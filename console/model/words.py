@@ -49,7 +49,7 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
     head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
     output = rule.consequent.text(None if domain is None else STRONGEST)
     if rule.otherwise:
-        return [head, *wrapped(f"OTHERWISE {output}", f"{indent}  ")]
+        return [head, *wrapped(f"{OTHERWISE} {output}", f"{indent}  ")]
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
     if domain is not None and len(words) > LONG:
@@ -72,9 +72,7 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
         lines += _because(explanation, keep)
     if explanation.shares:
         lines += _share_lines(explanation, unit, keep)
-    # The line that begins with "because" has said the first half of such a note already.
-    notes = [note for note in explanation.notes if not note.startswith(("no rule fires for", "no other rule fires"))]
-    for note in notes:
+    for note in explanation.other_notes:  # the line that begins with "because" has told the fallback
         lines += wrapped(f"note: {note}", "")
     if explanation.runners_up:
         lines.append("runners-up:")
@@ -129,14 +127,14 @@ def _share_lines(explanation: Explanation, unit: str, keep: int | None) -> list[
     return [*lines, f"  {total:+.4f}{unit}  together"]
 
 
-def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
+def counterfactual_lines(result: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
     """Return the way to another outcome as lines, and other ways.
 
     Unless it `is_asked` for that outcome, they say which one was sought in its place, and how to ask for one.
     """
-    lines = [f"for another outcome ({told.goal}):"]
+    lines = [f"for another outcome ({result.goal}):"]
     if not is_asked:
-        other = next((name for name in domain.classes if name != told.prediction), "other")
+        other = next((name for name in domain.classes if name != result.prediction), "other")
         lines += wrapped(
             f"(none was named, so any other class was looked for; --goal {shlex.quote(other)} asks for one)"
             if domain.target is None
@@ -144,20 +142,20 @@ def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool
             "--goal +10%, -10%, '>VALUE' or '<VALUE' asks for one way)",
             "  ",
         )
-    if told.already:
+    if result.already:
         return [*lines, "  nothing is to be changed: the row reaches it as it is"]
-    if told.best is None:
+    if result.best is None:
         lines.append("  no change of the inputs within their ranges was found")
-        if told.closest is not None:
-            lines.append(f"  the nearest forecast that was seen is {told.closest:.6g}")
+        if result.closest is not None:
+            lines.append(f"  the nearest forecast that was seen is {result.closest:.6g}")
         return lines
-    unit = f" {told.unit}" if told.unit else ""
-    for number, way in enumerate((told.best, *told.alternatives)):
+    unit = f" {result.unit}" if result.unit else ""
+    for number, way in enumerate((result.best, *result.alternatives)):
         words = " and ".join(
             f"{part.feature} = {part.after_text} instead of {part.before_text}" for part in way.changes
         )
         answer = way.prediction if isinstance(way.prediction, str) else f"{_number(way.prediction)}{unit}"
-        lines += wrapped(f"{'or ' if number else ''}{words}: {told.target} = {answer}", "  ")
+        lines += wrapped(f"{'or ' if number else ''}{words}: {result.target} = {answer}", "  ")
     return lines
 
 
@@ -172,8 +170,8 @@ def reworded(domain: Domain, given: Any, where: str) -> Domain:
     if not isinstance(given, dict):
         raise UsageError(f"{where}: write a JSON object by column")
     if "features" in given:
-        told = [*given["features"], *([given["target"]] if given.get("target") else [])]
-        given = {part.get("name"): part for part in told if isinstance(part, dict)}
+        result = [*given["features"], *([given["target"]] if given.get("target") else [])]
+        given = {part.get("name"): part for part in result if isinstance(part, dict)}
     known = {variable.name for variable in (*domain.features, *((domain.target,) if domain.target else ()))}
     unknown = sorted(str(name) for name in set(given) - known)
     if unknown:

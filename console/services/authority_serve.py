@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import click
 
-from console.common import ca_dir_option, config_option, json_option, print_json
+from console.common import StopFlag, ca_dir_option, config_option, json_option, print_json
 from console.settings import retired_option
 
 
@@ -54,9 +52,7 @@ def serve(
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
     from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopFlag()
     server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days)
     server.start()
     place = f"[{host}]" if ":" in host else host

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.demo.command import model_name
+from lab.demo.options import model_name
 from schemas.errors import UsageError
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -109,7 +109,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert "one forecast explained" in done.stderr
     told, _, _ = done.stderr.partition("vehicles up")
     assert [line for line in told.splitlines() if len(line) > 100] == [], "no line is cut on a screen of 100 columns"
-    steps = ("rehearsing", "starting", "making")
+    steps = ("preflight", "starting", "making")
     assert [line for line in told.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 
@@ -192,12 +192,12 @@ def test_demo_names_the_model_after_the_data_unless_told_otherwise(
     data: str | None, given: str | None, name: str, tmp_path: Path
 ) -> None:
     folder = None if data is None else tmp_path / data
-    assert model_name({"data": folder, "model_name": given}) == name
+    assert model_name(given, folder) == name
 
 
 def test_demo_refuses_a_name_that_no_model_can_have() -> None:
     with pytest.raises(UsageError, match="--model 'a/b'"):
-        model_name({"data": None, "model_name": "a/b"})
+        model_name("a/b", None)
 
 
 def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:

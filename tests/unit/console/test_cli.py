@@ -16,8 +16,8 @@ import pytest
 
 from console.common import count_or_share, parse_parameters
 from console.main import COMMANDS, cli, run
-from console.model.models import model as model_group
-from console.model.registry import Registry
+from console.model.commands import model as model_group
+from console.model.published import Registry
 from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines
 from console.run.follow import line_of_round
 from console.services.tap import decode, summary
@@ -26,7 +26,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import counterfactual
-from glassfleet.rules import Condition, Consequent, Rule, Slope
+from glassfleet.rules import Activation, Condition, Consequent, Explanation, Rule, Slope
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
@@ -371,7 +371,7 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], record: ModelRecord
 ) -> None:
     registry = Registry(records={("qoe", 1): record})
-    monkeypatch.setattr("console.model.registry.read_registry", lambda _url, _fleet: registry)
+    monkeypatch.setattr("console.model.published.read_registry", lambda _url, _fleet: registry)
     assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
     assert record.digest in capsys.readouterr().out
     assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9
@@ -528,6 +528,15 @@ def test_otherwise_rule_is_told_as_such_and_not_as_one_that_always_holds() -> No
     assert told[1] == f"because no other rule fires, by rule {other.index}:"
     assert told[2].startswith("  OTHERWISE mos = ")
     assert not re.search("always|ALWAYS|highest weight", " ".join(told))
+
+
+def test_explanation_tells_a_fallback_once_however_its_note_is_worded() -> None:
+    learned = sample_models.model("frbc")
+    fired = Activation(learned.rules()[0], 0.0, (0.0,) * len(learned.rules()[0].conditions))
+    explanation = Explanation("Good", fired, fallback=True, notes=("the heaviest rule answers", "nothing to share out"))
+    lines = explanation_lines(explanation, learned.domain)
+    assert lines[1].startswith("because no rule fires for this row, by rule")
+    assert [line for line in lines if line.startswith("note:")] == ["note: nothing to share out"]
 
 
 @pytest.mark.parametrize("kind", ["dp_tree", "frbc", "tsk", "fmt", "fedavg_mlp-numbers"])

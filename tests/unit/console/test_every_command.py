@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -54,6 +55,10 @@ LEAVES = {
     for path, command in COMMANDS.items()
     if not isinstance(command, click.Group) or command.invoke_without_command
 }
+
+
+SETTINGS_OF_A_SERVICE = ("glassfleet agent", "glassfleet coordinator", "glassfleet forecast run")
+"""Their options are made from a model of settings, which checks them."""
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +141,19 @@ def test_nonsense_is_told_in_one_line_with_a_documented_code(path: str, capsys: 
 def test_every_command_prints_json_or_has_nothing_to_print(path: str) -> None:
     flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
     assert "--json" in flags or path in DOCUMENTS
+
+
+def test_every_command_takes_each_of_its_options_by_a_typed_name() -> None:
+    wrong = {}
+    for path in LEAVES.keys() - set(SETTINGS_OF_A_SERVICE):
+        function = inspect.unwrap(LEAVES[path].callback or int)
+        taken = inspect.signature(function).parameters
+        kinds = [function.__globals__.get(str(each.annotation)) for each in taken.values()]
+        names = {each.name for kind in kinds if dataclasses.is_dataclass(kind) for each in dataclasses.fields(kind)}
+        names = names or taken.keys() - {"ctx", "context"}
+        if names != {each.name for each in LEAVES[path].params if each.expose_value}:
+            wrong[path] = names
+    assert not wrong
 
 
 def test_exceptions_are_commands_that_there_are() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.model.model_registry import _line_of_decision
+from console.model.versions import _line_of_decision
 from console.run.gate import rollout_lines
 from console.run.runspec import plan_of
 from coordinator.models.rollout.table import TABLE

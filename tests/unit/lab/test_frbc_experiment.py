@@ -19,12 +19,11 @@ from lab.protocols.frbc import (
     MIN_NODE_ROWS,
     PROTOCOL,
     f1_scores,
-    minmax_domain,
     node_parts,
     node_split,
     reduction_curve,
 )
-from lab.protocols.paper import NESTED_KFOLD
+from lab.protocols.paper import NESTED_KFOLD, minmax_domain
 from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")

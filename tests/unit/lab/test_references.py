@@ -7,7 +7,7 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import pooled_domain
-from lab.protocols.frbc import minmax_domain
+from lab.protocols.paper import minmax_domain
 from lab.protocols.references import REFERENCES, fit_reference
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")

@@ -17,7 +17,7 @@ import pytest
 from broker.credentials import FolderCredentials
 from broker.memory import MemoryHub
 from broker.tls import save_identity
-from console.model.model_registry import _line_of_decision
+from console.model.versions import _line_of_decision
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal.port import StoredModel

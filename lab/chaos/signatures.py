@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.signed import writers
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.logs import read_lines
-from lab.chaos.office import Theft
 from lab.chaos.schedule import COORDINATOR
 from schemas.errors import WireError
 from schemas.topics import Topics
@@ -22,7 +22,7 @@ def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, byt
     ca, crl = trust
     verifier = Verifier(ca, time.time)
     verifier.take_crl(crl)
-    found = []
+    result = []
     for topic, payload in sorted(retained.items()):
         address = topics.parse(topic)
         if address.kind in ("blob", "revoked") or payload[:1] == b"{":
@@ -30,24 +30,24 @@ def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, byt
         try:
             verifier.open(topic, payload, writers(address))
         except WireError as fault:
-            found.append(f"{topic}: what is retained would be refused: {fault}")
-    return found
+            result.append(f"{topic}: what is retained would be refused: {fault}")
+    return result
 
 
-def intrusions(thefts: Sequence[Theft], log: Path) -> list[str]:
+def intrusions(stolen_identities: Sequence[StolenIdentity], log: Path) -> list[str]:
     """Return what revoked vehicles could do: by the coordinator's log, and by what the broker said to their thieves."""
-    found = []
-    for theft in thefts:
-        if "was revoked" not in theft.said:
-            found.append(f"{theft.agent}: the broker says {theft.said or 'welcome'!r} to the stolen identity")
-        if theft.begins is None:
+    result = []
+    for stolen in stolen_identities:
+        if "was revoked" not in stolen.answer:
+            result.append(f"{stolen.agent}: the broker says {stolen.answer or 'welcome'!r} to the stolen identity")
+        if stolen.begins is None:
             continue
-        found += [
-            f"{theft.agent}: an answer was {line['outcome']} although it was revoked"
-            for line in read_lines(log, theft.begins, theft.ends)
-            if line.get("event") == "answered" and line.get("agent") == theft.agent
+        result += [
+            f"{stolen.agent}: an answer was {line['outcome']} although it was revoked"
+            for line in read_lines(log, stolen.begins, stolen.ends)
+            if line.get("event") == "answered" and line.get("agent") == stolen.agent
         ]
-    return found
+    return result
 
 
 def refusals(

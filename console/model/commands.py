@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from console.broker_discovery import broker_url
-from console.common import broker_options, config_option, json_option, print_json, security_options
-from console.model.export import FORMATS, PICTURES, read_model_file, run_export
-from console.model.model_registry import diff, history, promote, rollback
+from console.common import broker_options, config_option, json_option, options_as, print_json, security_options
+from console.model.export import export_model
+from console.model.named import ModelOptions, load, model_options, spoken, words_option
 from console.model.resigning import sign
-from schemas.errors import DocumentError, UsageError, VerificationError
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
-    from schemas.record import ModelRecord
-
-F = TypeVar("F", bound=Callable[..., Any])
+from console.model.versions import diff, history, promote, rollback
+from schemas.errors import UsageError, VerificationError
 
 
-def model_options(function: F) -> F:
-    """Add what names one model: NAME, ``--version`` or ``--file``, and where to find it."""
-    function = security_options(broker_options(function))
-    function = click.option(
-        "--file",
-        "file",
-        type=click.Path(path_type=Path),
-        metavar="RECORD",
-        help="Read a file, no broker: a record, a model document, or an export as json or fml.",
-    )(function)
-    function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
-    return click.argument("name", required=False, metavar="[NAME[@VERSION]]")(function)
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(ModelOptions):
+    """Of ``glassfleet model show``."""
+
+    as_json: bool
 
 
-def words_option(function: F) -> F:
-    """Add ``--words FILE``."""
-    return click.option(
-        "--words",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help='Speak in other terms and units. JSON: {"column": {"unit": "dB", "terms": ["poor", "fair", "good"]}}.',
-    )(function)
+@dataclass(frozen=True, kw_only=True)
+class RulesOptions(ModelOptions):
+    """Of ``glassfleet model rules``."""
+
+    top: int | None
+    words: Path | None
+    as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(ModelOptions):
+    """Of ``glassfleet model predict``."""
+
+    data: Path
+    as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(ModelOptions):
+    """Of ``glassfleet model explain``."""
+
+    data: Path
+    row: int
+    goal: str | None
+    fixed: tuple[str, ...]
+    only: tuple[str, ...]
+    max_inputs: int | None
+    all_rows: bool
+    most: int
+    words: Path | None
+    as_json: bool
 
 
 @click.group()
@@ -56,7 +66,7 @@ def model() -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
 
 
-for _command in (history, diff, promote, rollback, sign):
+for _command in (history, diff, promote, rollback, sign, export_model):
     model.add_command(_command)
 
 
@@ -72,7 +82,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     Examples:
       glassfleet model list --json
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.registry import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
+    from console.model.published import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
     from console.tables import is_terminal, show_models  # noqa: PLC0415
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
@@ -121,7 +131,8 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
 @model_options
 @json_option
 @config_option
-def show(**options: Any) -> None:
+@options_as(ShowOptions)
+def show(options: ShowOptions) -> None:
     """Show where a model comes from and how large it is; with --json, the whole record (save it as a file).
 
     \b
@@ -131,15 +142,16 @@ def show(**options: Any) -> None:
     from console.model.words import wrapped  # noqa: PLC0415
     from glassfleet.explain import summary  # noqa: PLC0415
 
-    record, learned, standing = _load(options)
+    record, learned, standing = load(options)
     if record is None:
-        form = "FML" if options["file"].read_bytes().lstrip().startswith(b"<") else "JSON"
+        assert options.file is not None, "a published model has a record"
+        form = "FML" if options.file.read_bytes().lstrip().startswith(b"<") else "JSON"
         raise UsageError(
-            f"{options['file']} is an export, a model alone in {form}: it does not say where it comes from, as a "
+            f"{options.file} is an export, a model alone in {form}: it does not say where it comes from, as a "
             "record does (glassfleet model show NAME --json > FILE). These read it: glassfleet model rules, predict, "
             "explain and export"
         )
-    if options["as_json"]:
+    if options.as_json:
         print_json(record.model_dump(mode="json"))
         return
     size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
@@ -173,7 +185,8 @@ def show(**options: Any) -> None:
 @words_option
 @json_option
 @config_option
-def rules(**options: Any) -> None:
+@options_as(RulesOptions)
+def rules(options: RulesOptions) -> None:
     """Print a model's rules in words, the most used first; of a fedga population its structures, the fittest first.
 
     \b
@@ -184,12 +197,12 @@ def rules(**options: Any) -> None:
     from glassfleet.explain import summary  # noqa: PLC0415
     from glassfleet.nature import nature, readable_rules  # noqa: PLC0415
 
-    learned = _spoken(_load(options)[1], options["words"])
-    chosen = by_support(readable_rules(learned), options["top"])
+    learned = spoken(load(options)[1], options.words)
+    chosen = by_support(readable_rules(learned), options.top)
     if nature(learned) != "rules":
         for note in summary(learned, top=0).notes:
             click.echo(note, err=True)
-    if options["as_json"]:
+    if options.as_json:
         print_json([rule_json(rule) for rule in chosen])
         return
     for rule in chosen:
@@ -201,7 +214,8 @@ def rules(**options: Any) -> None:
 @click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
 @json_option
 @config_option
-def predict(**options: Any) -> None:
+@options_as(PredictOptions)
+def predict(options: PredictOptions) -> None:
     """Forecast every row of a file: one line per row, in the target's own unit.
 
     The file has the model's inputs as columns; others are ignored.
@@ -212,11 +226,11 @@ def predict(**options: Any) -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.model.inputs import inputs_of  # noqa: PLC0415
 
-    _, learned, _ = _load(options)
-    X = inputs_of(options["data"], learned)
+    _, learned, _ = load(options)
+    X = inputs_of(options.data, learned)
     predictions = learned.predict(X).tolist()
     name = learned.domain.target_name
-    if options["as_json"]:
+    if options.as_json:
         print_json({"target": name, "predictions": predictions})
         return
     click.echo(name)
@@ -247,7 +261,8 @@ def predict(**options: Any) -> None:
 @words_option
 @json_option
 @config_option
-def explain(**options: Any) -> None:
+@options_as(ExplainOptions)
+def explain(options: ExplainOptions) -> None:
     """Say why the model forecasts what it does for one row, and what would have to be otherwise.
 
     Prints the rule in words, the degree to which each condition holds, each input's share and what the shares add up
@@ -261,141 +276,45 @@ def explain(**options: Any) -> None:
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from console.model.over_rows import explain_rows, refuse_mixed  # noqa: PLC0415
 
-    refuse_mixed(summary=options["all_rows"])
-    if options["all_rows"]:
-        learned = _spoken(_load(options)[1], options["words"])
-        explain_rows(learned, options["data"], options["most"], as_json=options["as_json"])
+    refuse_mixed(summary=options.all_rows)
+    if options.all_rows:
+        learned = spoken(load(options)[1], options.words)
+        explain_rows(learned, options.data, options.most, as_json=options.as_json)
         return
     from console.model.inputs import row_of  # noqa: PLC0415
     from console.model.words import counterfactual_lines, explanation_lines, wrapped  # noqa: PLC0415
     from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
 
-    both = [name for name in options["fixed"] if name in options["only"]]
+    both = [name for name in options.fixed if name in options.only]
     if both:
         raise UsageError(
             f"{both[0]} is given with --fixed, which keeps it, and with --only, which lets it change: leave out one of "
             "the two"
         )
-    learned = _spoken(_load(options)[1], options["words"])
-    row = row_of(options["data"], options["row"], learned)
-    goal = None if options["goal"] is None else Goal.parse(options["goal"], learned.domain)
-    told = explain_row(learned, None, row)
+    learned = spoken(load(options)[1], options.words)
+    row = row_of(options.data, options.row, learned)
+    goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
+    result = explain_row(learned, None, row)
     other = counterfactual(
         learned,
         None,
         row,
         goal,
-        keep=options["fixed"],
-        only=options["only"] or None,
-        max_inputs=options["max_inputs"],
+        keep=options.fixed,
+        only=options.only or None,
+        max_inputs=options.max_inputs,
     )
-    if options["as_json"]:
-        print_json({**told.to_dict(), "counterfactual": other.to_dict()})
+    if options.as_json:
+        print_json({**result.to_dict(), "counterfactual": other.to_dict()})
         return
     explanation = learned.explain(row)
     lines = explanation_lines(explanation, learned.domain)
-    more = [line for note in told.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
+    more = [line for note in result.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
     # What kind of thing answers comes before what it says of its inputs.
-    lines[1:1] = more if told.nature == "network" else []
-    click.echo("\n".join(lines if told.nature == "network" else [*lines, *more]))
-    if told.nature == "structures":
+    lines[1:1] = more if result.nature == "network" else []
+    click.echo("\n".join(lines if result.nature == "network" else [*lines, *more]))
+    if result.nature == "structures":
         # Whatever the row, the answer is the same: there is no way to another outcome.
         click.echo("\n".join(wrapped(other.text, "")) if goal is not None else "", nl=goal is not None)
         return
     click.echo("\n".join(counterfactual_lines(other, learned.domain, is_asked=goal is not None)))
-
-
-@model.command("export")
-@model_options
-@click.option(
-    "--format", "kind", type=click.Choice(FORMATS), default="json", show_default=True, help="What to make of the model."
-)
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
-)
-@click.option(
-    "--picture",
-    type=click.Choice(PICTURES),
-    help="For svg and png. Default: the tree, or the rules where there is none.",
-)
-@click.option(
-    "--structure", type=click.IntRange(min=1), metavar="N", help="For the tree of a fedga population: 1 is the fittest."
-)
-@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="For pictures of a row: csv or parquet.")
-@click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
-@click.option("--prefix", metavar="NAME", help="For c: what its names begin with. Default: model.")
-@click.option(
-    "--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help="For mlflow: where to register the model."
-)
-@words_option
-@config_option
-def export_model(**options: Any) -> None:
-    """Write a model for elsewhere: FML (IEEE 1855), C or Python for small devices, pages, pictures, MLflow.
-
-    NAME is a published model; an existing file with a dot or slash in its name is read as one (record, document, json
-    or fml export).
-
-    \b
-    Examples:
-      glassfleet model export qoe --format c --prefix qoe -o qoe.h
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    name = options["name"]
-    if name is not None and options["file"] is None and ("/" in name or "." in name) and Path(name).is_file():
-        options = {**options, "file": Path(name), "name": None}
-    record, learned, _ = _load(options)
-    label = record.name if record is not None else options["file"].name.partition(".")[0]
-    run_export(options, record, _spoken(learned, options["words"]), label)
-
-
-def _spoken(learned: Model, words: Path | None) -> Model:
-    """Return the model in the words of a file."""
-    from console.common import json_file  # noqa: PLC0415 - a sibling of the command line
-    from console.model.words import reworded  # noqa: PLC0415
-    from glassfleet.reword import in_words_of  # noqa: PLC0415
-
-    if words is None:
-        return learned
-    return in_words_of(learned, reworded(learned.domain, json_file(words, "words"), str(words)))
-
-
-def _load(options: dict[str, Any]) -> tuple[ModelRecord | None, Model, str]:
-    """Return the record, where there is one, the model that the options name, and what a published one is now."""
-    from console.model.registry import read_registry  # noqa: PLC0415
-    from glassfleet import catalogue  # noqa: PLC0415
-
-    if options["file"] is not None:
-        if options["name"] is not None or options["version"] is not None:
-            raise UsageError("give either NAME (and --version) or --file RECORD, not both")
-        from console.model.signatures import Seals  # noqa: PLC0415
-
-        try:
-            record, learned = read_model_file(options["file"])
-        except DocumentError as fault:
-            named = "" if str(options["file"]) in str(fault) else f"{options['file']}: "
-            raise DocumentError(f"{named}{fault}") from fault
-        seals = Seals.at_hand()
-        if record is not None:
-            seals.judge(record)
-        elif seals.verifier is not None:
-            click.echo(f"{options['file']} holds a model without a record: there is no signature to verify", err=True)
-        return record, learned, ""
-    if options["name"] is None:
-        raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
-    name, version = _version_of(options["name"], options["version"])
-    url = broker_url(options["broker"], options["state_dir"])
-    registry = read_registry(url, options["fleet"])
-    record = registry.record(name, version)
-    learned = catalogue.load(record.scheme).from_document(record.document)
-    return record, learned, registry.standing(name, record.version)
-
-
-def _version_of(text: str, version: int | None) -> tuple[str, int | None]:
-    """Return name and version of NAME or NAME@VERSION beside ``--version``."""
-    name, mark, number = text.partition("@")
-    if not mark:
-        return text, version
-    if not (number.isdecimal() and number.isascii()):
-        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3, or NAME with --version 3")
-    if version not in {None, int(number)}:
-        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
-    return name, int(number)

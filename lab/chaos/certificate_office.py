@@ -27,8 +27,8 @@ AUDITOR = "auditor"
 
 
 @dataclass
-class Theft:
-    """A vehicle that was revoked, and what its thief can try.
+class StolenIdentity:
+    """A vehicle that was revoked, and what whoever stole its identity can try.
 
     Attributes
     ----------
@@ -38,18 +38,18 @@ class Theft:
     begins, ends : int or None
         Place in the coordinator's log from which on, and up to which, nothing of the vehicle may be taken; None: it was
         let in again before the list could be everywhere.
-    said : str
-        What the broker said to the thief in the end; empty: it let him in.
+    answer : str
+        What the broker said to whoever used it in the end; empty: it let them in.
     """
 
     agent: str
     folder: Path
     begins: int | None = None
     ends: int | None = None
-    said: str = ""
+    answer: str = ""
 
 
-class Office:
+class CertificateOffice:
     """The authority, everybody's identity folder, and a Mosquitto that asks for certificates; it is started here.
 
     Parameters
@@ -71,9 +71,9 @@ class Office:
         self.broker: MosquittoProcess
         self._work = work
         self._coordinator = coordinator
-        self.broker, self._made = secure_broker(work, fleet, coordinator, vehicles, operators=[AUDITOR])
+        self.broker, self._identities = secure_broker(work, fleet, coordinator, vehicles, operators=[AUDITOR])
         self._authority = Authority(work / "ca")
-        self.thefts: list[Theft] = []
+        self.stolen_identities: list[StolenIdentity] = []
         self.revoked: set[str] = set()
         """Who is shut out now."""
         self.reissued: set[str] = set()
@@ -81,7 +81,7 @@ class Office:
 
     def identity(self, name: str) -> Path:
         """Return the identity folder of a process."""
-        return self._made.of(name)
+        return self._identities / name
 
     @property
     def auditor(self) -> Tls | None:
@@ -111,16 +111,16 @@ class Office:
         self.reissued.add(name)
         self._hand_out()
 
-    def steal(self, name: str) -> Theft:
+    def steal(self, name: str) -> StolenIdentity:
         """Revoke a vehicle, as stolen; a copy of its identity stays with the thief."""
-        theft = Theft(name, self._work / "stolen" / f"{len(self.thefts) + 1:03d}-{name}")
-        shutil.copytree(self.identity(name), theft.folder)
-        self.thefts.append(theft)
+        stolen = StolenIdentity(name, self._work / "stolen" / f"{len(self.stolen_identities) + 1:03d}-{name}")
+        shutil.copytree(self.identity(name), stolen.folder)
+        self.stolen_identities.append(stolen)
         self.revoked.add(name)
         self.reissued.add(name)
         self._authority.revoke(name, "stolen")
         self._hand_out(deny=[name])
-        return theft
+        return stolen
 
     def admit(self, name: str) -> None:
         """Let a revoked vehicle enrol again: a new token, a new key, a new certificate."""
@@ -132,12 +132,12 @@ class Office:
         take_list(self.broker.config.state_dir, authority.crl_pem, allow=[name])
         self.revoked.discard(name)
 
-    def try_stolen(self, theft: Theft) -> None:
+    def try_stolen(self, stolen: StolenIdentity) -> None:
         """Be the thief: connect with a stolen identity, and note what the broker says."""
         try:
-            connect_once(Link(self.broker.url, "thief", tls=tls_of(theft.folder)), 5.0)
+            connect_once(Link(self.broker.url, "thief", tls=tls_of(stolen.folder)), 5.0)
         except BrokerError as fault:
-            theft.said = str(fault)
+            stolen.answer = str(fault)
 
     def _hand_out(self, deny: Sequence[str] = ()) -> None:
         for folder in (self.broker.config.state_dir, self.identity(self._coordinator)):

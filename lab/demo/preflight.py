@@ -26,7 +26,7 @@ MANY_ROUNDS = 30
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class Preflight:
     """What was learned from it.
 
     Attributes
@@ -41,7 +41,7 @@ class Rehearsal:
     seconds: float
 
 
-def rehearse(scheme: Any, parameters: Any, rows: Sequence[VehicleRows], seed: int, *, at_most: int) -> Rehearsal:
+def run_preflight(scheme: Any, parameters: Any, rows: Sequence[VehicleRows], seed: int, *, at_most: int) -> Preflight:
     """Learn from `rows` for at most `at_most` rounds; a run that fails here is left to fail by name in the fleet."""
     data = {f"vehicle-{number}": part.train for number, part in enumerate(rows)}
     first = data["vehicle-0"]
@@ -50,15 +50,15 @@ def rehearse(scheme: Any, parameters: Any, rows: Sequence[VehicleRows], seed: in
     with contextlib.suppress(_Enough, GlassfleetError):
         wanted = DiscoveryParameters(features=first.features, target=first.target, labels=labels)
         local.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
-    return Rehearsal(DOMAIN_ROUNDS + short.rounds, short.seconds)
+    return Preflight(DOMAIN_ROUNDS + short.rounds, short.seconds)
 
 
-def tempo(rehearsal: Rehearsal, vehicles: int, participation: str) -> tuple[float, float]:
+def tempo(preflight: Preflight, vehicles: int, participation: str) -> tuple[float, float]:
     """Return pace and deadline, in seconds, at which a run can be watched and nobody is late for want of CPU."""
-    is_quick = participation == "elastic" and rehearsal.rounds >= MANY_ROUNDS
+    is_quick = participation == "elastic" and preflight.rounds >= MANY_ROUNDS
     # The longest, too: an answer that is long once (a first import, a first population) must not slow every round.
     pace, shortest, longest = (0.05, 0.8, 2.5) if is_quick else (0.2, 2.5, 12.0)
-    together = rehearsal.seconds * vehicles / (os.cpu_count() or 1)
+    together = preflight.seconds * vehicles / (os.cpu_count() or 1)
     return pace, min(longest, max(shortest, round(pace + 0.3 + 2.0 * together, 1)))
 
 

@@ -1,4 +1,4 @@
-"""The processes of one demonstration - broker, coordinator, vehicles - and what the plan does to them."""
+"""The fleet of one demonstration - broker, coordinator, vehicles - and what the plan does to it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
 from broker.servers.passwords import write_private
-from lab.demo.processes import ChildError, Family
 from lab.demo.scene import COORDINATOR, FLEET, OPERATOR, Api, Settings, Watcher
-from lab.demo.secure import Identities, secure_broker
+from lab.demo.secure import secure_broker
+from lab.processes import ProcessError, ProcessFleet
 from schemas.errors import BrokerError, GlassfleetError, RunFailedError
 
 POLL = 0.05
@@ -22,13 +22,13 @@ ROLL_CALL = 0.25
 """Seconds between looks at who is up, while the fleet gathers."""
 
 
-class Troupe:
-    """The processes of one demonstration.
+class Fleet:
+    """Broker, coordinator and vehicles of one demonstration.
 
     Parameters
     ----------
     settings : Settings
-    family : Family
+    processes : ProcessFleet
         Where coordinator and vehicles are started.
     watcher : Watcher
 
@@ -40,12 +40,12 @@ class Troupe:
         What really happened to vehicles, in the order of time.
     """
 
-    def __init__(self, settings: Settings, family: Family, watcher: Watcher) -> None:
+    def __init__(self, settings: Settings, processes: ProcessFleet, watcher: Watcher) -> None:
         self._settings = settings
-        self._family = family
+        self._processes = processes
         self._watcher = watcher
         self._broker: ChildBroker | None = None
-        self._identities: Identities | None = None
+        self._identities: Path | None = None
         self._environment: dict[str, str] = {}
         self._up: set[str] = set()
         self._called = 0.0
@@ -77,9 +77,11 @@ class Troupe:
 
     def write_environment(self) -> Path:
         """Write what a reader's commands need to find this fleet, for ``source``; return the file."""
-        told = {**self._environment_of(OPERATOR), "GLASSFLEET_STATE_DIR": str(self._coordinator_state)}
+        variables = {**self._environment_of(OPERATOR), "GLASSFLEET_STATE_DIR": str(self._coordinator_state)}
         path = self._settings.work / "environment"
-        write_private(path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(told.items())))
+        write_private(
+            path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
+        )
         return path
 
     def stop_broker(self) -> None:
@@ -89,11 +91,8 @@ class Troupe:
 
     def start_coordinator(self, connect: Callable[[Path], Api]) -> Api:
         """Start the coordinator, on a free port of loopback; return its API once it answers."""
-        self._family.start(
-            COORDINATOR,
-            ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"],
-            self._environment_of(COORDINATOR),
-        )
+        arguments = ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"]
+        self._processes.add(COORDINATOR, arguments, self._environment_of(COORDINATOR)).start()
         api = self._wait_for_api(connect)
         self.address = f"{api.url}/"
         return api
@@ -110,19 +109,19 @@ class Troupe:
         delay = settings.slowness if vehicle in settings.plan.slow else settings.pace
         if delay:
             arguments += ["--slow", str(delay)]
-        self._family.start(vehicle, arguments, self._environment_of(vehicle))
+        self._processes.add(vehicle, arguments, self._environment_of(vehicle)).start()
 
     def play(self, opened: int) -> None:
         """Do what the plan says for the moment when `opened` rounds have been opened."""
         plan = self._settings.plan
         for vehicle, moment in plan.kills.items():
             if opened >= moment and vehicle not in self.killed:
-                self._family.kill(vehicle)
+                self._processes[vehicle].kill()
                 self.killed.append(vehicle)
                 self._watcher.say(f"{vehicle} is killed (SIGKILL)")
         for vehicle, moment in plan.returns.items():
             if opened >= moment and vehicle in self.killed and vehicle not in self.returned:
-                self.start_vehicle(vehicle)
+                self._processes[vehicle].start()
                 self.returned.append(vehicle)
                 self._watcher.say(f"{vehicle} comes back")
 
@@ -141,7 +140,7 @@ class Troupe:
         self.check_services()
         for vehicle in self._settings.files:
             if vehicle not in self.killed or vehicle in self.returned:
-                self._family.check(vehicle)
+                self._processes[vehicle].check()
 
     def check_services(self) -> None:
         """Raise when broker or coordinator ended."""
@@ -150,7 +149,7 @@ class Troupe:
                 f"the broker ({self._broker.kind}) ended by itself, or was killed; its log is in "
                 f"{self._settings.work / 'broker'} (with --keep DIR it stays)"
             )
-        self._family.check(COORDINATOR)
+        self._processes[COORDINATOR].check()
 
     def newly_ended(self) -> Iterator[str]:
         """Yield, in words, the vehicles that have ended since the last call and that the plan did not kill."""
@@ -158,8 +157,8 @@ class Troupe:
             if (vehicle in self.killed and vehicle not in self.returned) or vehicle in self._ended:
                 continue
             try:
-                self._family.check(vehicle)
-            except ChildError as fault:
+                self._processes[vehicle].check()
+            except ProcessError as fault:
                 self._ended.add(vehicle)
                 yield str(fault)
 
@@ -179,7 +178,7 @@ class Troupe:
     def _environment_of(self, name: str) -> dict[str, str]:
         if self._identities is None:
             return self._environment
-        return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities.of(name))}
+        return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities / name)}
 
     def _wait_for_api(self, connect: Callable[[Path], Api], patience: float = 60.0) -> Api:
         end = time.monotonic() + patience
@@ -198,6 +197,6 @@ class Troupe:
                     return api
             if time.monotonic() > end:
                 raise RunFailedError(
-                    f"the coordinator was not ready within {patience:g} s: {self._family.last_words(COORDINATOR)}"
+                    f"the coordinator was not ready within {patience:g} s: {self._processes[COORDINATOR].last_words()}"
                 )
             time.sleep(POLL)
