@@ -1,1 +1,1 @@
-"""One vehicle's side of the runs: rules, frozen rows, answers that wait for a receipt."""
+"""A vehicle's part in runs: the pure session, snapshots of rows, answers, and their outbox."""
