@@ -40,14 +40,22 @@ def places(text: str) -> list[tuple[str, str]]:
     return [(path, name) for path, names in PLACES.findall(text) for name in re.findall(r"`([\w.]+)`", names)]
 
 
+def _names(node: ast.stmt) -> list[str]:
+    match node:
+        case ast.ClassDef() | ast.FunctionDef():
+            return [node.name]
+        case ast.Assign():
+            return [ast.unparse(target) for target in node.targets]
+        case ast.AnnAssign():
+            return [ast.unparse(node.target)]
+    return []
+
+
 def holds(path: str, name: str) -> bool:
     """Whether a file defines a function, a class, a method or a constant."""
     body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
     for part in name.split("."):
-        named = {node: node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-        named |= {node: ast.unparse(node.target) for node in body if isinstance(node, ast.AnnAssign)}
-        named |= {node: ast.unparse(node.targets[0]) for node in body if isinstance(node, ast.Assign)}
-        found = next((node for node, known in named.items() if known == part), None)
+        found = next((node for node in body if part in _names(node)), None)
         if found is None:
             return False
         body = getattr(found, "body", [])
@@ -126,7 +134,7 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
     structlog.reset_defaults()
 
     assert ended["outcome"] == "finished", ended["reason"]
-    position, at = -1, []
+    position, at = -1, list[int]()
     for step in told:
         assert step in calls[position + 1 :], f"{step} does not follow {told[len(at) - 1]}"
         position = calls.index(step, position + 1)
