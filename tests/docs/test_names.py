@@ -162,6 +162,8 @@ def test_how_to_add_a_scheme_names_every_check():
 
 
 _PATH = re.compile(rf"(?:{'|'.join([*CODE, 'docs'])})/[\w./*-]+")
+_TEST = re.compile(r"(?:unit|property|integration|acceptance|conformance|privacy|fuzz)/[\w/*-]+\.py")
+"""A file of tests, in pages that say once that they mean the folder ``tests``."""
 _OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
 """An example's folder; a topic."""
 
@@ -169,6 +171,7 @@ _OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
 @pytest.mark.parametrize("page", PAGES)
 def test_page_names_files_that_exist(page: Page):
     named = {found[0] for text in page.inline if (found := _PATH.fullmatch(text.strip()))} - _OTHER
+    named |= {f"tests/{found[0]}" for text in page.inline if (found := _TEST.fullmatch(text.strip()))}
 
     assert [name for name in sorted(named) if not any(ROOT.glob(name.rstrip("/")))] == []
 
