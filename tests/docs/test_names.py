@@ -103,7 +103,7 @@ def test_page_names_environment_variables_that_exist(page: Page):
     assert named - _variables() == set()
 
 
-_PYTHON = re.compile(r"(?:schemas|glassfleet|coordinator|edge_agent|qoe|console)(?:\.[A-Za-z_]\w*)+")
+_PYTHON = re.compile(r"(?:schemas|glassfleet|broker|coordinator|edge_agent|console|lab)(?:\.[A-Za-z_]\w*)+")
 _NO_MODULES = {"json", "md", "toml", "io", "conf"}
 
 
