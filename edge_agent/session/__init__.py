@@ -1,1 +1,1 @@
-"""A vehicle's part in runs: the pure session, snapshots of rows, answers, and their outbox."""
+"""One vehicle's side of the runs: rules, snapshots of rows, answers that wait for a receipt."""

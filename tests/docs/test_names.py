@@ -162,8 +162,6 @@ def test_how_to_add_a_scheme_names_every_check():
 
 
 _PATH = re.compile(rf"(?:{'|'.join([*CODE, 'docs'])})/[\w./*-]+")
-_TEST = re.compile(r"(?:unit|property|integration|acceptance|conformance|privacy|fuzz)/[\w/*-]+\.py")
-"""A file of tests, in pages that say once that they mean the folder ``tests``."""
 _OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
 """An example's folder; a topic."""
 
@@ -171,7 +169,6 @@ _OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
 @pytest.mark.parametrize("page", PAGES)
 def test_page_names_files_that_exist(page: Page):
     named = {found[0] for text in page.inline if (found := _PATH.fullmatch(text.strip()))} - _OTHER
-    named |= {f"tests/{found[0]}" for text in page.inline if (found := _TEST.fullmatch(text.strip()))}
 
     assert [name for name in sorted(named) if not any(ROOT.glob(name.rstrip("/")))] == []
 
@@ -195,3 +192,16 @@ def test_links_of_page_lead_somewhere_in_the_repository(page: Page):
 def _anchors(text: str) -> set[str]:
     titles = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+_TEST = re.compile(r"(?:unit|property|integration|acceptance|conformance|privacy|fuzz)/[\w/*-]+\.py")
+"""A file of tests, in pages that say once that they mean the folder ``tests``."""
+
+
+def test_pages_name_tests_that_exist() -> None:
+    named = {
+        (page.name, found[0]) for page in pages() for text in page.inline if (found := _TEST.fullmatch(text.strip()))
+    }
+
+    assert len(named) > 10
+    assert [(page, path) for page, path in sorted(named) if not any((ROOT / "tests").glob(path))] == []
