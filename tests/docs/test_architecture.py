@@ -55,10 +55,10 @@ def holds(path: str, name: str) -> bool:
     """Whether a file defines a function, a class, a method or a constant."""
     body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
     for part in name.split("."):
-        found = next((node for node in body if part in _names(node)), None)
-        if found is None:
+        node = next((node for node in body if part in _names(node)), None)
+        if node is None:
             return False
-        body = getattr(found, "body", [])
+        body = getattr(node, "body", [])
     return True
 
 
