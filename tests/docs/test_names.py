@@ -104,7 +104,7 @@ def test_page_names_environment_variables_that_exist(page: Page):
     assert named - _variables() == set()
 
 
-_PYTHON = re.compile(r"(?:schemas|glassfleet|coordinator|edge_agent|qoe|console)(?:\.[A-Za-z_]\w*)+")
+_PYTHON = re.compile(r"(?:schemas|glassfleet|broker|coordinator|edge_agent|console|lab)(?:\.[A-Za-z_]\w*)+")
 _NO_MODULES = {"json", "md", "toml", "io", "conf"}
 
 
@@ -193,3 +193,16 @@ def test_links_of_page_lead_somewhere_in_the_repository(page: Page):
 def _anchors(text: str) -> set[str]:
     titles = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+_TEST = re.compile(r"(?:unit|property|integration|acceptance|conformance|privacy|fuzz)/[\w/*-]+\.py")
+"""A file of tests, in pages that say once that they mean the folder ``tests``."""
+
+
+def test_pages_name_tests_that_exist() -> None:
+    named = {
+        (page.name, found[0]) for page in pages() for text in page.inline if (found := _TEST.fullmatch(text.strip()))
+    }
+
+    assert len(named) > 10
+    assert [(page, path) for page, path in sorted(named) if not any((ROOT / "tests").glob(path))] == []
