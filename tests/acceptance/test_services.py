@@ -124,22 +124,6 @@ def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_canc
     assert "refused the token" in token.stderr
 
 
-def test_second_agent_stops_with_the_identity_code_when_the_first_has_its_id(desk: Desk, vehicles: list[Path]) -> None:
-    start_cloud(desk)
-    first = desk.start("agent", "--id", "twin", "--data", str(vehicles[0]))
-    log = desk.folder / "agent-2.log"
-    desk.until(lambda: "birth" in log.read_text() or "connected" in log.read_text(), first)
-    url = (desk.folder / "broker-url").read_text().strip()
-    second = desk.call(
-        *("agent", "--id", "twin", "--data", str(vehicles[1]), "--broker", url),
-        *("--state-dir", str(desk.folder / "other")),
-        timeout=30,
-    )
-    code = second.returncode or first.wait(20)
-    # Which of the two gives way is theirs to settle; that one does, by name, is what users need.
-    assert code == 7, second.stderr + desk.logs()
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -203,10 +187,3 @@ def test_services_end_with_the_storage_code_when_the_state_folder_cannot_be_made
         done = desk.call(*arguments, "--state-dir", str(blocked / "state"))
         assert done.returncode == 5, (arguments, done.stderr)
         assert done.stderr.strip().splitlines()[-1].startswith("glassfleet: error: ")
-
-
-def test_second_coordinator_refuses_when_the_first_has_the_journal(desk: Desk) -> None:
-    start_cloud(desk)
-    second = desk.call("coordinator", "--api-port", "0")
-    assert second.returncode == 5, second.stderr
-    assert "Traceback" not in second.stderr
