@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended, wait_for
-from tests.support.dashboard_world import World, chromium, world
+from tests.support.dashboard_world import World, world
 
 FORECAST = "/models/video-quality/2/forecast"
 
@@ -26,20 +26,6 @@ FORECAST = "/models/video-quality/2/forecast"
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with world(tmp_path_factory.mktemp("world"), hostile=False) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    opened = browser.new_context()
-    opened.set_default_timeout(10_000)
-    yield opened.new_page()
-    opened.close()
 
 
 def told(there: World, row: dict[str, float]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from glassfleet import catalogue, local
 from glassfleet.explain import Change, FuzzySet, Partition
 from tests.integration.dashboard.test_live import served
 from tests.integration.dashboard.test_size import dataset, domain_of, publish
-from tests.support.dashboard_world import chromium
 
 LONG = (
     *("ExtremelyLow", "VeryLow", "Low", "somewhat unacceptable", "Medium", "High", "satisfactory enough", "VeryHigh"),
@@ -36,12 +35,6 @@ WIDE = (
     "WWWW WWWW",
 )
 SHORT = tuple("abcdefghi")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
 
 
 def partition(terms: tuple[str, ...], knots: list[float], unit: str = "km/h") -> Partition:

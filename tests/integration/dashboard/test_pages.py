@@ -16,7 +16,7 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended
-from tests.support.dashboard_world import COLUMNS, EVIL, OPEN, SIDEWAYS, VEHICLES, World, chromium, world
+from tests.support.dashboard_world import COLUMNS, EVIL, OPEN, SIDEWAYS, VEHICLES, World, world
 
 PAGES = {
     "fleet": "/",
@@ -38,12 +38,6 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
 def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "dark"] = "light") -> BrowserContext:
     width, height = SIZES[size]
     made = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -51,22 +45,8 @@ def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "d
     return made
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page that fails the test on any script error, refused inline code or missing file."""
-    faults: list[str] = []
-    opened = context(browser)
-    made = opened.new_page()
-    made.on("pageerror", lambda fault: faults.append(str(fault)))
-    made.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    yield made
-    opened.close()
-    # A browser notes answers such as 404 on its console; they are what those tests ask for.
-    assert [fault for fault in faults if not fault.startswith("Failed to load resource: the server responded")] == []
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: Page, name: str) -> None:
+def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.goto(there.base + PAGES[name])
     page.evaluate(OPEN)
     found = Axe().run(page)
@@ -77,13 +57,7 @@ def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: 
     # Only colours differ between the two.
     found = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
     assert found.violations_count == 0, found.generate_report()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(there.base + PAGES[name])
-    page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(SIDEWAYS) == []
 

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.support.cloud import wait_for
-from tests.support.dashboard_world import EVIL, VEHICLES, World, chromium, world
+from tests.support.dashboard_world import EVIL, VEHICLES, World, world
 
 NAME = "video-quality"
 MODEL = f"/models/{NAME}"
@@ -33,20 +33,6 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         assert back.status_code == 200, back.text
         wait_for(lambda: len(made.api.get(f"/api{MODEL}/2/evaluations").json()) >= VEHICLES)
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    opened = browser.new_context()
-    opened.set_default_timeout(10_000)
-    yield opened.new_page()
-    opened.close()
 
 
 def sign_in(there: World, page: Page, then: str) -> None:

@@ -64,15 +64,6 @@ def test_bare_sum_gives_back_what_it_was_given_when_the_unit_is_another():
     assert bare_sum("(90 - 0.5 speed) %", "min") == "(90 - 0.5 speed) %"
 
 
-def test_explanation_names_the_rule_and_adds_up():
-    model, X, _ = _model()
-    why = model.explain(X[0])
-    assert why.prediction == model.predict(X[:1])[0]
-    assert why.base + sum(why.shares.values()) == pytest.approx(why.prediction)
-    assert not why.fallback
-    assert np.prod(why.fired.memberships) == pytest.approx(why.fired.strength)
-
-
 def test_explanation_ranks_rules_by_what_the_choice_was_made_on():
     model, X, _ = _model()
     by_strength_alone = 0
