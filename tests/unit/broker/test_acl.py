@@ -47,14 +47,9 @@ def may(user: str, how: str, topic: str) -> bool:
     return any(rule.access in (how, "readwrite") and matches(rule.pattern, topic) for rule in USERS[user])
 
 
-@pytest.mark.parametrize("topic", WRITERS)
-def test_topic_is_written_by_its_owner_alone(topic):
-    assert {user for user in USERS if may(user, "write", topic)} == WRITERS[topic]
-
-
-@pytest.mark.parametrize("topic", READERS)
-def test_topic_is_read_by_those_who_need_it(topic):
-    assert {user for user in USERS if may(user, "read", topic)} == READERS[topic]
+def test_topics_are_written_by_their_owner_alone_and_read_by_those_who_need_them():
+    for how, expected in (("write", WRITERS), ("read", READERS)):
+        assert {topic: {user for user in USERS if may(user, how, topic)} for topic in expected} == expected
 
 
 def test_no_rule_of_an_agent_is_a_wildcard_over_a_branch():

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from deploy.site.limits_page import COMMANDS, FIXED, MODELS, NO_BOUNDS, NOT_LIMITS, PROOF, WIRE, render, value_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,9 +72,9 @@ def test_page_names_every_fixed_number_of_the_code_or_says_why_it_is_no_limit() 
     )
 
 
-@pytest.mark.parametrize("name", [*WIRE, *PROOF, *(name for name in NOT_LIMITS if not name.endswith("*"))])
-def test_page_names_no_number_that_is_not_there(name: str) -> None:
-    assert value_of(name) is not None
+def test_page_names_no_number_that_is_not_there() -> None:
+    named = [*WIRE, *PROOF, *(name for name in NOT_LIMITS if not name.endswith("*"))]
+    assert [name for name in named if value_of(name) is None] == []
 
 
 def test_table_says_why_for_each_that_cannot_be_set() -> None:
