@@ -146,14 +146,3 @@ def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(sta
     wait_for(lambda: watch.up() not in ("", incarnation))
     assert second.process.poll() is None
     assert second.end()[0] == 0
-
-
-def test_killed_coordinator_starts_again_at_once_on_its_journal(start: Start, watch: Watch) -> None:
-    for _ in range(2):
-        killed = start("one")
-        wait_for(watch.up)
-        killed.end(signal.SIGKILL)
-        wait_for(lambda: watch.states[-1].status == "down")
-    last = start("one")
-    wait_for(watch.up)
-    assert last.end()[0] == 0

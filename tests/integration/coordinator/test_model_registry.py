@@ -243,35 +243,3 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
         )
         assert (told["phase"], told["reports"], told["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
         assert world.told("model", "history", "m")["current"]["version"] == 2
-
-
-def test_rollout_ends_at_once_when_no_vehicle_has_test_rows(world: World) -> None:
-    with Fleet(SOURCES, broker=world.broker.url, state_dir=world.folder / "agents"):
-        assert "nobody-can: none of 3 vehicles can score it (no test rows)" in world.learn(1, code=6)
-        listed = world.told("model", "list")[0]
-        assert (listed["current"], listed["standing"].partition(":")[0]) == (False, "candidate, not current")
-        assert "m@1 reads it, glassfleet model promote m 1 makes it current" in world.say("model", "rules", "m", code=9)
-        assert "no version of model 'm' is current" in world.say("model", "rollback", "m", "--reason", "x", code=9)
-        world.say("model", "promote", "m", "1")
-        world.learn(2, code=6)
-        told = world.say("rollout", "start", "m", "2", "--share", "0.34", "--share", "1", "--wait", code=6)
-        assert "nobody-can: none of 3 vehicles can score it (no test rows)" in told
-        with world.cloud.api() as api:
-            rollout = api.get("/api/rollouts").json()[-1]
-            assert sorted(rollout["cannot"]) == sorted(SOURCES)
-            assert api.post("/api/models/m/promote", json={"version": 9}).status_code == 404
-            assert api.post("/api/models/m/rollback", json={"reason": " "}).status_code == 422
-            assert api.post("/api/rollouts", json={"name": "m", "version": 1}).status_code == 422
-            assert api.post("/api/rollouts", json={"name": "m", "version": 2, "plan": {"x": 1}}).status_code == 422
-            assert api.post("/api/rollouts/m/stop", json={}).status_code == 404
-            del api.headers["Authorization"]
-            for address in (
-                "models/m/promote",
-                "models/m/rollback",
-                "rollouts",
-                "rollouts/m/stop",
-                "rollouts/m/resume",
-            ):
-                body = {"version": 2, "name": "m", "reason": "x"}
-                assert api.post(f"/api/{address}", json=body).status_code == 401, address
-            assert api.get("/api/models/m/history").json()["current"]["version"] == 1

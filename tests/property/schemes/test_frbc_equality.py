@@ -132,19 +132,3 @@ def test_owners_find_the_central_rules_with_other_weights_at_most(fleet: Any) ->
     assert one.rounds == 1
     assert np.array_equal(one.model.base.antecedents, other.model.base.antecedents)
     assert one.summary["conflicts"] == other.summary["conflicts"]
-
-
-@relaxed
-@given(fleets())
-def test_document_read_again_predicts_and_explains_the_same(fleet: Any) -> None:
-    domain, parts, parameters, _ = fleet
-    if not _has_rows(parts):
-        return
-    model = federated(SCHEME, parameters, domain, parts).model
-    X = pool(list(parts.values())).X
-
-    again = SCHEME.from_document(model.to_document())
-
-    assert document_digest(again.to_document()) == document_digest(model.to_document())
-    assert np.array_equal(again.predict(X), model.predict(X))
-    assert again.explain(X[0]) == model.explain(X[0])

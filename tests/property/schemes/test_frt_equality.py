@@ -111,25 +111,3 @@ def test_nullified_answers_pass_the_check_and_end_in_a_model(fleet):
 
     X = rng.normal(0.5, 0.5, (50, len(domain.features)))
     assert np.isfinite(model.predict(X)).all()
-
-
-@relaxed
-@given(fleets(), st.sampled_from(["maximum_matching", "weighted_average"]))
-def test_model_read_from_its_document_predicts_and_explains_the_same(fleet, inference):
-    domain, parts, parameters, rng = fleet
-    chosen = parameters.model_copy(update={"inference": inference})
-    model = federated(SCHEME, chosen, domain, parts).model
-    document = model.to_document()
-
-    again = SCHEME.from_document(document)
-
-    X = rng.normal(0.5, 0.5, (40, len(domain.features)))
-    assert document_digest(again.to_document()) == document_digest(document)
-    assert np.array_equal(again.predict(X), model.predict(X))
-    # A row's prediction does not depend on the rows beside it.
-    assert np.array_equal(np.concatenate([model.predict(X[i : i + 1]) for i in range(40)]), model.predict(X))
-    for row in X[:8]:
-        why = model.explain(row)
-        assert again.explain(row) == why
-        size = 1.0 + sum(abs(share) for share in why.shares.values()) + abs(why.base)
-        assert abs(why.base + sum(why.shares.values()) - why.prediction) <= 1e-12 * size

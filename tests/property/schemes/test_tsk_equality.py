@@ -182,19 +182,6 @@ def test_local_antecedents_are_those_that_do_not_give_the_central_model() -> Non
 
 
 @relaxed
-@given(fleets(), st.sampled_from(["averaged", "pooled"]), st.randoms(use_true_random=False))
-def test_model_does_not_depend_on_the_order_of_answers(fleet: Any, consequents: str, random: Any) -> None:
-    domain, parts, parameters, _ = fleet
-    chosen = parameters.model_copy(update={"consequents": consequents})
-    agents = sorted(parts)
-    one = _finish(SCHEME.server.start(chosen, domain, 0), [parts[agent] for agent in agents])
-    random.shuffle(agents)
-    other = _finish(SCHEME.server.start(chosen, domain, 0), [parts[agent] for agent in agents])
-
-    assert _digest(one.model) == _digest(other.model)
-
-
-@relaxed
 @given(fleets(), st.sampled_from([("averaged", "local"), ("pooled", "local"), ("pooled", "federated")]))
 def test_nullified_answers_pass_the_check_and_end_by_name(fleet: Any, variant: tuple[str, str]) -> None:
     domain, parts, parameters, rng = fleet
@@ -210,28 +197,3 @@ def test_nullified_answers_pass_the_check_and_end_by_name(fleet: Any, variant: t
         assert model.to_document()["parameters"]["min_rows"] == 3
         assert np.isfinite(model.predict(rng.normal(0.5, 0.5, (50, len(domain.features))))).all()
     assert "min_rows" in end
-
-
-@relaxed
-@given(fleets(), st.sampled_from(["maximum_matching", "weighted_average"]), st.sampled_from(["averaged", "pooled"]))
-def test_model_read_from_its_document_predicts_and_explains_the_same(
-    fleet: Any, inference: str, consequents: str
-) -> None:
-    domain, parts, parameters, rng = fleet
-    chosen = parameters.model_copy(update={"inference": inference, "consequents": consequents})
-    model = federated(SCHEME, chosen, domain, parts).model
-    document = model.to_document()
-
-    again = SCHEME.from_document(document)
-
-    X = rng.normal(0.5, 0.5, (40, len(domain.features)))
-    assert _digest(again) == document_digest(document)
-    assert np.array_equal(again.predict(X), model.predict(X))
-    # A row's prediction does not depend on the rows beside it.
-    assert np.array_equal(np.concatenate([model.predict(X[i : i + 1]) for i in range(40)]), model.predict(X))
-    for row in X[:8]:
-        why = model.explain(row)
-        assert again.explain(row) == why
-        assert isinstance(why.prediction, float)
-        size = 1.0 + sum(abs(share) for share in why.shares.values()) + abs(why.base)
-        assert abs(why.base + sum(why.shares.values()) - why.prediction) <= 1e-12 * size

@@ -14,7 +14,6 @@ from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.words import span_words
-from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, RunFailedError, UsageError
 
 DOMAIN = Domain(
@@ -230,9 +229,3 @@ def test_progress_draws_the_tree_as_it_grows():
         step = SCHEME.server.reduce(step.state, [answer])
     assert drawn[0] == ["everything ?"]
     assert drawn[2][1].startswith("  speed is at most ")
-
-
-def test_document_is_complete_and_small():
-    document = learn(max_rules=12).model.to_document()
-    assert len(canonical_json(document)) < 6000
-    assert document_digest(SCHEME.from_document(document).to_document()) == document_digest(document)

@@ -111,14 +111,6 @@ def test_server_refuses_more_inputs_than_linear_leaves_take():
     assert SCHEME.server.start(Parameters(order=0), wide, 0).task.kind == "level"
 
 
-def test_progress_draws_the_tree():
-    progress = SCHEME.server.progress(_question("leaves").state)
-    assert progress["open"] == 0
-    assert progress["leaves"] > 1
-    assert len(progress["lines"]) == progress["nodes"] + 1
-    assert " is " in progress["lines"][1]
-
-
 def test_server_grows_no_deeper_than_told():
     for depth in (0, 1, 2):
         parameters = Parameters(max_depth=depth, min_samples_fraction=0.0, min_gain=0.0)
