@@ -16,6 +16,7 @@ from broker.servers.process import free_port as find_free_port
 from broker.servers.rabbitmq import find_rabbitmq
 from tests.support.nats import find_nats
 from tests.support.postgres import PostgresServer, find_postgresql
+from tests.support.processes import Processes
 
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
@@ -103,6 +104,14 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Commands of one state folder, the test's own; what goes on is ended with the test."""
+    made = Processes(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Part
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.cloud import DOMAIN, SOURCES, central_digest, wait_for
+from tests.support.cloud import DOMAIN, SOURCES, central_digest
+from tests.support.processes import eventually
 from tests.support.simulation import quiet
 
 pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
@@ -75,7 +76,7 @@ class Cloud:
         self.service: Service = build(load_config(broker=url, state_dir=state_dir, api=False, **settings))
         self._thread = threading.Thread(target=self.service.serve_forever, daemon=True)
         self._thread.start()
-        wait_for(lambda: self.service.is_connected)
+        eventually(lambda: self.service.is_connected)
 
     def start_run(self, run: str, **parameters: Any) -> None:
         spec = RunSpec.from_document(
@@ -90,7 +91,7 @@ class Cloud:
         self.service.call(lambda core: core.start_run(spec))
 
     def finish(self, run: str) -> dict[str, Any]:
-        wait_for(lambda: self.service.coordinator.runs.document(run)["state"] == "ended")
+        eventually(lambda: self.service.coordinator.runs.document(run)["state"] == "ended")
         return self.service.coordinator.runs.document(run)
 
     def record(self) -> ModelRecord:
@@ -120,7 +121,7 @@ def test_fleet_learns_over_messages_in_parts_when_they_are_larger_than_the_limit
         record = cloud.record()
         # These vehicles have no rows to score a version on, so the gate leaves it to an operator.
         cloud.service.call(lambda core: core.models.promote("model", 1, ""))
-        wait_for(lambda: tap.payloads("model-current"))
+        eventually(lambda: tap.payloads("model-current"))
     finally:
         cloud.stop()
         tap.stop()
@@ -162,7 +163,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
             # Meanwhile somebody floods: what is above the bound is dropped, and costs neither memory nor the run.
             for _ in range(400):
                 tap.publish(TOPICS.contribution("stranger", "r1"), b"noise")
-            wait_for(lambda: cloud.service.metrics()["queue.dropped"] >= 250, 10)
+            eventually(lambda: cloud.service.metrics()["queue.dropped"] >= 250, seconds=10)
             assert cloud.service.metrics()["queue.messages"] <= 100
             run = cloud.finish("r1")
             counts = sum((agent.counts for agent in fleet.agents.values()), Counter[str]())

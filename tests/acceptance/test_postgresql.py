@@ -17,8 +17,9 @@ from broker.servers.launch import launch
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, spec, wait_for
+from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, spec
 from tests.support.postgres import PASSWORD, PostgresServer
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
 
@@ -70,7 +71,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         first = start(url)
         with first.api() as api:
             assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            wait_for(lambda: rounds(api, "r1") >= 1)
+            eventually(lambda: rounds(api, "r1") >= 1)
         first.end(signal.SIGKILL)
 
         second = start(url)
@@ -94,7 +95,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         server.start()
         third = start(url)
         with third.api() as api:
-            wait_for(lambda: has_ended(api, "r1"))
+            eventually(lambda: has_ended(api, "r1"))
             run: dict[str, Any] = api.get("/api/runs/r1").json()
             room = next(
                 line for line in api.get("/metrics").text.splitlines() if line.startswith("glassfleet_journal_b")

@@ -16,16 +16,10 @@ from broker.servers.embedded import prepare_embedded
 from broker.servers.launch import EmbeddedProcess, choose
 from broker.servers.mosquitto import find_mosquitto
 from schemas.errors import BrokerError, StorageError, UsageError
+from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
 
 CONNECT_V5 = bytes.fromhex("101100044d51545405021e0005110000000a0001 78".replace(" ", ""))
-
-
-def eventually(condition, what: str = "", seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")

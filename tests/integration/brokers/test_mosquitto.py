@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,16 +11,10 @@ from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoConfig, MosquittoProcess
 from schemas.errors import BrokerError
+from tests.support.processes import eventually
 from tests.support.transports import Client
 
 pytestmark = pytest.mark.mosquitto
-
-
-def eventually(condition, what: str = "", seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
