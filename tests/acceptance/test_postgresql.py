@@ -112,23 +112,6 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
     assert set(answers.values()) == {1}
 
 
-def test_second_coordinator_on_one_database_is_refused_until_the_first_one_is_killed(
-    postgres: PostgresServer, start: Callable[..., CoordinatorProcess]
-) -> None:
-    url = postgres.url(postgres.database())
-    first = start(url, "one")
-    first.api().close()
-    second = start(url, "two", "--fleet", "other")
-    code, told = wait_to_end(second)
-    assert code == 5, told
-    assert "is in use by another coordinator" in told
-    assert PASSWORD not in told
-    first.end(signal.SIGKILL)
-    third = start(url, "two", "--fleet", "other")
-    third.api().close()
-    assert third.end()[0] == 0
-
-
 def wait_to_end(coordinator: CoordinatorProcess, seconds: float = 60.0) -> tuple[int, str]:
     end = time.monotonic() + seconds
     while coordinator.process.poll() is None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -35,14 +36,6 @@ def taken_port() -> tuple[socket.socket, int]:
     return listener, listener.getsockname()[1]
 
 
-def test_coordinator_finds_the_broker_when_both_are_started_together(processes: Processes) -> None:
-    coordinator = processes.start("coordinator", "--api-port", "0", "--broker-wait", "40")
-    eventually(lambda: "no broker yet" in processes.said(coordinator))
-    processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: is_healthy(processes))
-    assert coordinator.poll() is None
-
-
 @pytest.mark.parametrize("service", ["coordinator", "agent"])
 def test_service_names_the_way_out_when_no_broker_comes(processes: Processes, service: str) -> None:
     rest = ["--id", "v1", "--data", "rows.csv"] if service == "agent" else ["--no-api"]
@@ -60,24 +53,31 @@ def test_run_start_says_that_there_is_no_broker_while_the_coordinator_waits_for_
     assert "the coordinator has no broker yet" in done.stderr
 
 
-def test_run_start_wait_survives_a_coordinator_that_is_killed_and_started_again(processes: Processes) -> None:
+def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_one_that_was_killed(
+    processes: Processes,
+) -> None:
+    listener, port = taken_port()
+    listener.close()
+    at = ("--coordinator", f"http://127.0.0.1:{port}")
+    waiting = processes.start(
+        *("run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
+    )
+    eventually(lambda: processes.said(waiting).count("no coordinator answers") == 1)
     processes.start("broker", "--kind", "embedded", "--port", "0")
     eventually(lambda: processes.note("broker-url"))
-    first = processes.start("coordinator", "--api-port", "0")
+    first = processes.start("coordinator", "--api-port", str(port))
     eventually(lambda: is_healthy(processes))
     url = processes.note("api-url")
-    waiting = processes.start("run", "start", "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
     eventually(lambda: httpx.get(f"{url}/api/runs/r1", trust_env=False).is_success)
     first.kill()
     first.wait()
-    eventually(lambda: "no coordinator answers" in processes.said(waiting))
-    processes.start("coordinator", "--api-port", "0", "--take-over")
+    eventually(lambda: processes.said(waiting).count("no coordinator answers") == 2)
+    processes.start("coordinator", "--api-port", str(port), "--take-over")
     eventually(lambda: is_healthy(processes))
     assert processes.note("api-url") == url
     assert processes.call("run", "cancel", "r1").returncode == 0
-    eventually(lambda: waiting.poll() is not None)
-    assert waiting.returncode == 6
-    assert processes.said(waiting).count("no coordinator answers") == 1
+    assert waiting.wait(60) == 6
+    assert processes.said(waiting).count("no coordinator answers") == 2
     assert "cancelled" in processes.said(waiting)
 
 
@@ -136,8 +136,9 @@ def test_note_of_a_broker_that_was_killed_is_not_believed(processes: Processes) 
     assert processes.call("model", "list").returncode == 0
 
 
-@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
-@pytest.mark.parametrize("again", [["--port", "0"], []], ids=["free-port", "plain"])
+@pytest.mark.parametrize(
+    ("kind", "again"), [("embedded", []), pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto)]
+)
 def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     processes: Processes, kind: str, again: list[str]
 ) -> None:
@@ -163,19 +164,6 @@ def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
         eventually(lambda: processes.note("broker-url") not in {"", url})
 
 
-def test_doctor_says_how_to_start_a_broker_when_none_is_there(processes: Processes) -> None:
-    done = processes.call("doctor", "--json")
-    (found,) = [each for each in json.loads(done.stdout) if each["check"] == "broker"]
-    assert found["level"] == "warning"
-    assert "glassfleet broker" in found["fix"] or "--broker" in found["fix"]
-    (found,) = [
-        each
-        for each in json.loads(processes.call("doctor", "--as-coordinator", "--json").stdout)
-        if each["check"] == "broker"
-    ]
-    assert found["level"] == "wrong"
-
-
 def test_agent_whose_rows_are_none_names_the_fault_and_the_check_that_tells_all(processes: Processes) -> None:
     rows = processes.folder / "accounts"
     rows.write_text("root:x:0:0:root:/root:/bin/sh\n" + "a:x:1:1:b,c,,:/:/bin/sh\n" * 3)
@@ -186,26 +174,7 @@ def test_agent_whose_rows_are_none_names_the_fault_and_the_check_that_tells_all(
     assert done.stderr.count("\n") == 1
 
 
-def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet(processes: Processes) -> None:
-    listener, port = taken_port()
-    listener.close()
-    at = ("--coordinator", f"http://127.0.0.1:{port}")
-    waiting = processes.start(
-        "run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300"
-    )
-    eventually(lambda: "no coordinator answers" in processes.said(waiting))
-    processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: processes.note("broker-url"))
-    processes.start("coordinator", "--api-port", str(port))
-    eventually(lambda: processes.call("run", "cancel", "r1", *at).returncode == 0)
-    eventually(lambda: waiting.poll() is not None)
-    assert waiting.returncode == 6
-    assert "cancelled" in processes.said(waiting)
-
-
-@pytest.mark.parametrize(
-    "words", [("run", "start", "--wait"), ("run", "show", "r1", "--wait"), ("rollout", "start", "m", "2", "--wait")]
-)
+@pytest.mark.parametrize("words", [("run", "start", "--wait"), ("rollout", "start", "m", "2", "--wait")])
 def test_waiting_gives_up_after_the_time_that_it_was_given(processes: Processes, words: tuple[str, ...]) -> None:
     at = ("--coordinator", "http://127.0.0.1:9")
     done = processes.call(*words, *at, "--coordinator-wait", "0.7")
@@ -254,6 +223,7 @@ def test_forecast_run_prints_a_line_for_each_forecast(processes: Processes, vehi
     keep_model(processes)
     done = processes.call(*vehicle)
     assert done.returncode == 0, done.stderr
+    assert "no-such-agent" not in done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 2
     for line in lines:
@@ -299,65 +269,61 @@ def test_forecast_run_names_the_agents_that_are_there_when_its_own_never_was(
         assert "the source ended, and not one forecast was made" in done.stderr.splitlines()[-1]
 
 
-def test_forecast_run_says_nothing_of_agents_when_its_own_was_there(
-    processes: Processes, vehicle: tuple[str, ...]
-) -> None:
-    keep_model(processes)
-    done = processes.call(*vehicle)
-    assert done.returncode == 0
-    assert "no-such-agent" not in done.stderr
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """A broker and a coordinator."""
+    made = Processes(tmp_path_factory.mktemp("running"))
+    try:
+        made.start("broker", "--kind", "embedded", "--port", "0")
+        eventually(lambda: made.note("broker-url"))
+        made.start("coordinator", "--api-port", "0")
+        eventually(lambda: is_healthy(made))
+        yield made
+    finally:
+        made.end()
 
 
-def test_operator_is_told_what_cannot_be_done_with_a_run(processes: Processes) -> None:
-    processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: processes.note("broker-url"))
-    processes.start("coordinator", "--api-port", "0")
-    eventually(lambda: is_healthy(processes))
-    none = processes.call("report", "nosuch")
+def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> None:
+    none = running.call("report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
-    assert processes.call("run", "start", "--run", "base", "--gather-timeout", "0.3", "--wait").returncode == 6
-    assert processes.call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
+    assert running.call("run", "start", "--run", "base", "--gather-timeout", "0.3", "--wait").returncode == 6
+    assert running.call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
 
-    ended = processes.call("run", "cancel", "base")
+    ended = running.call("run", "cancel", "base")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "base has failed already; nothing to cancel" in ended.stderr
     for _again in range(2):
-        cancelled = processes.call("run", "cancel", "other")
+        cancelled = running.call("run", "cancel", "other")
         assert (cancelled.returncode, cancelled.stdout) == (0, "other cancelled\n")
     for words in (("report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
-        unknown = processes.call(*words)
+        unknown = running.call(*words)
         assert unknown.returncode == 9
         assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
-    misspelt = processes.call("run", "start", "--scheme", "fmt", "--param", "max_rule=6")
+    misspelt = running.call("run", "start", "--scheme", "fmt", "--param", "max_rule=6")
     assert misspelt.returncode == 2
     assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in misspelt.stderr
 
 
-def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(processes: Processes) -> None:
-    processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: processes.note("broker-url"))
-    processes.start("coordinator", "--api-port", "0")
-    eventually(lambda: is_healthy(processes))
-    token = processes.note("api-token")
-    (processes.folder / "api-token").unlink()
-    (processes.folder / "api-token").mkdir()  # unreadable for root, too
-    listed = processes.call("run", "list")
+def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes) -> None:
+    token = running.note("api-token")
+    (running.folder / "api-token").unlink()
+    (running.folder / "api-token").mkdir()  # unreadable for root, too
+    listed = running.call("run", "list")
     assert (listed.returncode, listed.stderr) == (0, "")
-    refused = processes.call("run", "start", "--gather-timeout", "300", "--run", "r1")
+    refused = running.call("run", "start", "--gather-timeout", "300", "--run", "r1")
     assert refused.returncode == 2
     assert "api-token" in refused.stderr
     assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
-    assert processes.call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
+    assert running.call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
+    (running.folder / "api-token").rmdir()
+    (running.folder / "api-token").write_text(token)
 
 
-@pytest.mark.parametrize("style", [[], ["--json"]], ids=["words", "json"])
-def test_password_of_the_broker_is_in_no_output_and_nobody_else_can_read_the_state(
-    processes: Processes, style: list[str]
-) -> None:
+def test_password_of_the_broker_is_in_no_output_and_nobody_else_can_read_the_state(processes: Processes) -> None:
     state = processes.folder / "new" / "state"
     umask = os.umask(0o022)
     try:
-        broker = processes.start("broker", "--port", "0", "--kind", "embedded", "--state-dir", str(state), *style)
+        broker = processes.start("broker", "--port", "0", "--kind", "embedded", "--state-dir", str(state), "--json")
         coordinator = processes.start(
             "coordinator", "--api-port", "0", "--state-dir", str(state), "--broker-wait", "40"
         )

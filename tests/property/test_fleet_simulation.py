@@ -1,7 +1,7 @@
 """Whole fleets under seeded schedules of faults, in virtual time. A failing seed is in the test's name and can be
 replayed.
 
-``GLASSFLEET_SCHEDULES`` sets how many schedules are tried (default 40).
+``GLASSFLEET_SCHEDULES`` sets how many schedules are tried (default 20).
 """
 
 import os
@@ -21,7 +21,7 @@ from glassfleet.data.domain import pooled_domain
 from schemas import limits
 from tests.support.simulation import Simulation, central_digest, empty_like, quiet
 
-SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "40"))
+SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "20"))
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 2}
 
 

@@ -30,9 +30,9 @@ except GlassfleetError as fault:
 """
 
 
-@pytest.fixture(scope="module", params=[pytest.param("mosquitto", marks=pytest.mark.mosquitto), "embedded"])
-def broker(request, tmp_path_factory):
-    running = launch(request.param, state_dir=tmp_path_factory.mktemp(request.param))
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    running = launch(state_dir=tmp_path_factory.mktemp("broker"))
     yield running
     running.stop()
 

@@ -136,6 +136,7 @@ def test_client_that_acknowledges_nothing_gets_its_message_again_and_is_no_fault
     sender.transport.stop()
 
 
+@pytest.mark.slow
 def test_silent_client_is_declared_dead(broker):
     """Keepalive 1 s and 15 s of patience; the socket stays open and says nothing."""
     watcher = Client(PahoTransport(Link(broker.url, "s-watcher"))).start()

@@ -191,7 +191,7 @@ def process(folder: Path, descriptors: int) -> Iterator[tuple[subprocess.Popen[b
             running.wait(30)
 
 
-@pytest.mark.parametrize("knew", [True, False], ids=["knew-it-at-the-start", "others-took-them-later"])
+@pytest.mark.parametrize("knew", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(tmp_path: Path, knew: bool) -> None:
     with process(tmp_path, 64 if knew else 512) as (running, url), contextlib.ExitStack() as stack:
         if not knew:

@@ -50,6 +50,7 @@ def broker_url(tmp_path: Path) -> Iterator[str]:
     broker.stop()
 
 
+@pytest.mark.slow
 def test_coordinator_holds_no_more_memory_than_it_was_given_when_births_with_many_columns_flood_it(
     tmp_path: Path, broker_url: str, sender: PahoTransport
 ) -> None:

@@ -24,7 +24,7 @@ from schemas.trace import trace_ids
 from tests.support.processes import eventually
 
 MAIN = [sys.executable, "-m", "console.main"]
-pytestmark = [pytest.mark.mosquitto, pytest.mark.acceptance]
+pytestmark = [pytest.mark.mosquitto, pytest.mark.acceptance, pytest.mark.slow]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import httpx
 import pytest
@@ -254,23 +254,6 @@ def test_forecast_page_says_what_is_wrong(there: World, query: dict[str, str], w
     assert EVIL not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"row": {}}, 422),
-        ({"row": {"a": 1.0}, "more": 1}, 422),
-        ({"row": [0.0] * 3}, 422),
-        ({"row": [0.0] * 15, "version": 99}, 404),
-        ({"row": "text"}, 422),
-    ],
-)
-def test_api_refuses_rows_that_do_not_fit(there: World, body: dict[str, Any], status: int) -> None:
-    for question in ("explain", "counterfactual"):
-        answer = there.api.post(f"/api/models/video-quality/{question}", json=body)
-        assert answer.status_code == status
-        assert answer.json()["detail"]
-
-
 def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
     name = there.api.get("/api/models/video-quality/summary").json()["features"][0]["feature"]  # the most used
     asked = {"row": [0.0] * 15, "goal": "+0.1", "only": [name]}
@@ -282,12 +265,6 @@ def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
     answer = there.api.post("/api/models/video-quality/counterfactual", json={**asked, "only": ["height"]})
     assert answer.status_code == 422
     assert "height" in answer.json()["detail"]
-
-
-def test_api_refuses_a_goal_that_cannot_be_meant(there: World) -> None:
-    answer = there.api.post("/api/models/video-quality/counterfactual", json={"row": [0.0] * 15, "goal": "purple"})
-    assert answer.status_code == 422
-    assert "purple" in answer.json()["detail"]
 
 
 def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: Page) -> None:

@@ -221,25 +221,6 @@ def test_page_shows_without_a_reload_that_a_rollout_was_promoted(there: World, p
     there.api.post(f"/api{MODEL}/rollback", json={"to": 2, "reason": "as it was"})
 
 
-def test_page_writes_the_sign_of_numbers_in_a_verdict_as_everywhere_when_the_candidate_is_better(
-    there: World, page: Page
-) -> None:
-    there.api.post(f"/api{MODEL}/promote", json={"version": 3})
-    eventually(lambda: len(there.api.get(f"/api{MODEL}/3/evaluations").json()) >= VEHICLES)
-    wanted = {"name": NAME, "version": 2, "plan": {**PLAN, "stages": [1.0]}}
-    assert there.api.post("/api/rollouts", json=wanted).status_code == 201
-    eventually(lambda: newest(there)["phase"] == "promoted", seconds=30, what="version 2 was not promoted")
-    assert newest(there)["reason"].startswith("error -")
-    shown = newest(there)["reason"].replace("-", "−", 1)
-    page.goto(f"{there.base}{MODEL}/2")
-    expect(page.locator("#standing q")).to_have_text(shown)
-    for summary in ("Rollouts that have ended", "What was decided"):
-        page.locator("summary", has_text=summary).click()
-        expect(page.locator("#standing td", has_text=shown).first).to_be_visible()
-    assert "-" not in "".join(re.findall(r"error .\d", page.locator("#standing").inner_text()))
-    assert stands(there) == (2, 0)
-
-
 @pytest.mark.parametrize("what", ["3/promote", "1/rollback", "3/try"])
 def test_action_is_refused_without_a_session_or_its_form(there: World, what: str) -> None:
     before = stands(there)
@@ -357,22 +338,3 @@ def central_of_report(there: World, run: str) -> dict[str, float]:
 def test_equal_model_needs_no_reference_when_equality_says_it(there: World, page: Page) -> None:
     page.goto(f"{there.base}{MODEL}/2")
     expect(page.locator("thead th", has_text="Central")).to_contain_text("CL = FL")
-
-
-def test_central_reference_is_refused_when_it_cannot_be_compared(there: World) -> None:
-    document = there.api.get(f"/api{MODEL}/2").json()["document"]
-    other = {**document, "domain": {**document["domain"], "target": {**document["domain"]["target"], "name": "other"}}}
-
-    def refused(name: str, wanted: dict[str, Any]) -> tuple[int, str]:
-        answer = there.api.post(f"/api/models/{name}/central", json={"document": wanted})
-        return answer.status_code, answer.json()["detail"]
-
-    status, text = refused(NAME, other)
-    assert status == 422
-    assert "cannot be compared" in text
-    status, text = refused(NAME, {**document, "model": {"nodes": "none"}})
-    assert status == 422, text
-    assert refused("none", document)[0] == 404
-    assert refused(NAME, {"scheme": "none"})[0] == 404
-    with httpx.Client(base_url=there.base, trust_env=False) as client:
-        assert client.post(f"/api{MODEL}/central", json={"document": document}).status_code == 401

@@ -23,7 +23,6 @@ import pytest
 from console.main import cli, run
 from tests.support.processes import drain
 
-ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
 
 DOCUMENTS = {
@@ -196,20 +195,6 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
     assert (code, COLOUR.search(sent)) == (3, None)
     assert run(arguments) == 3
     assert not COLOUR.search(capfd.readouterr().out)
-
-
-def test_progress_bar_is_drawn_on_a_terminal_only_and_taken_away(rows: Path) -> None:
-    code, sent = on_terminal([*EXPERIMENT, str(rows)], NO_COLOR="")
-    assert code == 0
-    assert "2/2" in COLOUR.sub("", sent)
-    assert "fold 2: test RMSE" in sent
-    done = subprocess.run([str(BIN / "glassfleet"), *EXPERIMENT, str(rows)], capture_output=True, text=True, check=True)
-    assert "2/2" not in done.stderr + done.stdout
-    assert "\x1b" not in done.stderr + done.stdout
-    assert "fold 2: test RMSE" in done.stderr
-    quiet_code, quiet = on_terminal([*EXPERIMENT, str(rows), "-q"])
-    assert quiet_code == 0
-    assert "fold" not in quiet.split("protocol")[0].split("folds")[0]
 
 
 @pytest.mark.parametrize(

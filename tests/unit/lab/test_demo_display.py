@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from console.main import run
 from lab.demo.command import demo
 from lab.demo.display import Lines, Live, News, fitted
 from lab.demo.plan import Plan
@@ -183,13 +182,3 @@ def test_last_line_names_the_program_as_it_was_started_when_it_is_on_no_path(
     monkeypatch.setattr("sys.argv", [".venv/bin/glassfleet", "demo"])
     with demo.make_context("demo", []):
         assert staying_command() == ".venv/bin/glassfleet demo --stay"
-
-
-def test_demo_says_at_once_which_file_lacks_which_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in "abc":
-        (tmp_path / f"{name}.csv").write_text("load,temp_c,y\n1,2,3\n4,5,6\n")
-    (tmp_path / "d.csv").write_text("load,y\n1,3\n4,6\n")
-    assert run(["demo", "--data", str(tmp_path), "--plain"]) == 3
-    said = capsys.readouterr().err
-    assert f"{tmp_path / 'd.csv'} has no column 'temp_c'; 3 of 4 files have the columns load, temp_c, y." in said
-    assert "starting the broker" not in said
