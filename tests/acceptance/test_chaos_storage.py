@@ -181,7 +181,7 @@ def tear_log(state_dir: Path) -> None:
         log.write(os.urandom(24 + 1000))
 
 
-@pytest.mark.parametrize("tear", [tear_record, tear_log])
+@pytest.mark.parametrize("tear", [tear_record, pytest.param(tear_log, marks=pytest.mark.slow)])
 def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     tear: Callable[[Path], None], start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
 ) -> None:

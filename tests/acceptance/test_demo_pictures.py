@@ -182,6 +182,7 @@ def test_demo_leaves_what_happened_in_whole_words_with_the_late_counted(stage: S
     assert "equal: the fleet learned exactly the central model of its cohort" in left
 
 
+@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser: Browser, album: Album) -> None:
     steady = min(set(stage.run["cohort"]) & set(stage.up()))
     run = stage.learn_again()
@@ -217,6 +218,7 @@ def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser
     eventually(lambda: stage.current() == 2, seconds=150, what="the fleet's scores did not make version 2 current")
 
 
+@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
     stage: Stage, browser: Browser, album: Album
 ) -> None:
@@ -242,6 +244,7 @@ def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
     eventually(lambda: stage.current() == 2, seconds=60, what="the candidate was not promoted")
 
 
+@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_the_run_the_model_in_use_and_a_forecast(
     stage: Stage, browser: Browser, album: Album
 ) -> None:

@@ -96,6 +96,7 @@ def machine(tmp_path: Path, postgres: PostgresServer) -> Iterator[Machine]:
         made.end()
 
 
+@pytest.mark.slow
 def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> None:
     done = machine.provision()
     assert done.returncode == 0, done.stderr

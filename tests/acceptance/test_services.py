@@ -119,13 +119,7 @@ def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_canc
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("a,b\n1,2\n3,4\n", "no column 'y'"),
         ("a,y\n1,2\n3,red\n", "'red' is not a number"),
-        ("a,y\n1,2\nnan,4\n", "not a finite number"),
-        ("a,y\n1,2\n,4\n", "the cell is empty"),
-        ("a,y\n", "no rows"),
-        ("", "empty"),
-        ("a,a,y\n1,2,3\n", "two columns are called 'a'"),
         (None, "no such file"),
     ],
 )

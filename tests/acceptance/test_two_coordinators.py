@@ -133,6 +133,7 @@ def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_
     assert living.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(start: Start, watch: Watch) -> None:
     frozen = start("one")
     eventually(watch.up)

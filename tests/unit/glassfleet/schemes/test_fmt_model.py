@@ -190,7 +190,7 @@ def test_run_ends_by_name_when_nobody_has_rows_or_the_target_is_a_class():
     with pytest.raises(RunFailedError, match="any rows"):
         federated(SCHEME, Parameters(), DOMAIN, {"a": empty})
     few = Dataset(("speed", "signal", "noise"), "frames", rows().X[:2], rows().y[:2])
-    with pytest.raises(RunFailedError, match="condensing takes more different rows"):
+    with pytest.raises(RunFailedError, match="more different ones than there are columns"):
         federated(SCHEME, Parameters(min_rows=3), DOMAIN, {"a": few})
     classes = Domain(features=DOMAIN.features, label="state", classes=("bad", "good"))
     with pytest.raises(UsageError, match="numeric target"):
