@@ -47,6 +47,7 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
 
 
 @pytest.mark.mosquitto
+@pytest.mark.slow
 def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Path) -> None:
     files = write_data(tmp_path / "data", 2, 1)
     limits = dict.fromkeys((COORDINATOR, *files), 128 * 1024)

@@ -123,6 +123,7 @@ def test_fleet_learns_the_published_tree_when_it_is_asked_for() -> None:
     assert "the 5 most used of" in done.stderr, "too many for one screen"
 
 
+@pytest.mark.slow
 def test_fleet_learns_a_classifier_of_good_and_poor_when_vehicles_are_killed() -> None:
     done, summary = demo("--scheme", "frbc", "--drop", "0.4", "--slow", "0.2")
     assert done.returncode == 0, done.stderr
@@ -142,6 +143,7 @@ def test_difference_is_told_honestly_when_the_scheme_does_not_promise_the_centra
     assert summary["verify"]["equal"] or "does not promise the central model" in summary["verify"]["reason"]
 
 
+@pytest.mark.slow
 def test_fleet_learns_the_central_model_of_its_own_rows_when_they_are_used_as_they_are() -> None:
     done, summary = demo("--drop", "0", "--slow", "0", "--exact")
     assert done.returncode == 0, done.stderr
@@ -159,6 +161,7 @@ def test_fleet_finishes_when_participation_is_elastic_and_vehicles_come_and_go()
     assert summary["verify"]["equal"] or "elastic" in summary["verify"]["reason"]
 
 
+@pytest.mark.slow
 def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: Path) -> None:
     folder = glassfleet_data / "qoe"
     done, summary = demo("--data", str(folder), "--drop", "0.3", "--slow", "0")
@@ -200,6 +203,7 @@ def test_demo_refuses_a_name_that_no_model_can_have() -> None:
         model_name("a/b", None)
 
 
+@pytest.mark.slow
 def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
     with started(tmp_path) as (process, log):
         (broker,) = [
@@ -214,7 +218,10 @@ def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT)), signal.SIGKILL],
+)
 def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     with started(tmp_path) as (process, log):
         children = children_of(process)

@@ -19,12 +19,11 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import central, federated
+from glassfleet.local import federated
 from lab.experiments.folds import averages_of, plan_of
 from lab.protocols.paper import rmse
-from schemas.documents import document_digest
 
 STATED = {
     # dataset: (fmt, its rules; FRT as published; gradient boosting): test RMSE, averaged over folds and clients
@@ -128,12 +127,3 @@ def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pr
 
     assert model.complexity()["leaves"] == 5
     assert fmean(rmse(model.predict(data.X), data.y) for data in test.values()) == pytest.approx(0.2541, abs=6e-5)
-
-
-def test_model_tree_of_three_real_vehicles_equals_the_central_one(glassfleet_data: Path) -> None:
-    train, _, domain = vehicles(glassfleet_data)
-    exact = FMT.exact(FMT.Parameters(max_rules=12))
-    fleet = federated(FMT, exact, domain, train)
-    alone = central(FMT, exact, domain, pool(list(train.values())[::-1]))
-    assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
-    assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]

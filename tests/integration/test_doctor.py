@@ -142,6 +142,13 @@ def test_doctor_says_that_nothing_listens_when_the_port_is_wrong(doctor: Doctor,
     assert "may publish" not in found, "what cannot be reached is not asked"
 
 
+def test_doctor_says_how_to_start_a_broker_when_none_is_there(doctor: Doctor) -> None:
+    found = doctor()["broker"]
+    assert found["level"] == "warning"
+    assert "glassfleet broker" in found["fix"] or "--broker" in found["fix"]
+    assert doctor("--as-coordinator")["broker"]["level"] == "wrong"
+
+
 def test_doctor_says_that_the_password_is_wrong(doctor: Doctor, plain: MosquittoProcess) -> None:
     found = doctor("--broker", f"mqtt://fleet:wrong@{plain.address.place}")
     assert found["broker"]["level"] == "wrong"

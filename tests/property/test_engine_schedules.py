@@ -195,7 +195,7 @@ def fingerprint(state: RunState) -> str:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(choice=SPECS, actions=st.lists(ACTION, max_size=60), helpful=st.sets(AGENT))
 @example(
     choice={

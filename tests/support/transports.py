@@ -96,7 +96,6 @@ class Bench(Protocol):
     def settle(self, condition: Callable[[], bool], what: str) -> None: ...
     def pass_time(self, seconds: float) -> None: ...
     def cut(self, client: Client) -> None: ...
-    def restart_broker(self) -> None: ...
     def stop_broker(self) -> None: ...
     def start_broker(self) -> None: ...
     def close(self) -> None: ...
@@ -149,10 +148,6 @@ class MemoryBench:
     def cut(self, client: Client) -> None:
         assert isinstance(client.transport, MemoryTransport)
         self.hub.drop_link(client.transport.link.client_id)
-
-    def restart_broker(self) -> None:
-        self.stop_broker()
-        self.start_broker()
 
     def stop_broker(self) -> None:
         self.hub.stop_broker()
@@ -208,9 +203,6 @@ class RealBench:
         assert isinstance(client.transport, PahoTransport)
         if client.transport._connection is not None:
             client.transport._connection.cut()
-
-    def restart_broker(self) -> None:
-        self._broker.restart()
 
     def stop_broker(self) -> None:
         self._broker.stop()

@@ -19,7 +19,6 @@ from glassfleet.export.svg.sets import memberships
 from glassfleet.export.svg.shapes import STYLE
 from tests.integration.dashboard.test_live import served
 from tests.integration.dashboard.test_size import dataset, domain_of, publish
-from tests.support.dashboard_world import chromium
 
 LONG = (
     *("ExtremelyLow", "VeryLow", "Low", "somewhat unacceptable", "Medium", "High", "satisfactory enough", "VeryHigh"),
@@ -37,12 +36,6 @@ WIDE = (
     "WWWW WWWW",
 )
 SHORT = tuple("abcdefghi")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
 
 
 def partition(terms: tuple[str, ...], knots: list[float], unit: str = "km/h") -> Partition:

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.library import LoadedModel
@@ -31,7 +31,7 @@ from schemas.record import ModelRecord
 from tests.integration.dashboard.test_live import births, served
 from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
-from tests.support.dashboard_world import OPEN, SIDEWAYS, chromium
+from tests.support.dashboard_world import OPEN, SIDEWAYS
 
 KINDS = ("frt", "fmt", "tsk", "frbc", "dp_tree", "dp_tree-text", "fedavg_mlp-numbers", "fedavg_mlp-classes")
 NAMES = {kind: kind.replace("-", "_") for kind in KINDS} | {"population": "population"}
@@ -67,19 +67,6 @@ def text_of(shop: httpx.Client, address: str, **query: Any) -> str:
 
 def words_of(text: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", text).split())
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1280, "height": 900})
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("kind", ["fedavg_mlp-numbers", "fedavg_mlp-classes"])

@@ -9,7 +9,6 @@ import pytest
 from coordinator.limits import FleetLimits
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
-from schemas.errors import IdentityError
 from schemas.messages import (
     AgentState,
     CoordinatorState,
@@ -129,24 +128,6 @@ def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_stat
         fleet.core.tick()
         fleet.hub.advance(0.01)
     assert fleet.core.metrics["births.repeated"] <= 5, "one in a quarter of a second"
-
-
-def test_coordinator_stops_when_a_later_one_keeps_coming_back() -> None:
-    fleet = Fleet()
-    later = birth(TOPICS, "later", "", "up", term=9e9)
-    fleet.core.handle([later])
-    fleet.hub.advance(0.5)
-    with pytest.raises(IdentityError, match="taken over"):
-        fleet.core.handle([later])
-
-
-@pytest.mark.parametrize("term", [1.0, 1.6e9])
-def test_coordinator_never_stops_for_a_life_before_its_own(term: float) -> None:
-    fleet = Fleet()
-    for _ in range(20):
-        fleet.core.handle([birth(TOPICS, "earlier", "", "up", term=term)])
-        fleet.hub.advance(0.5)
-        fleet.core.tick()
 
 
 def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_broker_told_nothing() -> None:

@@ -58,15 +58,6 @@ def test_consequent_gives_the_numbers_of_the_rule():
         assert slope.over_range == pytest.approx(slope.per_unit * (variable.high - variable.low))
 
 
-def test_explanation_names_the_rule_and_adds_up():
-    model, X, _ = _model()
-    why = model.explain(X[0])
-    assert why.prediction == model.predict(X[:1])[0]
-    assert why.base + sum(why.shares.values()) == pytest.approx(why.prediction)
-    assert not why.fallback
-    assert np.prod(why.fired.memberships) == pytest.approx(why.fired.strength)
-
-
 def test_explanation_ranks_rules_by_what_the_choice_was_made_on():
     model, X, _ = _model()
     by_strength_alone = 0
