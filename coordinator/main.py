@@ -39,7 +39,7 @@ from coordinator.models.registry import Registry
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import NullObserver, Observer, Observers
+from coordinator.runs.observer import Observer, Observers
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
 from coordinator.service import Service, link_of
@@ -159,7 +159,7 @@ def assemble(
         engine=engine,
         timeline=timeline,
         metrics=metrics,
-        observer=observer or NullObserver(),
+        observer=observer or Observer(),
         decoder=Decoder(topics, part_limits),
         fleet=directory,
         rebroadcast=rebroadcast,

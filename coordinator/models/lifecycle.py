@@ -24,7 +24,7 @@ from schemas.record import ModelRecord
 
 _log = structlog.get_logger("coordinator")
 
-_SLICE = 0.2
+SLICE = 0.2
 """Seconds for which records are signed again before messages and deadlines have their turn."""
 
 
@@ -86,7 +86,7 @@ class Models:
         StorageError
             The journal cannot be read or written; the next call begins anew.
         """
-        until = self._now() + _SLICE
+        until = self._now() + SLICE
         signing, self._signing = self._signing, None
         if signing is None:
             signing = self._registry.to_sign_again(self.publisher.retained_versions)

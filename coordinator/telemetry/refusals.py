@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from coordinator.engine import Effect, RunState, SendReceipt
 from coordinator.limits import RefusalLimits
+from coordinator.runs.observer import Observer
 
 
 @dataclass
@@ -26,7 +27,7 @@ class RefusalReason:
     agents: dict[str, None] = field(default_factory=dict)
 
 
-class Refusals:
+class Refusals(Observer):
     """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run.
 
     Parameters
@@ -49,24 +50,18 @@ class Refusals:
             key = (effect.outcome, effect.reason)
             if key not in reasons and len(reasons) >= self._limits.reasons:
                 key = (effect.outcome, "other reasons")
-            told = reasons.setdefault(key, RefusalReason())
-            told.count += 1
-            if len(told.agents) < self._limits.agents:
-                told.agents[effect.agent] = None
+            known = reasons.setdefault(key, RefusalReason())
+            known.count += 1
+            if len(known.agents) < self._limits.agents:
+                known.agents[effect.agent] = None
             while len(self._runs) > self._limits.runs:
                 self._runs.popitem(last=False)
-
-    def appended(self, seconds: float, records: int) -> None:
-        """Ignore it."""
-
-    def resumed(self, seconds: float, runs: int) -> None:
-        """Ignore it."""
 
     def of(self, run: str) -> list[tuple[str, str, int, list[str]]]:
         """Return a run's reasons: outcome, reason, how often, whom; the most frequent first. From any thread."""
         with self._lock:
-            found = [
-                (outcome, reason, told.count, list(told.agents))
-                for (outcome, reason), told in self._runs.get(run, {}).items()
+            lines = [
+                (outcome, reason, known.count, list(known.agents))
+                for (outcome, reason), known in self._runs.get(run, {}).items()
             ]
-        return sorted(found, key=lambda line: -line[2])
+        return sorted(lines, key=lambda line: -line[2])

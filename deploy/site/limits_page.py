@@ -164,7 +164,7 @@ NOT_LIMITS: dict[str, str] = {
     "coordinator.http.dashboard.model_pages.*": "layout",
     "coordinator.http.dashboard.standing.*": "layout",
     "coordinator.http.dashboard.trees.*": "layout",
-    "coordinator.models.lifecycle._SLICE": "how long other work waits at most; the next tick goes on",
+    "coordinator.models.lifecycle.SLICE": "how long other work waits at most; the next tick goes on",
     "coordinator.models.registry.LONGEST": "the highest version of the wire format",
     "coordinator.http.dashboard.pages.ROUNDS_PER_PAGE": "layout",
     "coordinator.http.dashboard.show.*": "layout",
