@@ -170,23 +170,23 @@ class Service:
             return
         core, config = self.coordinator, self.config
         probe = self._make_probe()
-        found = LeaderProbe(core.topics, core.incarnation, core.software).look(
+        result = LeaderProbe(core.topics, core.incarnation, core.software).look(
             probe,
             config.rival_wait,
             config.rival_settle,
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
-        core.presence.raise_term(found.term)
-        if not found.living:
+        core.presence.raise_term(result.term)
+        if not result.living:
             return
         if not config.take_over:
             raise IdentityError(
                 f"another coordinator of fleet {config.fleet!r} is up and answers at this broker (incarnation "
-                f"{found.living[:8]}, {found.software}). Stop it first, use another --fleet, or take its place with "
+                f"{result.living[:8]}, {result.software}). Stop it first, use another --fleet, or take its place with "
                 "--take-over: it then stops, and its unfinished runs wait in its own journal"
             )
-        _log.warning("taking-over", incarnation=found.living[:8], software=found.software)
+        _log.warning("taking-over", incarnation=result.living[:8], software=result.software)
 
     def _await_broker(self, transport: Transport, *, for_ever: bool = False) -> bool:
         """Give up by name when the broker cannot be reached at the start; later the transport tries for ever.

@@ -90,9 +90,9 @@ class Models:
         signing, self._signing = self._signing, None
         if signing is None:
             signing = self._registry.to_sign_again(self.publisher.retained_versions)
-        for found in signing:
-            if found is not None:
-                former, model = found
+        for change in signing:
+            if change is not None:
+                former, model = change
                 self._put_signature(former, model)
                 _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
             if self._now() >= until:

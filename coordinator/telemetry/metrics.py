@@ -314,12 +314,12 @@ class Metrics(Observer, Collector):
         for name, tally in _TALLIES:
             yield _counter(name, {(): tallies.get(tally, 0)})
         for name, prefix, known in _LABELLED:
-            found = {
+            values = {
                 tally.removeprefix(prefix): count
                 for tally, count in tallies.items()
                 if tally.startswith(prefix) and (name in _OTHERS_TOO or tally.removeprefix(prefix) in known)
             }
-            yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **found}.items()})
+            yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **values}.items()})
         yield _counter("glassfleet_rounds_total", dict(self._rounds))
         yield _gauge("glassfleet_queue_messages", {(): messages})
         yield _gauge("glassfleet_queue_bytes", {(): size})

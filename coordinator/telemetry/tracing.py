@@ -43,19 +43,19 @@ def observers(config: CoordinatorConfig, metrics: Metrics) -> Observer:
 
 def find_exporter(name: str) -> SpanExporter:
     """Return the installed exporter called `name`; raises UsageError that says what to install."""
-    found = {each.name: each for each in entry_points(group=_GROUP)}
-    if not found:
+    exporters = {each.name: each for each in entry_points(group=_GROUP)}
+    if not exporters:
         raise UsageError(
             "traces need OpenTelemetry, which is not installed: pip install 'glassfleet[telemetry]', or set traces to "
             "off"
         )
-    if name not in found:
+    if name not in exporters:
         raise UsageError(
-            f"there is no exporter of traces {name!r}; installed are {', '.join(sorted(found))}. OTLP comes with "
+            f"there is no exporter of traces {name!r}; installed are {', '.join(sorted(exporters))}. OTLP comes with "
             "pip install opentelemetry-exporter-otlp-proto-http and is called otlp_proto_http; its address is "
             "OTEL_EXPORTER_OTLP_ENDPOINT"
         )
-    exporter: SpanExporter = found[name].load()()
+    exporter: SpanExporter = exporters[name].load()()
     return exporter
 
 

@@ -268,12 +268,12 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     plan, stage, is_late = state.start.plan, state.stages[-1], now >= state.due
     if waits and not is_late and plan.max_worse_share >= 1 and state.awaited:
         return state, ()  # nothing is judged early: a large fleet's reports are added up once
-    said = tally(state)
-    voters = max(said.reports, len({*state.able, *state.reports}), 1)
-    if said.worse > plan.max_worse_share * voters:
+    result = tally(state)
+    voters = max(result.reports, len({*state.able, *state.reports}), 1)
+    if result.worse > plan.max_worse_share * voters:
         # Whatever those say who have not reported yet.
         return _end(
-            state, "too-bad", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
+            state, "too-bad", now, f"worse for {result.worse} of {_count(voters, 'vehicle')} by more "
             f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
         )  # fmt: skip
     if waits and not is_late and state.awaited:
@@ -281,19 +281,19 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     if not is_late and stage.asked and not state.able and not state.reports:
         # Those who were asked cannot say anything: the same share of the others is asked, within the same time.
         return replace(state, phase=TABLE.target(state.phase, "widened", state), stages=state.stages[:-1], at=now), ()
-    if said.reports < state.needed:
+    if result.reports < state.needed:
         if not is_late:
             return state, ()
-        text = f"{_count(said.reports, 'report')} until the deadline, {state.needed} needed"
+        text = f"{_count(result.reports, 'report')} until the deadline, {state.needed} needed"
         return _end(state, "too-few-reports", now, text)
-    if said.worse > plan.max_worse_share * said.reports:
-        text = f"worse for {said.worse} of {_count(said.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
+    if result.worse > plan.max_worse_share * result.reports:
+        text = f"worse for {result.worse} of {_count(result.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
         return _end(state, "too-bad", now, text)
     most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
-    if said.mean > most:
-        text = f"{_summary(state, said)}; the limit is {_change(state, most)}"
+    if result.mean > most:
+        text = f"{_summary(state, result)}; the limit is {_change(state, most)}"
         return _end(state, "too-bad", now, text)
-    verdict = _verdict(state, said)
+    verdict = _verdict(state, result)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = TABLE.target(state.phase, "promoted", state)
@@ -304,27 +304,29 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
 
 def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
     reasons = sorted({state.cannot[agent] for agent in agents})
-    told = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
-    return f"none of {_count(len(agents), 'vehicle')} can score it ({told})"
+    text = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+    return f"none of {_count(len(agents), 'vehicle')} can score it ({text})"
 
 
-def _summary(state: Rollout, said: Tally) -> str:
-    start, vehicles = state.start, _count(said.reports, "vehicle")
+def _summary(state: Rollout, result: Tally) -> str:
+    start, vehicles = state.start, _count(result.reports, "vehicle")
     if start.champion and not start.plan.gate:
-        return f"error {_percent(said.mean)} on average over {vehicles}"
+        return f"error {_percent(result.mean)} on average over {vehicles}"
     constant = "the most frequent class" if _is_f1(state) else "the mean"
     other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
-    return f"{_change(state, said.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+    return (
+        f"{_change(state, result.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+    )
 
 
-def _verdict(state: Rollout, said: Tally) -> str:
+def _verdict(state: Rollout, result: Tally) -> str:
     """Say why a stage is passed."""
-    text = _summary(state, said)
+    text = _summary(state, result)
     if not state.start.plan.gate:
-        return f"{text}, worse off: {said.worse}"
-    if said.beside_local is None or said.beside_local < 0:
+        return f"{text}, worse off: {result.worse}"
+    if result.beside_local is None or result.beside_local < 0:
         return text
-    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, said.beside_local)})"
+    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, result.beside_local)})"
 
 
 def _is_f1(state: Rollout) -> bool:

@@ -208,8 +208,8 @@ class Rollouts:
                 self._metrics["rollouts.cannot"] += 1
             return
         before = state.reports
-        told = Reported(self._now(), agent, body.metric, body.federated, other, body.local)
-        after = self._apply(start.rollout, told)
+        report = Reported(self._now(), agent, body.metric, body.federated, other, body.local)
+        after = self._apply(start.rollout, report)
         if after.reports is not before:
             self._metrics["rollouts.reports"] += 1
 
@@ -232,20 +232,20 @@ class Rollouts:
 
     def wakes(self) -> list[float]:
         """Return when `tick` will matter, in the coordinator's own time."""
-        found = []
+        wakes = []
         for state in self._states.values():
             if (wake := wakes_at(state)) is not None:
-                found.append(wake)
+                wakes.append(wake)
                 if (state.phase == "opening" and self._agents()) or self._gone(state, self._now()):
-                    found.append(min(wake, self._opening_from))
-        return found
+                    wakes.append(min(wake, self._opening_from))
+        return wakes
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     def live(self, name: str) -> Rollout | None:
         """Return the rollout of a model that has not ended; from any thread."""
-        found = (state for state in self._states.values() if state.start.name == name and not state.is_ended)
-        return next(found, None)
+        matching = (state for state in self._states.values() if state.start.name == name and not state.is_ended)
+        return next(matching, None)
 
     def knows(self, name: str, version: int) -> bool:
         """Whether there ever was a rollout of this version."""
@@ -254,8 +254,8 @@ class Rollouts:
     def document(self, name: str, version: int) -> dict[str, Any] | None:
         """Return the newest rollout of a version, as in `documents`; None: there was none. From any thread."""
         states = [state for state in list(self._states.values()) if state.start.name == name]
-        found = (state for state in reversed(states) if state.start.version == version)
-        return next((_document(state, self._now()) for state in found), None)
+        matching = (state for state in reversed(states) if state.start.version == version)
+        return next((_document(state, self._now()) for state in matching), None)
 
     def compared(self) -> set[tuple[str, int]]:
         """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
@@ -355,7 +355,7 @@ def _event(decision: Decision) -> Event:
 
 
 def _about(state: Rollout) -> dict[str, Any]:
-    start, said = state.start, tally(state)
+    start, result = state.start, tally(state)
     return {
         "rollout": start.rollout,
         "model": start.name,
@@ -363,9 +363,9 @@ def _about(state: Rollout) -> dict[str, Any]:
         "champion": start.champion,
         "phase": state.phase,
         "stage": f"{len(state.stages)}/{len(start.plan.stages)}",
-        "reports": said.reports,
-        "mean": round(said.mean, 4),
-        "worse": said.worse,
+        "reports": result.reports,
+        "mean": round(result.mean, 4),
+        "worse": result.worse,
         "reason": state.reason,
     }
 
@@ -393,8 +393,8 @@ def _document(state: Rollout, now: float) -> dict[str, Any]:
             for stage in state.stages
         ],
         "agents": {
-            agent: {"metric": said.metric, "candidate": said.candidate, "champion": said.champion}
-            for agent, said in sorted(state.reports.items())
+            agent: {"metric": report.metric, "candidate": report.candidate, "champion": report.champion}
+            for agent, report in sorted(state.reports.items())
         },
         "cannot": dict(sorted(state.cannot.items())),
     }
