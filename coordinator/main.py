@@ -267,9 +267,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
         journal.close()
         raise
     looking = transport.look if isinstance(transport, SignedTransport) else None
-    return Service(
-        config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
-    )
+    return Service(config, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking)
 
 
 def _log_refused(topic: str, code: str, reason: str, since: int) -> None:

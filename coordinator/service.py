@@ -20,7 +20,6 @@ from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.leader_probe import LeaderProbe
-from coordinator.journal.port import Journal
 from coordinator.messages.queue import EventQueue
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
@@ -41,12 +40,8 @@ class Service:
     Parameters
     ----------
     config : CoordinatorConfig
-    transport : Transport
-        Not started yet.
-    journal : Journal
     coordinator : Coordinator
-    clock : callable
-        The clock that was given to `coordinator`.
+        Its transport is not started yet.
     metrics : Metrics or None
         The observer that was given to `coordinator`.
     make_probe : callable or None
@@ -60,11 +55,8 @@ class Service:
     def __init__(
         self,
         config: CoordinatorConfig,
-        transport: Transport,
-        journal: Journal,
         coordinator: Coordinator,
         *,
-        clock: Callable[[], float] = time.monotonic,
         metrics: Metrics | None = None,
         make_probe: Callable[[], Transport] | None = None,
         refusals: Refusals | None = None,
@@ -75,8 +67,8 @@ class Service:
         self.refusals = refusals or Refusals(config.refusal_limits)
         self.config = config
         self.coordinator = coordinator
-        self._transport = transport
-        self._journal = journal
+        self._transport = coordinator.transport
+        clock = coordinator.timeline.clock
         self.queue = EventQueue(config.queue_messages, config.queue_bytes, clock)
         self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
@@ -84,8 +76,8 @@ class Service:
         self.observed.watch(
             coordinator,
             queue=lambda: (*self.queue.depth(), self.queue.dropped),
-            connected=lambda: transport.is_connected,
-            journal_bytes=journal.size_bytes,
+            connected=lambda: self.is_connected,
+            journal_bytes=coordinator.journal.size_bytes,
         )
 
     def call(self, function: Callable[[Coordinator], T], timeout: float | None = None) -> T:
@@ -162,7 +154,7 @@ class Service:
             self._transport.flush(self.config.stop_wait)
         finally:
             self._transport.stop()
-            self._journal.close()
+            self.coordinator.journal.close()
 
     def _check_leader(self) -> None:
         """Refuse to start beside another coordinator that is up and answers, unless told to take over."""
