@@ -239,7 +239,7 @@ def check_model(stage: Stage) -> None:
     if play.spec.participation == "cohort":
         assert play.model == central(play.spec, state.cohort)
         return
-    # Elastic: every level is the sum over exactly those whom the books name.
+    # Elastic: every level is the sum over exactly those whom the rounds' summaries name.
     rounds = [summary for summary in state.rounds if summary.phase == "statistics"]
     by_digest = {task.digest: task for task in stage.tasks}
     sums = [
