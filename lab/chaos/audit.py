@@ -171,7 +171,7 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
         _check_models(journal, files, findings)
         # Not the newest versions: the gate may have left one a candidate.
         aliases = Aliases(time.monotonic, time.time)
-        aliases.take(journal.decisions())
+        aliases.apply(journal.decisions())
         pointers = {each.name: (each.version, each.digest) for each in aliases.current.values()}
     finally:
         journal.close()
