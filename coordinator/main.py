@@ -41,7 +41,7 @@ from coordinator.models.rollout.shell import SETTLE
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import NullObserver, Observer, Observers
+from coordinator.runs.observer import Observer, Observers
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
 from coordinator.service import Service, link_of
@@ -161,7 +161,7 @@ def assemble(
         engine=engine,
         timeline=timeline,
         metrics=metrics,
-        observer=observer or NullObserver(),
+        observer=observer or Observer(),
         decoder=Decoder(topics, part_limits),
         fleet=directory,
         rebroadcast=rebroadcast,
@@ -250,9 +250,7 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
         journal.close()
         raise
     looking = transport.look if isinstance(transport, SignedTransport) else None
-    return Service(
-        config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
-    )
+    return Service(config, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking)
 
 
 def _log_refused(topic: str, code: str, reason: str, since: int) -> None:

@@ -20,7 +20,6 @@ from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.leader_probe import LeaderProbe
-from coordinator.journal.port import Journal
 from coordinator.messages.queue import EventQueue
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
@@ -62,12 +61,8 @@ class Service:
     Parameters
     ----------
     config : CoordinatorConfig
-    transport : Transport
-        Not started yet.
-    journal : Journal
     coordinator : Coordinator
-    clock : callable
-        The clock that was given to `coordinator`.
+        Its transport is not started yet.
     metrics : Metrics or None
         The observer that was given to `coordinator`.
     make_probe : callable or None
@@ -81,11 +76,8 @@ class Service:
     def __init__(
         self,
         config: CoordinatorConfig,
-        transport: Transport,
-        journal: Journal,
         coordinator: Coordinator,
         *,
-        clock: Callable[[], float] = time.monotonic,
         metrics: Metrics | None = None,
         make_probe: Callable[[], Transport] | None = None,
         refusals: Refusals | None = None,
@@ -96,17 +88,16 @@ class Service:
         self.refusals = refusals or Refusals()
         self.config = config
         self.coordinator = coordinator
-        self._transport = transport
-        self._journal = journal
-        self.queue = EventQueue(QUEUE_MESSAGES, config.queue_bytes, clock)
+        self._transport = coordinator.transport
+        self.queue = EventQueue(QUEUE_MESSAGES, config.queue_bytes, coordinator.timeline.clock)
         self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
-        self.observed = metrics or Metrics(clock)
+        self.observed = metrics or Metrics(coordinator.timeline.clock)
         self.observed.watch(
             coordinator,
             queue=lambda: (*self.queue.depth(), self.queue.dropped),
-            connected=lambda: transport.is_connected,
-            journal_bytes=journal.size_bytes,
+            connected=lambda: self.is_connected,
+            journal_bytes=coordinator.journal.size_bytes,
         )
 
     def call(self, function: Callable[[Coordinator], T], timeout: float | None = None) -> T:
@@ -182,7 +173,7 @@ class Service:
             self._transport.flush(STOP_WAIT)
         finally:
             self._transport.stop()
-            self._journal.close()
+            self.coordinator.journal.close()
 
     def _check_leader(self) -> None:
         """Refuse to start beside another coordinator that is up and answers, unless told to take over."""
@@ -190,23 +181,23 @@ class Service:
             return
         core, config = self.coordinator, self.config
         probe = self._make_probe()
-        found = LeaderProbe(core.topics, core.incarnation, core.software).look(
+        result = LeaderProbe(core.topics, core.incarnation, core.software).look(
             probe,
             RIVAL_WAIT,
             RIVAL_SETTLE,
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
-        core.presence.raise_term(found.term)
-        if not found.living:
+        core.presence.raise_term(result.term)
+        if not result.living:
             return
         if not config.take_over:
             raise IdentityError(
                 f"another coordinator of fleet {config.fleet!r} is up and answers at this broker (incarnation "
-                f"{found.living[:8]}, {found.software}). Stop it first, use another --fleet, or take its place with "
+                f"{result.living[:8]}, {result.software}). Stop it first, use another --fleet, or take its place with "
                 "--take-over: it then stops, and its unfinished runs wait in its own journal"
             )
-        _log.warning("taking-over", incarnation=found.living[:8], software=found.software)
+        _log.warning("taking-over", incarnation=result.living[:8], software=result.software)
 
     def _await_broker(self, transport: Transport, *, for_ever: bool = False) -> bool:
         """Give up by name when the broker cannot be reached at the start; later the transport tries for ever.

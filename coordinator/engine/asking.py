@@ -71,23 +71,23 @@ def unable(state: RunState) -> dict[str, str]:
     memory = state.spec.memory_inputs
     wanted = set(features) if memory is None or not state.features else memory.needed(features)
     target = state.target or state.spec.target or ""
-    found = {}
+    reasons = {}
     for agent, offer in state.agents.items():
         if agent in state.spec.without:
-            found[agent] = "is left out of this run"
+            reasons[agent] = "is left out of this run"
             continue
         missing = sorted(wanted - set(offer.features)) if offer.features else []
         if state.spec.scheme not in offer.schemes:
-            found[agent] = f"cannot run {state.spec.scheme!r}"
+            reasons[agent] = f"cannot run {state.spec.scheme!r}"
         elif missing:
-            found[agent] = f"has no column {', '.join(map(repr, missing[:_NAMED]))}{_more(len(missing))}"
+            reasons[agent] = f"has no column {', '.join(map(repr, missing[:_NAMED]))}{_more(len(missing))}"
         elif target and offer.target not in ("", target):
-            found[agent] = f"has the target {offer.target!r}, not {target!r}"
+            reasons[agent] = f"has the target {offer.target!r}, not {target!r}"
         elif not state.features and not (target or offer.target):
-            found[agent] = "offers no target, and the run names none"
+            reasons[agent] = "offers no target, and the run names none"
         elif not state.features and not set(offer.features) - {target or offer.target}:
-            found[agent] = "offers no columns to learn from"
-    return found
+            reasons[agent] = "offers no columns to learn from"
+    return reasons
 
 
 def why_not(reasons: Mapping[str, str]) -> str:
@@ -100,16 +100,16 @@ def why_not(reasons: Mapping[str, str]) -> str:
     """
     groups: dict[str, list[str]] = {}
     for agent, reason in sorted(reasons.items()):
-        said = "no answer by the deadline" if reason == "deadline" else reason
-        plain = said if said.isprintable() else "".join(each if each.isprintable() else " " for each in said)
+        words = "no answer by the deadline" if reason == "deadline" else reason
+        plain = words if words.isprintable() else "".join(each if each.isprintable() else " " for each in words)
         groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
     parts = [
         f"{reason} ({named(agents)})"
         for reason, agents in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
     ]
-    told, more, longest = "; ".join(parts[:_NAMED]), _more(len(parts), " reasons"), _NAMED * _REASON_CHARS
-    told = told if len(told) <= longest else f"{told[:longest]}..."
-    return f"; not counted: {told}{more}" if parts else ""
+    text, more, longest = "; ".join(parts[:_NAMED]), _more(len(parts), " reasons"), _NAMED * _REASON_CHARS
+    text = text if len(text) <= longest else f"{text[:longest]}..."
+    return f"; not counted: {text}{more}" if parts else ""
 
 
 def named(agents: Iterable[str]) -> str:

@@ -1,7 +1,6 @@
 """What the shell shall do.
 
-An effect may be performed again (after a crash, on a reconnect): its `key` names it, and performing it twice is the
-same as once.
+An effect may be performed again (after a crash, on a reconnect): performing it twice is the same as once.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class OpenRound:
 
     @property
     def key(self) -> str:
-        """Idempotency key."""
+        """Tells it from the other requests of a coordinator."""
         return f"{self.run}/open/{self.phase}/{self.number}/{self.attempt}/{self.task_digest}"
 
 
@@ -62,11 +61,6 @@ class ClearRequest:
     """Publish an empty retained request: nothing is open."""
 
     run: str
-
-    @property
-    def key(self) -> str:
-        """Idempotency key."""
-        return f"{self.run}/clear"
 
 
 @dataclass(frozen=True)
@@ -79,11 +73,6 @@ class SendReceipt:
     outcome: Outcome
     reason: str = ""
 
-    @property
-    def key(self) -> str:
-        """Idempotency key."""
-        return f"{self.run}/receipt/{self.agent}/{self.task_digest}/{self.outcome}"
-
 
 @dataclass(frozen=True)
 class RoundClosed:
@@ -91,11 +80,6 @@ class RoundClosed:
 
     run: str
     summary: RoundSummary
-
-    @property
-    def key(self) -> str:
-        """Idempotency key."""
-        return f"{self.run}/closed/{self.summary.task_digest}/{self.summary.attempt}"
 
 
 @dataclass(frozen=True)
@@ -105,11 +89,6 @@ class Restarted:
     run: str
     number: int
     lost: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """Idempotency key."""
-        return f"{self.run}/restart/{self.number}/{','.join(self.lost)}"
 
 
 @dataclass(frozen=True)
@@ -136,11 +115,6 @@ class Publish:
     domain_contributors: tuple[str, ...]
     summary: Mapping[str, Value]
 
-    @property
-    def key(self) -> str:
-        """Idempotency key."""
-        return f"{self.run}/publish"
-
 
 @dataclass(frozen=True)
 class Ended:
@@ -149,11 +123,6 @@ class Ended:
     run: str
     outcome: Literal["finished", "failed", "cancelled"]
     reason: str
-
-    @property
-    def key(self) -> str:
-        """Idempotency key."""
-        return f"{self.run}/ended"
 
 
 Effect: TypeAlias = OpenRound | ClearRequest | SendReceipt | RoundClosed | Restarted | Publish | Ended

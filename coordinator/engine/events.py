@@ -73,7 +73,7 @@ class Answer:
     attempt : int
         Informative.
     size : int
-        Encoded bytes, for the books.
+        Encoded bytes, for the record.
     """
 
     kind: ClassVar[str] = "answer"
@@ -101,8 +101,8 @@ class Answer:
         size: int = 0,
     ) -> Answer:
         """Build an answer with its digest."""
-        said = digest_of({"rows": rows, "data": data_digest, "contribution": contribution})
-        return cls(at, agent, task_digest, rows, data_digest, contribution, said, attempt, size)
+        answer_digest = digest_of({"rows": rows, "data": data_digest, "contribution": contribution})
+        return cls(at, agent, task_digest, rows, data_digest, contribution, answer_digest, attempt, size)
 
 
 @dataclass(frozen=True)

@@ -41,17 +41,14 @@ class Learner(Protocol):
     @property
     def participation(self) -> frozenset[Any]:
         """Modes that it can run in."""
-        ...
 
     @property
     def Parameters(self) -> Any:  # noqa: N802  (the scheme contract's name)
         """Pydantic model of its parameters."""
-        ...
 
     @property
     def server(self) -> Server:
         """The server half."""
-        ...
 
 
 Lookup = Callable[[str], Learner]

@@ -52,23 +52,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coordinator.engine import answers, asking, rounds
+from coordinator.engine import answers, asking, events, rounds
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
-from coordinator.engine.events import (
-    AgentDown,
-    AgentUp,
-    Answer,
-    Cancel,
-    Counted,
-    Event,
-    Malformed,
-    NoBroker,
-    Refused,
-    Start,
-    TurnedAway,
-    Unable,
-)
 from coordinator.engine.learning import Discover, Lookup
 from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
@@ -93,7 +79,7 @@ class Engine:
     lookup: Lookup
     discover: Discover
 
-    def step(self, state: RunState | None, event: Event) -> tuple[RunState, tuple[Effect, ...]]:
+    def step(self, state: RunState | None, event: events.Event) -> tuple[RunState, tuple[Effect, ...]]:
         """Return the state after `event`, and what the shell shall do.
 
         The same object comes back when nothing changed: such events need no place in the journal.
@@ -103,7 +89,7 @@ class Engine:
         UsageError, NotFoundError
             The spec of a `Start` cannot be meant. No other event raises, whatever a peer sent.
         """
-        if isinstance(event, Start):
+        if isinstance(event, events.Start):
             if state is not None:
                 raise UsageError(f"run {event.spec.run!r} exists already; leave the id out to have one made up")
             draft = Draft(self._gathering(event), event.at, self.server)
@@ -112,13 +98,13 @@ class Engine:
             raise ValueError(f"a run begins with Start, not with {event.kind}")
         else:
             draft = Draft(state, event.at, self.server)
-            if isinstance(event, NoBroker):
+            if isinstance(event, events.NoBroker):
                 _note_outage(draft, event)
             else:
                 _take(draft, event)
         return draft.result()
 
-    def _gathering(self, event: Start) -> RunState:
+    def _gathering(self, event: events.Start) -> RunState:
         parameters, most = self.parameters(event.spec), event.spec.max_rows_each or 0
         phase = TABLE.target("", "wanted", None)
         agents = dict(event.agents)
@@ -155,41 +141,41 @@ class Engine:
         return scheme.server, state.parameters
 
 
-def _take(draft: Draft, event: Event) -> None:
+def _take(draft: Draft, event: events.Event) -> None:
     """Take over what an event says; who is up and whether a round is complete is looked at afterwards."""
     match event:
-        case Answer():
+        case events.Answer():
             answers.answer(draft, event)
-        case TurnedAway():
+        case events.TurnedAway():
             answers.turn_away(draft, event.agent, event.task_digest, event.outcome, event.reason)
-        case Counted():
+        case events.Counted():
             answers.tally(draft, event.counts)
-        case Refused():
+        case events.Refused():
             answers.refused(draft, event)
-        case Malformed():
+        case events.Malformed():
             answers.turn_away(draft, event.agent, event.task_digest, "rejected", event.reason)
-        case AgentUp(agent=agent, offer=offer) if not draft.state.is_ended:
+        case events.AgentUp(agent=agent, offer=offer) if not draft.state.is_ended:
             if draft.state.agents.get(agent) != offer:
                 draft.update(agents={**draft.state.agents, agent: offer})
             answers.heard(draft, agent)
-        case AgentDown(agent=agent) if not draft.state.is_ended and agent in draft.state.agents:
+        case events.AgentDown(agent=agent) if not draft.state.is_ended and agent in draft.state.agents:
             draft.update(agents={name: offer for name, offer in draft.state.agents.items() if name != agent})
-        case Cancel() | Unable():
+        case events.Cancel() | events.Unable():
             _stop(draft, event)
     _gather(draft)
     rounds.settle(draft)
 
 
-def _stop(draft: Draft, event: Cancel | Unable) -> None:
+def _stop(draft: Draft, event: events.Cancel | events.Unable) -> None:
     """End from outside. A finished run can only become unpublishable; the shell knows that it is not published."""
-    cause = "cancelled" if isinstance(event, Cancel) else event.cause
+    cause = "cancelled" if isinstance(event, events.Cancel) else event.cause
     if TABLE.find(draft.state.phase, cause, draft.state) is not None:
-        if isinstance(event, Unable):
+        if isinstance(event, events.Unable):
             draft.update(model=None)
         draft.move(cause, event.reason)
 
 
-def _note_outage(draft: Draft, event: NoBroker) -> None:
+def _note_outage(draft: Draft, event: events.NoBroker) -> None:
     """Note for the end's reason that nobody could be heard; decides nothing, and time does not go on by it."""
     state = draft.state
     draft.at = state.at

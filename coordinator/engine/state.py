@@ -99,8 +99,6 @@ class Round:
         `closes_at` is the deadline without the grace.
     extensions : int
         How many were used.
-    quorum : int
-        Answers that make it count.
     dropped : Mapping[str, str]
         Who will not answer, and why.
     late, duplicate, rejected, size : int
@@ -116,7 +114,6 @@ class Round:
     opened_at: float
     closes_at: float
     extensions: int = 0
-    quorum: int = 1
     dropped: Mapping[str, str] = field(default_factory=dict)
     late: int = 0
     duplicate: int = 0
@@ -126,7 +123,7 @@ class Round:
 
 @dataclass(frozen=True)
 class RoundSummary:
-    """A closed round, for the books.
+    """A closed round, for the record.
 
     `seconds` and `opened_at` on the coordinator's time line; `bytes` of accepted answers; `late_agents` answered after
     it had closed.

@@ -307,8 +307,8 @@ class Fleet:
     def evaluations(self, name: str, version: int) -> dict[str, dict[str, Any]]:
         """Return scores of one model version, by agent; from any thread."""
         agents = sorted(dict(self._agents).items())
-        found = {agent: known.evaluations.get((name, version)) for agent, known in agents}
-        return {agent: scores for agent, scores in found.items() if scores is not None}
+        scores_of = {agent: known.evaluations.get((name, version)) for agent, known in agents}
+        return {agent: scores for agent, scores in scores_of.items() if scores is not None}
 
     def offers(self) -> dict[str, Offer]:
         """Return the agents that are up; from any thread."""

@@ -51,17 +51,17 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
     median = statistics.median(each["federated"] for each in of_fleet.values())
     least = FAR * error(median)
-    found = [
+    outliers = [
         (agent, each["federated"], each["constant"])
         for agent, each in of_fleet.items()
         if each["constant"] is not None and error(each["federated"]) > max(least, error(each["constant"]))
     ]
-    found.sort(key=lambda one: (-error(one[1]), one[0]))
+    outliers.sort(key=lambda one: (-error(one[1]), one[0]))
     constant = "the most frequent class" if metric == "f1" else "the mean"
     return [
         f"{agent}: its {metric.upper()} is {score:.4g}, the median vehicle's is {median:.4g}; "
         f"always forecasting {constant} would have {other:.4g}"
-        for agent, score, other in found[:MAX_NAMED]
+        for agent, score, other in outliers[:MAX_NAMED]
     ]
 
 

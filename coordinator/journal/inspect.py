@@ -116,8 +116,8 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
             ) from fault
 
     try:
-        found = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
-        revision = str(found[0][0]) if found else "none"
+        revisions = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
+        revision = str(revisions[0][0]) if revisions else "none"
         if revision != HEAD:
             way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
             raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
@@ -132,20 +132,20 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
 def _structure(select: Select) -> str:
     """Say what is wrong with the pages and indexes of an SQLite database; empty: nothing."""
     try:
-        ((said,),) = select(sa.text("PRAGMA integrity_check(1)"))
+        ((text,),) = select(sa.text("PRAGMA integrity_check(1)"))
     except DamagedError as fault:
-        said = str(fault)
-    return "" if said == "ok" else " ".join(str(said).split())[:200]
+        text = str(fault)
+    return "" if text == "ok" else " ".join(str(text).split())[:200]
 
 
 def as_document(table: str, row: Any) -> dict[str, Any]:
     """Return a whole row as JSON values; an event's bytes, which are MessagePack, in Base64."""
-    told = {name: value for name, value in row._mapping.items() if name != "checksum"}  # noqa: SLF001 - public name
+    values = {name: value for name, value in row._mapping.items() if name != "checksum"}  # noqa: SLF001 - public name
     for name in ("document", "record", "body"):
-        if name in told:
-            body = told[name]
-            told[name] = base64.b64encode(body).decode() if table == RECORDS.name else json.loads(body)
-    return {"table": table, **told}
+        if name in values:
+            body = values[name]
+            values[name] = base64.b64encode(body).decode() if table == RECORDS.name else json.loads(body)
+    return {"table": table, **values}
 
 
 def _file(path: Path) -> Seen | None:

@@ -112,11 +112,11 @@ class MemoryJournal:
         return gone
 
     def _forget_rollouts(self, name: str, since: float) -> None:
-        told = [each for each, _ in self.content.decisions]
+        decisions = [each for each, _ in self.content.decisions]
         first = next(
             (
                 number
-                for number, each in enumerate(told)
+                for number, each in enumerate(decisions)
                 if (each.name, each.kind) == (name, ROLLOUT_STARTED) and each.at >= since
             ),
             0,

@@ -137,32 +137,25 @@ class Journal(Protocol):
     @property
     def damage(self) -> tuple[str, ...]:
         """What was found torn when the journal was opened, in words."""
-        ...
 
     @property
     def damaged(self) -> tuple[Damaged, ...]:
         """Runs, models and decisions that were found damaged when the journal was opened."""
-        ...
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append all entries in one transaction; raises StorageError and changes nothing when that cannot be done."""
-        ...
 
     def unfinished(self) -> list[str]:
         """Return the runs with records that have not been closed, in the order of their start."""
-        ...
 
     def records(self, run: str) -> Iterator[Entry]:
         """Yield the records of one run, in order; raises DamagedError on a damaged one."""
-        ...
 
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended; None for a new journal."""
-        ...
 
     def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
         """Store the document of an ended run (idempotent); its records are no longer needed to resume."""
-        ...
 
     def compact(
         self,
@@ -180,58 +173,45 @@ class Journal(Protocol):
         Decisions stay, but for the events of the rollouts of a name that began before ``rollouts_from[name]``, a time
         on the coordinator's time line. Where no rollout of the name began then or later, all of them stay.
         """
-        ...
 
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""
-        ...
 
     def document(self, run: str) -> dict[str, Any] | None:
         """Return the document of a closed run; raises DamagedError when its row is damaged."""
-        ...
 
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`; a run that has one gets that one back.
 
         `make` returns digest and record for a version number. A damaged one is made again under its version.
         """
-        ...
 
     def put_record(self, model: StoredModel, decisions: Sequence[Decision] = ()) -> None:
         """Put another record in place of a registered version's, and append decisions, in one transaction.
 
         Raises StorageError and changes nothing when there is no such version with this digest.
         """
-        ...
 
     def models(self, name: str | None = None) -> list[StoredModel]:
         """Return the registered models, of one name or all, by name and version; a damaged one without its record."""
-        ...
 
     def model(self, name: str, version: int) -> StoredModel | None:
         """Return one registered model; None: there is none."""
-        ...
 
     def numbers(self) -> list[tuple[str, int]]:
         """Return names and versions of all registered models, without their records, by name and version."""
-        ...
 
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, without their records, newest first."""
-        ...
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models in one transaction; as `append`."""
-        ...
 
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""
-        ...
 
     def size_bytes(self) -> int | None:
         """Return the room that the journal takes; None when there is no telling. From any thread."""
-        ...
 
     def close(self) -> None:
         """Release the lock. Idempotent."""
-        ...

@@ -136,23 +136,23 @@ def in_words(fault: BaseException | None, what: str) -> str | None:
         The journal's URL without its password.
     """
     state: Any = getattr(fault, "sqlstate", None)
-    said = _first_line(fault)
+    text = _first_line(fault)
     # A connection that was never made has no code, only the server's words.
-    if state in ("28P01", "28000") or "authentication failed" in said:
-        return f"the journal {what} refuses this user ({said}): put the right user and password into --journal"
-    if state == "3D000" or (state is None and "database" in said and "does not exist" in said):
+    if state in ("28P01", "28000") or "authentication failed" in text:
+        return f"the journal {what} refuses this user ({text}): put the right user and password into --journal"
+    if state == "3D000" or (state is None and "database" in text and "does not exist" in text):
         return f"there is no database for the journal {what}: make it with `createdb`, or correct --journal"
     if state == "42501":
-        return f"the user of the journal {what} may not make or write its tables ({said}): make it the database's owner"
+        return f"the user of the journal {what} may not make or write its tables ({text}): make it the database's owner"
     if state == "25006":
-        return f"the journal {what} is read-only ({said}): point --journal at the primary server"
+        return f"the journal {what} is read-only ({text}): point --journal at the primary server"
     if state == "53300":
-        return f"the server of the journal {what} has no connection left ({said}): raise its max_connections"
+        return f"the server of the journal {what} has no connection left ({text}): raise its max_connections"
     if state in ("57P01", "57P02", "57P03", "57P05") or type(fault).__name__ == "ConnectionTimeout":
-        return _LOST.format(what=what, why=said)
+        return _LOST.format(what=what, why=text)
     if state is None and type(fault).__name__ == "OperationalError":
         return (
-            f"the server of the journal {what} cannot be reached ({said}): start it, or correct --journal, and start "
+            f"the server of the journal {what} cannot be reached ({text}): start it, or correct --journal, and start "
             "the coordinator again; it goes on where it was"
         )
     return None

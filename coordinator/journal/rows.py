@@ -71,17 +71,17 @@ def look(select: Select, table: sa.Table) -> Iterator[Any]:
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         try:
-            found = select(_between(table, some[0], some[-1]))
+            rows = select(_between(table, some[0], some[-1]))
         except (DamagedError, UnicodeEncodeError):  # a key may be no text any more
             for key in some:
                 try:
-                    found = select(_between(table, key, key))
+                    rows = select(_between(table, key, key))
                 except (DamagedError, UnicodeEncodeError) as fault:
                     yield Damaged(table.name, _said(key), str(fault))
                 else:
-                    yield from (_judged(table, row) for row in found)
+                    yield from (_judged(table, row) for row in rows)
         else:
-            yield from (_judged(table, row) for row in found)
+            yield from (_judged(table, row) for row in rows)
     if not is_complete:
         yield Damaged(table.name, "", "the file is damaged there: more rows may be lost")
 
@@ -106,14 +106,14 @@ def _keys(select: Select, table: sa.Table) -> tuple[list[Any], bool]:
     if len(columns) > 1:
         return [], False
     (column,) = columns
-    found: set[Any] = set()
+    keys: set[Any] = set()
     for order, beyond in ((column.asc(), column.__gt__), (column.desc(), column.__lt__)):
         query, last = sa.select(column).order_by(order).limit(1), None
         with suppress(DamagedError):
             while page := select(query if last is None else query.where(beyond(last))):
                 last = page[0][0]
-                found.add(page[0])
-    return sorted(found), False
+                keys.add(page[0])
+    return sorted(keys), False
 
 
 def _between(table: sa.Table, first: Sequence[Any], last: Sequence[Any]) -> sa.Select[Any]:

@@ -97,5 +97,5 @@ class Aliases:
 
 
 def _pointer(decision: Decision) -> ModelPointer:
-    told = {key: value for key, value in decision.body.items() if key != "cause"}
-    return ModelPointer.model_validate({"name": decision.name, **told})
+    body = {key: value for key, value in decision.body.items() if key != "cause"}
+    return ModelPointer.model_validate({"name": decision.name, **body})

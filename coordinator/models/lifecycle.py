@@ -24,7 +24,7 @@ from schemas.record import ModelRecord
 
 _log = structlog.get_logger("coordinator")
 
-_SLICE = 0.2
+SLICE = 0.2
 """Seconds for which records are signed again before messages and deadlines have their turn."""
 
 
@@ -48,6 +48,7 @@ class Models:
     Attributes
     ----------
     rollouts : Rollouts
+    publisher : ModelPublisher
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Models:
     ) -> None:
         self._lookup = lookup
         self._registry = registry
-        self._publisher = publisher
+        self.publisher = publisher
         self._metrics = metrics
         self._now = now
         self._signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = None
@@ -85,13 +86,13 @@ class Models:
         StorageError
             The journal cannot be read or written; the next call begins anew.
         """
-        until = self._now() + _SLICE
+        until = self._now() + SLICE
         signing, self._signing = self._signing, None
         if signing is None:
-            signing = self._registry.to_sign_again(self._publisher.retained_versions)
-        for found in signing:
-            if found is not None:
-                former, model = found
+            signing = self._registry.to_sign_again(self.publisher.retained_versions)
+        for change in signing:
+            if change is not None:
+                former, model = change
                 self._put_signature(former, model)
                 _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
             if self._now() >= until:
@@ -135,7 +136,7 @@ class Models:
         if about is not None:
             self._registry.keep_signed(model, about)
         try:
-            self._publisher.signature(former, model)
+            self.publisher.signature(former, model)
         except (BrokerError, UsageError) as fault:
             self._log_unpublishable(model.name, fault)
         if about is None:
@@ -144,12 +145,12 @@ class Models:
     def connected(self) -> None:
         """Publish all that is retained again."""
         self.sign_again()
-        self._publisher.models(self._log_unpublishable)
+        self.publisher.models(self._log_unpublishable)
         self.rollouts.connected()
 
     def repeat_pointers(self) -> None:
         """Publish again what each name stands for."""
-        self._publisher.pointers()
+        self.publisher.pointers()
 
     def pinned(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.
@@ -173,7 +174,7 @@ class Models:
         model = self._registry.add(effect, state)
         stood = self._decide_about(model, state)
         try:
-            self._publisher.model(model, stood)
+            self.publisher.model(model, stood)
         except (BrokerError, UsageError) as fault:
             # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
             self._log_unpublishable(effect.name, fault)
@@ -239,16 +240,16 @@ class Models:
         current = self._registry.aliases.current.get(name)
         if current is not None and not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
             raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
-        stored = self._registry.add_reference(reference, about, self._publisher.check_record)
+        stored = self._registry.add_reference(reference, about, self.publisher.check_record)
         if current is not None and current.version == stored.version:
             return current
         # One that was stored and whose decision could not be written was never on the broker: it is published.
         if current is not None and self._was_current(name, stored.version):
             cause: Cause = "promoted" if stored.version > current.version else "rolled-back"
             return self._move(stored, cause, about or "the same document was registered again")
-        stood = self._become_current(stored, "published", about)
+        stood = self.become_current(stored, "published", about)
         try:
-            self._publisher.model(stored, stood)
+            self.publisher.model(stored, stood)
         except (BrokerError, UsageError) as fault:
             self._log_unpublishable(name, fault)
         self._metrics["models.references"] += 1
@@ -260,7 +261,7 @@ class Models:
         current = aliases.current.get(model.name)
         if current is not None and current.version == model.version:
             raise UsageError(f"model {model.name!r} version {model.version} is current already")
-        stood = self._become_current(model, cause, reason)
+        stood = self.become_current(model, cause, reason)
         self._show(model.name, stood)
         self._metrics[f"models.{cause}"] += 1
         _log.info("model-" + cause, name=model.name, version=model.version, reason=reason)
@@ -281,14 +282,14 @@ class Models:
         # A first version has nothing to be staged beside; personal models differ from vehicle to vehicle by design.
         plan = None if current is None else state.spec.rollout
         if plan is None and is_personal(self._lookup(state.spec.scheme)):
-            return self._become_current(model, "published", "")
+            return self.become_current(model, "published", "")
         self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}")
         return set()
 
     def _was_current(self, name: str, version: int) -> bool:
         return any(each.kind == "current" and each.body["version"] == version for each in self._registry.history(name))
 
-    def _become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
+    def become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
         """Write down that a version is current; returns the versions that the name stood for before."""
         name, aliases = model.name, self._registry.aliases
         stood = {number for known, number in aliases.pinned() if known == name}
@@ -301,7 +302,7 @@ class Models:
 
     def _show(self, name: str, before: Collection[int]) -> None:
         try:
-            self._publisher.moved(name, before)
+            self.publisher.moved(name, before)
         except (BrokerError, UsageError) as fault:
             self._log_unpublishable(name, fault)
 

@@ -5,19 +5,27 @@ Whatever cannot be sent is found out by `check_model` and `check_record` *before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+
+import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import StoredModel
 from coordinator.messages.publisher import Publisher
+from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE
 from coordinator.models.registry import Registry
+from schemas.envelope import Envelope
 from schemas.errors import BrokerError, UsageError
+from schemas.messages import ModelPointer
+from schemas.parts import Frame, clearing, frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 
+_log = structlog.get_logger("coordinator")
+
 
 class ModelPublisher:
-    """What the registry holds, on retained topics.
+    """What the registry holds, on retained topics: the newest versions of each name, and those that it stands for.
 
     Parameters
     ----------
@@ -32,6 +40,7 @@ class ModelPublisher:
         self._topics = topics
         self._publisher = publisher
         self._registry = registry
+        self._missing: set[tuple[str, int]] = set()
         self.retained_versions = retained_versions
 
     def check_model(self, effect: Publish, state: RunState) -> None:
@@ -42,11 +51,11 @@ class ModelPublisher:
         Exception
             It cannot; the scheme's own code runs here, so it may be any.
         """
-        self._registry.check_model(effect, state, self._topics, self._publisher.limit)
+        self.check_record(self._registry.longest_record(effect, state))
 
     def check_record(self, record: ModelRecord) -> None:
         """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""
-        self._registry.check(record, self._topics, self._publisher.limit)
+        frames_for_model(record.to_bytes(), self._topics, record.name, record.version, self._publisher.limit)
 
     def model(self, model: StoredModel, before: Collection[int] = ()) -> None:
         """Publish a new version: its blobs, the version, then the pointers; and clear what need not stand any more.
@@ -55,46 +64,142 @@ class ModelPublisher:
         ----------
         model : StoredModel
         before : collection of int
-            Versions that its name stood for before.
+            Versions that its name stood for before: they are cleared if they are not among the newest.
 
         Raises
         ------
         BrokerError, UsageError
-            This broker cannot carry it.
+            This broker cannot carry it; then nothing is published.
         """
-        keep = self.retained_versions
-        for frame in self._registry.frames_of_newest(self._topics, self._publisher.limit, keep, model, before):
-            self._publisher.publish(*frame, retain=True)
+        models = self._registry.versions(model.name)
+        kept = self._kept(models)
+        fell = [each for each in models[-self.retained_versions - 1 :] if each not in kept]
+        gone = [each for each in models if each.version in before and each not in kept and each not in fell]
+        # Not the last one: a version that could not be decided about at first may come after a later one.
+        new = [each for each in kept if each.version == model.version]
+        frames = [*self._clearing(fell), *self._writing(new)]
+        self._publish([*frames, *self._pointers(model.name), *self._clearing(gone)])
 
     def moved(self, name: str, before: Collection[int]) -> None:
-        """Publish what a name stands for, after it stood for other versions; raises as `model`."""
-        keep = self.retained_versions
-        for frame in self._registry.frames_of_move(self._topics, self._publisher.limit, keep, name, before):
-            self._publisher.publish(*frame, retain=True)
+        """Publish what a name stands for, after it stood for other versions; parameters and errors as in `model`."""
+        models = self._registry.versions(name)
+        kept = self._kept(models)
+        stands_for = {number for known, number in self._registry.aliases.pinned() if known == name}
+        # What is among the newest stands on the broker already.
+        newest = models[-self.retained_versions :]
+        older = [each for each in kept if each.version in stands_for and each not in newest]
+        gone = [each for each in models if each.version in before and each not in kept]
+        self._publish([*self._writing(older), *self._pointers(name), *self._clearing(gone)])
 
     def signature(self, former: StoredModel, model: StoredModel) -> None:
-        """Publish a record that was signed again, and clear what only the former one needed; raises as `model`."""
-        keep = self.retained_versions
-        for frame in self._registry.frames_of_signature(self._topics, self._publisher.limit, keep, former, model):
-            self._publisher.publish(*frame, retain=True)
+        """Publish a record that was signed again, and clear the parts that only the former one had.
+
+        Raises as `model`.
+        """
+        # Without the other records: when the authority changes, this is asked for each version.
+        if self._registry.is_retained(model, self.retained_versions):
+            frames = self._writing([model])
+            needed = {frame.topic for frame in frames}
+            self._publish([*frames, *(each for each in self._clearing([former]) if each.topic not in needed)])
 
     def models(self, tell: Callable[[str, Exception], None]) -> None:
         """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""
         for name in self._registry.names():
             try:
-                frames = self._registry.frames(self._topics, self._publisher.limit, self.retained_versions, name)
+                frames = self.frames(name)
             except (BrokerError, UsageError) as fault:
                 tell(name, fault)
-                continue
-            for frame in frames:
-                self._publisher.publish(*frame, retain=True)
+            else:
+                self._publish(frames)
 
     def pointers(self) -> None:
         """Publish all pointers again; versions and blobs can be had by their names."""
         for name in self._registry.names():
             try:
-                self._registry.frames(self._topics, self._publisher.limit, self.retained_versions, name)
+                self.frames(name)
             except (BrokerError, UsageError):
-                continue  # told when the connection was made
-            for frame in self._registry.pointers(self._topics, name):
-                self._publisher.publish(*frame, retain=True)
+                continue  # logged when the connection was made
+            self._publish(self._pointers(name))
+
+    def frames(self, name: str) -> list[Frame]:
+        """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointers.
+
+        Cleared is what a coordinator that was killed may have left: as many versions below the newest, and older ones
+        that the name once stood for.
+
+        Raises
+        ------
+        NotFoundError
+            No such model.
+        BrokerError, UsageError
+            This broker cannot carry a version.
+        """
+        models, last = self._registry.versions(name), -2 * self.retained_versions
+        kept = self._kept(models)
+        outlived = self._outlived(name)
+        left = [*(each for each in models[:last] if each.version in outlived), *models[last:]]
+        cleared = self._clearing([each for each in left if each not in kept])
+        return [*cleared, *self._writing(kept), *self._pointers(name)]
+
+    def _publish(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            self._publisher.publish(*frame, retain=True)
+
+    def _pointers(self, name: str) -> list[Frame]:
+        """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
+        aliases, frames = self._registry.aliases, []
+        candidate = self._existing(aliases.candidate.get(name))
+        if candidate is not None:
+            frames.append(Frame(self._topics.model_candidate(name), self._envelope(candidate)))
+        elif name in aliases.had_candidate:
+            frames += clearing([self._topics.model_candidate(name)])
+        current = self._existing(aliases.current.get(name))
+        if current is not None:
+            frames.append(Frame(self._topics.model_current(name), self._envelope(current)))
+        return frames
+
+    def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
+        """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
+        if pointer is None or any(each.version == pointer.version for each in self._registry.whole(pointer.name)):
+            return pointer
+        if (pointer.name, pointer.version) not in self._missing:  # logged once: pointers are published often
+            self._missing.add((pointer.name, pointer.version))
+            _log.error("model-missing", name=pointer.name, version=pointer.version, candidate=pointer.trial is not None)
+        return None
+
+    def _envelope(self, pointer: ModelPointer) -> bytes:
+        run, wall = self._registry.get(pointer.name, pointer.version).run, self._registry.aliases.wall
+        return Envelope(fleet=self._topics.fleet, body=pointer, run=run, time=wall()).to_bytes()
+
+    def _outlived(self, name: str) -> set[int]:
+        """Return the versions that the name stood for at a time when they were not among the newest.
+
+        A new version does not clear these by its number: a crash after the decision that took the name from one
+        leaves it on the broker.
+        """
+        newest, stands, outlived = 0, dict[str, int](), set[int]()
+        for each in self._registry.decisions(name):
+            newest = max(newest, int(each.body.get("version", 0)))
+            if each.kind in (CURRENT, CANDIDATE):
+                stands[each.kind] = int(each.body["version"])
+            elif each.kind == NO_CANDIDATE:
+                stands.pop(CANDIDATE, None)
+            outlived.update(version for version in stands.values() if version <= newest - self.retained_versions)
+        return outlived
+
+    def _kept(self, models: list[StoredModel]) -> list[StoredModel]:
+        newest, pinned = models[-self.retained_versions :], self._registry.aliases.pinned()
+        return [each for each in models if each in newest or (each.name, each.version) in pinned]
+
+    def _writing(self, models: Iterable[StoredModel]) -> list[Frame]:
+        return [
+            frame
+            for each in models
+            if not each.is_damaged  # what the broker has of it may be whole, and stays
+            for frame in frames_for_model(
+                each.record, self._topics, each.name, each.version, self._publisher.limit
+            ).frames
+        ]
+
+    def _clearing(self, models: Iterable[StoredModel]) -> list[Frame]:
+        return clearing(list(dict.fromkeys(frame.topic for frame in self._writing(models))))

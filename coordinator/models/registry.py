@@ -5,7 +5,7 @@ Which version a name stands for is decided apart from its registration: see `coo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,16 +13,12 @@ import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
-from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, SIGNED, Aliases
+from coordinator.models.aliases import CURRENT, SIGNED, Aliases
 from coordinator.models.central import SOURCE, CentralModel
 from coordinator.models.resigning import ReSigner, one_by_one
 from schemas.documents import document_digest
-from schemas.envelope import Envelope
 from schemas.errors import DamagedError, NotFoundError, UsageError
-from schemas.messages import ModelPointer
-from schemas.parts import Frame, clearing, frames_for_model
 from schemas.record import ModelRecord, Training
-from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer, Verifier
@@ -72,7 +68,6 @@ class Registry:
         self._software = software
         self._wall = wall
         self._signer = signer
-        self._missing: set[tuple[str, int]] = set()
         self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
         self.aliases = Aliases(now or wall, wall)
         self.aliases.apply(journal.decisions())
@@ -95,6 +90,10 @@ class Registry:
     def history(self, name: str) -> list[Decision]:
         """Return all decisions about a model, oldest first; raises NotFoundError when there is no such model."""
         self.versions(name)
+        return self.decisions(name)
+
+    def decisions(self, name: str) -> list[Decision]:
+        """Return all decisions about a name, without a look at its versions."""
         return self._journal.decisions(name)
 
     def before(self, name: str) -> int:
@@ -199,36 +198,18 @@ class Registry:
         decisions = [] if about is None else [self.aliases.decision(model.name, SIGNED, body)]
         self._journal.put_record(model, decisions)
 
-    def frames_of_signature(
-        self, topics: Topics, limit: int, keep: int, former: StoredModel, model: StoredModel
-    ) -> list[Frame]:
-        """Return the messages that put a record in place of the former one: its parts have other names.
-
-        Raises
-        ------
-        BrokerError, UsageError
-            It cannot be sent with messages of `limit` bytes.
-        """
-        # Without the other records: when the authority changes, this is asked for each version.
+    def is_retained(self, model: StoredModel, keep: int) -> bool:
+        """Whether a version is among the newest `keep` of its name, or one that the name stands for."""
         is_newest = model.version in self._journal.newest(model.name, keep)
-        if not is_newest and (model.name, model.version) not in self.aliases.pinned():
-            return []
-        frames = self._frames(model, topics, limit)
-        said = {frame.topic for frame in frames}
-        left = [frame.topic for frame in self._frames(former, topics, limit) if frame.topic not in said]
-        return [*frames, *clearing(left)]
+        return is_newest or (model.name, model.version) in self.aliases.pinned()
 
     def has(self, effect: Publish) -> bool:
         """Whether the model was registered already: in an earlier life of the coordinator."""
         return any(model.run == effect.run for model in self._journal.models(effect.name))
 
-    def check_model(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
-        """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
-        self.check(self._record(effect, state, LONGEST, ["0" * 64]), topics, limit)
-
-    def check(self, record: ModelRecord, topics: Topics, limit: int) -> None:
-        """Cut a record into messages; raises whatever stands against it."""
-        frames_for_model(record.to_bytes(), topics, record.name, record.version, limit)
+    def longest_record(self, effect: Publish, state: RunState) -> ModelRecord:
+        """Write a model down without registering it, as long as its record can get; raises whatever the scheme does."""
+        return self._record(effect, state, LONGEST, ["0" * 64])
 
     def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
         document = effect.model.to_document()
@@ -286,117 +267,6 @@ class Registry:
         raise NotFoundError(
             f"model {name!r} has no version {version}; it has {', '.join(str(m.version) for m in versions)}"
         )
-
-    def frames(self, topics: Topics, limit: int, keep: int, name: str) -> list[Frame]:
-        """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointer.
-
-        The newest `keep` versions are retained, and those that the name stands for (the HTTP API has all). Cleared is
-        what a coordinator that was killed may have left: the `keep` versions below the newest, and older ones that the
-        name once stood for.
-
-        Raises
-        ------
-        NotFoundError
-            No such model.
-        BrokerError, UsageError
-            A version cannot be sent with messages of `limit` bytes.
-        """
-        models = self.versions(name)
-        kept = self._kept(models, keep)
-        outlived = self._outlived(name, keep)
-        left = [*(each for each in models[: -2 * keep] if each.version in outlived), *models[-2 * keep :]]
-        cleared = self._clearing([each for each in left if each not in kept], topics, limit)
-        return [*cleared, *self._writing(kept, topics, limit), *self.pointers(topics, name)]
-
-    def frames_of_newest(
-        self, topics: Topics, limit: int, keep: int, model: StoredModel, before: Collection[int] = ()
-    ) -> list[Frame]:
-        """Return the messages that a new version adds to those retained before; parameters as `frames_of_move`."""
-        models, name = self.versions(model.name), model.name
-        kept = self._kept(models, keep)
-        fell = [each for each in models[-keep - 1 :] if each not in kept]
-        gone = [each for each in models if each.version in before and each not in kept and each not in fell]
-        # Not the last one: a version that could not be decided about at first may come after a later one.
-        new = [each for each in kept if each.version == model.version]
-        frames = [*self._clearing(fell, topics, limit), *self._writing(new, topics, limit)]
-        return [*frames, *self.pointers(topics, name), *self._clearing(gone, topics, limit)]
-
-    def frames_of_move(self, topics: Topics, limit: int, keep: int, name: str, before: Collection[int]) -> list[Frame]:
-        """Return the messages that change what a name stands for; raises as `frames`.
-
-        Parameters
-        ----------
-        topics, limit, keep, name
-            As in `frames`.
-        before : collection of int
-            Versions that it stood for before: they are cleared if they are not among the newest.
-        """
-        models = self.versions(name)
-        kept = self._kept(models, keep)
-        stands_for = {number for known, number in self.aliases.pinned() if known == name}
-        # What is among the newest stands on the broker already.
-        older = [each for each in kept if each.version in stands_for and each not in models[-keep:]]
-        gone = [each for each in models if each.version in before and each not in kept]
-        frames = [*self._writing(older, topics, limit), *self.pointers(topics, name)]
-        return [*frames, *self._clearing(gone, topics, limit)]
-
-    def pointers(self, topics: Topics, name: str) -> list[Frame]:
-        """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
-        frames = []
-        candidate = self._existing(self.aliases.candidate.get(name))
-        if candidate is not None:
-            frames.append(Frame(topics.model_candidate(name), self._envelope(candidate)))
-        elif name in self.aliases.had_candidate:
-            frames += clearing([topics.model_candidate(name)])
-        current = self._existing(self.aliases.current.get(name))
-        if current is not None:
-            frames.append(Frame(topics.model_current(name), self._envelope(current)))
-        return frames
-
-    def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
-        """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
-        if pointer is None or any(each.version == pointer.version for each in self.whole(pointer.name)):
-            return pointer
-        if (pointer.name, pointer.version) not in self._missing:  # told once: pointers are published often
-            self._missing.add((pointer.name, pointer.version))
-            _log.error("model-missing", name=pointer.name, version=pointer.version, candidate=pointer.trial is not None)
-        return None
-
-    def _outlived(self, name: str, keep: int) -> set[int]:
-        """Return the versions that the name stood for at a time when they were not among the newest `keep`.
-
-        A new version does not clear these by its number: a crash after the decision that took the name from one
-        leaves it on the broker.
-        """
-        newest, stands, found = 0, dict[str, int](), set[int]()
-        for each in self._journal.decisions(name):
-            newest = max(newest, int(each.body.get("version", 0)))
-            if each.kind in (CURRENT, CANDIDATE):
-                stands[each.kind] = int(each.body["version"])
-            elif each.kind == NO_CANDIDATE:
-                stands.pop(CANDIDATE, None)
-            found.update(version for version in stands.values() if version <= newest - keep)
-        return found
-
-    def _envelope(self, pointer: ModelPointer) -> bytes:
-        run = self.get(pointer.name, pointer.version).run
-        return Envelope(fleet=self._fleet, body=pointer, run=run, time=self._wall()).to_bytes()
-
-    def _kept(self, models: list[StoredModel], keep: int) -> list[StoredModel]:
-        pinned = self.aliases.pinned()
-        return [each for each in models if each in models[-keep:] or (each.name, each.version) in pinned]
-
-    def _writing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
-        return [frame for model in models for frame in self._frames(model, topics, limit)]
-
-    def _clearing(self, models: list[StoredModel], topics: Topics, limit: int) -> list[Frame]:
-        return clearing(list(dict.fromkeys(frame.topic for frame in self._writing(models, topics, limit))))
-
-    @staticmethod
-    def _frames(model: StoredModel, topics: Topics, limit: int) -> list[Frame]:
-        if model.is_damaged:  # what the broker has of it may be whole, and stays
-            return []
-        return list(frames_for_model(model.record, topics, model.name, model.version, limit).frames)
 
 
 def _training(state: RunState) -> Training:

@@ -97,9 +97,9 @@ class ReSigner:
         from schemas.trust.signing import issuer_of  # noqa: PLC0415 - loaded by fleets that sign
 
         # The last: a document may hold what looks like a signature, and stands before it.
-        found = _CERTIFICATE.match(model.record, model.record.rfind(_SIGNATURES))
-        if found is not None and model.record.endswith(b'"version":%d}' % model.version):  # else it is cut off
-            certificate = base64.b64decode(found[1])
+        match = _CERTIFICATE.match(model.record, model.record.rfind(_SIGNATURES))
+        if match is not None and model.record.endswith(b'"version":%d}' % model.version):  # else it is cut off
+            certificate = base64.b64decode(match[1])
             # At no time: what it signed before it expired stays good.
             owner = self._verifier.owner(certificate, float("-inf"))
             if owner.role != "coordinator":
@@ -165,8 +165,8 @@ class ReSigner:
 
     def _tell(self, faults: dict[tuple[str, str], list[tuple[int, str]]]) -> None:
         """Tell of each version once, and of all versions of a name together."""
-        for (name, code), found in faults.items():
-            new = sorted((version, detail) for version, detail in found if (name, version, code) not in self._told)
+        for (name, code), versions in faults.items():
+            new = sorted((version, detail) for version, detail in versions if (name, version, code) not in self._told)
             self._told.update((name, version, code) for version, _ in new)
             if new:
                 _log.warning(

@@ -80,6 +80,8 @@ class Runs:
     ----------
     counters : dict of str to Counters
         What was counted since the last record of a live run.
+    lacks : dict of str to tuple
+        For live runs: the state that was last looked at, and what it lacks.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Runs:
         self._outages = outages
         # Of the API's threads: single entries are read and set, nobody goes through them.
         self._moments: dict[str, tuple[float, float]] = {}
-        self._found: dict[str, tuple[RunState, Waiting | None]] = {}
+        self.lacks: dict[str, tuple[RunState, Waiting | None]] = {}
         self._keep_records = keep_records
         self._kept_runs = kept_runs
         self._kept_versions = kept_versions
@@ -204,7 +206,7 @@ class Runs:
                 past.pop(forgotten, None)
         started, models = _without(known.started, run), _without(known.models, run)
         self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)
-        for memory in (self.counters, self._moments, self._found):
+        for memory in (self.counters, self._moments, self.lacks):
             memory.pop(run, None)
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
@@ -239,7 +241,7 @@ class Runs:
         known = self._known
         state = known.live.get(run)
         if state is not None:
-            return self._document(known, state, ended=None, lacks=self._lacks(state))
+            return self._document(known, state, ended=None, lacks=self._lack_in_words(state))
         try:
             document = known.suspended.get(run) or self._journal.document(run)
         except DamagedError as fault:
@@ -253,25 +255,25 @@ class Runs:
         model = known.models.get(state.run)
         return run_document(self._engine, state, started=started, ended=ended, model=model, lacks=lacks)
 
-    def _lacks(self, state: RunState) -> str:
+    def _lack_in_words(self, state: RunState) -> str:
         """Say what a run waits for that may not come; empty when nothing is amiss. From any thread."""
         until, since = gives_up_at(state), self._outages.since
         if until is None:
             return ""
-        told = []
+        lines = []
         if since is not None:
-            told.append(f"the coordinator has had no broker since {self._moment('', since)}")
-        if (found := self._waiting(state)) is not None:
-            told.append(found.words(self._moment(state.run, until)))
-        return "; ".join(told)
+            lines.append(f"the coordinator has had no broker since {self._moment('', since)}")
+        if (lack := self._waiting(state)) is not None:
+            lines.append(lack.words(self._moment(state.run, until)))
+        return "; ".join(lines)
 
     def _waiting(self, state: RunState) -> Waiting | None:
         """Return what a run lacks, found once for each state: it takes a look at every vehicle."""
-        known = self._found.get(state.run)
+        known = self.lacks.get(state.run)
         if known is None or known[0] is not state:
-            known = self._found[state.run] = (state, waiting(state))
+            known = self.lacks[state.run] = (state, waiting(state))
             if state.run not in self.live:  # closed meanwhile, by another thread
-                self._found.pop(state.run, None)
+                self.lacks.pop(state.run, None)
         return known[1]
 
     def _moment(self, what: str, at: float) -> str:
@@ -288,13 +290,13 @@ class Runs:
         way_out = (
             "Cancel it" if isinstance(fault, DamagedError) else "Install what it needs and start again, or cancel it"
         )
-        told = {
+        about = {
             "run": run,
             "spec": spec_of(entries),
             "started": entries[0].wall if entries else 0.0,
             "reason": f"suspended: {detail[:300]}. {way_out}",
         }
-        self._known = replace(self._known, suspended={**self._known.suspended, run: suspended_document(told)})
+        self._known = replace(self._known, suspended={**self._known.suspended, run: suspended_document(about)})
         self._metrics["runs.suspended"] += 1
         _log.error("run-suspended", run=run, reason=detail)
 

@@ -6,14 +6,14 @@ them.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.engine import Effect, RunState
 from coordinator.engine.state import RoundSummary
 
 
-class Observer(Protocol):
-    """What is told to those who watch. All calls come from the coordinator's thread; they must return at once."""
+class Observer:
+    """Who is told, and ignores it. All calls come from the coordinator's thread; they must return at once."""
 
     def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
         """Hear of an effect that was performed, perhaps not for the first time.
@@ -26,31 +26,15 @@ class Observer(Protocol):
         now : float
             The coordinator's own time, seconds.
         """
-        ...
 
     def appended(self, seconds: float, records: int) -> None:
         """Hear how long one journal transaction with so many records took."""
-        ...
 
     def resumed(self, seconds: float, runs: int) -> None:
         """Hear how long reading the journal took at the start, and how many runs go on."""
-        ...
 
 
-class NullObserver:
-    """An `Observer` that does not look."""
-
-    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
-        """Ignore it."""
-
-    def appended(self, seconds: float, records: int) -> None:
-        """Ignore it."""
-
-    def resumed(self, seconds: float, runs: int) -> None:
-        """Ignore it."""
-
-
-class Observers:
+class Observers(Observer):
     """An `Observer` that passes on to several, in order."""
 
     def __init__(self, *observers: Observer) -> None:

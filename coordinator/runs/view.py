@@ -112,8 +112,8 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
 
 def damaged_document(run: str, reason: str) -> dict[str, Any]:
     """Return what can be told of an ended run whose document is damaged, in the form of `run_document`."""
-    told = suspended_document({"run": run, "spec": {}, "started": 0.0, "reason": reason})
-    return {**told, "state": "ended", "outcome": "damaged", "phase": "damaged"}
+    document = suspended_document({"run": run, "spec": {}, "started": 0.0, "reason": reason})
+    return {**document, "state": "ended", "outcome": "damaged", "phase": "damaged"}
 
 
 def plain(value: Any) -> Any:

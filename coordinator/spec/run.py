@@ -279,13 +279,13 @@ def with_participation(document: Any, lookup: Callable[[str], Any]) -> Any:
 
 def limits_of(bounds: Mapping[str, tuple[float, float] | Bounds]) -> dict[str, tuple[float, float]]:
     """Return column -> (low, high) of a run's `bounds`, where both are declared."""
-    found: dict[str, tuple[float, float]] = {}
+    limits: dict[str, tuple[float, float]] = {}
     for column, known in bounds.items():
         if not isinstance(known, Bounds):
-            found[column] = known
+            limits[column] = known
         elif known.low is not None and known.high is not None:
-            found[column] = (known.low, known.high)
-    return found
+            limits[column] = (known.low, known.high)
+    return limits
 
 
 def _first(fault: ValidationError) -> str:

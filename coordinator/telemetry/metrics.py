@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from coordinator.engine import Effect, Ended, OpenRound, Restarted, RoundClosed, RunState
-from coordinator.runs.observer import end_of
+from coordinator.runs.observer import Observer, end_of
 from schemas.errors import StorageError
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ _ROUND_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0
 _APPEND_BUCKETS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
-class Metrics:
+class Metrics(Observer, Collector):
     """An `coordinator.runs.observer.Observer` that can be scraped.
 
     Parameters
@@ -288,57 +288,43 @@ class Metrics:
         journal_bytes : callable
             Room that the journal takes; may raise StorageError.
         """
-        self.registry.register(_Scraped(self, coordinator, queue, connected, journal_bytes))
+        self._coordinator = coordinator
+        self._queue = queue
+        self._connected = connected
+        self._journal_bytes = journal_bytes
+        self.registry.register(self)
 
     def page(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
-
-class _Scraped(Collector):
-    """What is looked up at the moment of the scrape; called from the API's threads."""
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        coordinator: Coordinator,
-        queue: Callable[[], tuple[int, int, int]],
-        connected: Callable[[], bool],
-        journal_bytes: Callable[[], int | None],
-    ) -> None:
-        self._metrics = metrics
-        self._coordinator = coordinator
-        self._queue = queue
-        self._connected = connected
-        self._journal_bytes = journal_bytes
-
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric that is not a histogram, in any order."""
-        core, own = self._coordinator, self._metrics
+        """Yield every metric that is not a histogram, in any order; at a scrape, from the API's threads."""
+        core = self._coordinator
         # Copied in one step, see `coordinator.fleet.directory`: the coordinator's thread goes on counting.
         tallies = dict(core.metrics)
         messages, size, dropped = self._queue()
         runs = {**dict.fromkeys(("gathering", "domain", "recruiting", "learning"), 0), **core.runs.phases()}
         agents = {"up": 0, "down": 0, **core.fleet.counts()}
         yield _gauge("glassfleet_info", {(core.topics.fleet, core.software): 1})
-        yield _gauge("glassfleet_up_seconds", {(): own._clock() - own._begun})  # noqa: SLF001  its other half
+        yield _gauge("glassfleet_up_seconds", {(): self._clock() - self._begun})
         yield _gauge("glassfleet_broker_connected", {(): int(self._connected())})
         yield _gauge("glassfleet_agents", {(status,): count for status, count in agents.items()})
         yield _gauge("glassfleet_runs", {(state,): count for state, count in runs.items()})
         for name, tally in _TALLIES:
             yield _counter(name, {(): tallies.get(tally, 0)})
         for name, prefix, known in _LABELLED:
-            found = {
+            values = {
                 tally.removeprefix(prefix): count
                 for tally, count in tallies.items()
                 if tally.startswith(prefix) and (name in _OTHERS_TOO or tally.removeprefix(prefix) in known)
             }
-            yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **found}.items()})
-        yield _counter("glassfleet_rounds_total", dict(own._rounds))  # noqa: SLF001
+            yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **values}.items()})
+        yield _counter("glassfleet_rounds_total", dict(self._rounds))
         yield _gauge("glassfleet_queue_messages", {(): messages})
         yield _gauge("glassfleet_queue_bytes", {(): size})
         yield _counter("glassfleet_queue_dropped_total", {(): dropped})
-        yield _counter("glassfleet_nullified_cells_total", {(): own._nullified})  # noqa: SLF001
+        yield _counter("glassfleet_nullified_cells_total", {(): self._nullified})
         yield _gauge("glassfleet_live_nullified_cells", {(): core.runs.nullified()})
         try:
             room = self._journal_bytes()

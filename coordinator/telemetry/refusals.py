@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from coordinator.engine import Effect, RunState, SendReceipt
+from coordinator.runs.observer import Observer
 
 RUNS = 100
 """Runs whose reasons are told apart, more than anybody looks at; the one that began to be refused first gives way."""
@@ -34,7 +35,7 @@ class RefusalReason:
     agents: dict[str, None] = field(default_factory=dict)
 
 
-class Refusals:
+class Refusals(Observer):
     """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run."""
 
     def __init__(self) -> None:
@@ -51,24 +52,18 @@ class Refusals:
             key = (effect.outcome, effect.reason)
             if key not in reasons and len(reasons) >= REASONS:
                 key = (effect.outcome, "other reasons")
-            told = reasons.setdefault(key, RefusalReason())
-            told.count += 1
-            if len(told.agents) < AGENTS:
-                told.agents[effect.agent] = None
+            known = reasons.setdefault(key, RefusalReason())
+            known.count += 1
+            if len(known.agents) < AGENTS:
+                known.agents[effect.agent] = None
             while len(self._runs) > RUNS:
                 self._runs.popitem(last=False)
-
-    def appended(self, seconds: float, records: int) -> None:
-        """Ignore it."""
-
-    def resumed(self, seconds: float, runs: int) -> None:
-        """Ignore it."""
 
     def of(self, run: str) -> list[tuple[str, str, int, list[str]]]:
         """Return a run's reasons: outcome, reason, how often, whom; the most frequent first. From any thread."""
         with self._lock:
-            found = [
-                (outcome, reason, told.count, list(told.agents))
-                for (outcome, reason), told in self._runs.get(run, {}).items()
+            lines = [
+                (outcome, reason, known.count, list(known.agents))
+                for (outcome, reason), known in self._runs.get(run, {}).items()
             ]
-        return sorted(found, key=lambda line: -line[2])
+        return sorted(lines, key=lambda line: -line[2])

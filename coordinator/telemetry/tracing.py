@@ -43,23 +43,23 @@ def observers(config: CoordinatorConfig, metrics: Metrics) -> Observer:
 
 def find_exporter(name: str) -> SpanExporter:
     """Return the installed exporter called `name`; raises UsageError that says what to install."""
-    found = {each.name: each for each in entry_points(group=_GROUP)}
-    if not found:
+    exporters = {each.name: each for each in entry_points(group=_GROUP)}
+    if not exporters:
         raise UsageError(
             "traces need OpenTelemetry, which is not installed: pip install 'glassfleet[telemetry]', or set traces to "
             "off"
         )
-    if name not in found:
+    if name not in exporters:
         raise UsageError(
-            f"there is no exporter of traces {name!r}; installed are {', '.join(sorted(found))}. OTLP comes with "
+            f"there is no exporter of traces {name!r}; installed are {', '.join(sorted(exporters))}. OTLP comes with "
             "pip install opentelemetry-exporter-otlp-proto-http and is called otlp_proto_http; its address is "
             "OTEL_EXPORTER_OTLP_ENDPOINT"
         )
-    exporter: SpanExporter = found[name].load()()
+    exporter: SpanExporter = exporters[name].load()()
     return exporter
 
 
-class Traces:
+class Traces(Observer):
     """An `coordinator.runs.observer.Observer` that makes spans.
 
     Parameters
@@ -90,24 +90,23 @@ class Traces:
         """Make a span of what has ended."""
         match effect:
             case RoundClosed(run, summary):
-                told = canonical(summary, state)
-                told["dropped"] = sorted(told["dropped"])
-                self._span(f"round {summary.phase} {summary.number}", run, summary.seconds, told, is_root=False)
+                about = canonical(summary, state)
+                about["dropped"] = sorted(about["dropped"])
+                self._span(f"round {summary.phase} {summary.number}", run, summary.seconds, about, is_root=False)
             case Ended(run, outcome, reason) if state is not None:
-                told = {"scheme": state.spec.scheme, "outcome": outcome, "reason": reason, "rounds": len(state.rounds)}
-                self._span(f"run {run}", run, now - state.started_at, told, is_root=True)
-
-    def appended(self, seconds: float, records: int) -> None:
-        """Ignore it: metrics tell this better."""
-
-    def resumed(self, seconds: float, runs: int) -> None:
-        """Ignore it."""
+                about = {
+                    "scheme": state.spec.scheme,
+                    "outcome": outcome,
+                    "reason": reason,
+                    "rounds": len(state.rounds),
+                }
+                self._span(f"run {run}", run, now - state.started_at, about, is_root=True)
 
     def flush(self) -> bool:
         """Hand over what waits; False when the exporter did not take it in time."""
         return self._provider.force_flush()
 
-    def _span(self, name: str, run: str, seconds: float, told: dict[str, Any], *, is_root: bool) -> None:
+    def _span(self, name: str, run: str, seconds: float, about: dict[str, Any], *, is_root: bool) -> None:
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.context import Context  # noqa: PLC0415
 
@@ -121,9 +120,9 @@ class Traces:
         end = self._wall()
         span = self._tracer.start_span(name, context, start_time=_nanoseconds(end - max(0.0, seconds)))
         span.set_attribute("glassfleet.run", run)
-        for key, value in told.items():
+        for key, value in about.items():
             span.set_attribute(f"glassfleet.{key}", value)
-        if told.get("end") == "missed" or told.get("outcome") == "failed":
+        if about.get("end") == "missed" or about.get("outcome") == "failed":
             span.set_status(trace.StatusCode.ERROR)
         span.end(_nanoseconds(end))
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from coordinator.engine import (
     AgentDown,
     AgentUp,
-    Effect,
     Event,
     Malformed,
     NoBroker,
@@ -144,7 +143,7 @@ class Stage:
     def restart(self) -> None:
         folded = fold(self.journal)
         assert fingerprint(folded) == fingerprint(self.play.state)
-        assert keys(standing(folded)) == keys(standing(self.play.state))
+        assert standing(folded) == standing(self.play.state)
         self.play.state = folded
 
 
@@ -168,10 +167,6 @@ def fold(journal: list[bytes]) -> RunState:
         state, _ = TOY_ENGINE.step(state, from_value(codec.decode(body)))
     assert state is not None
     return state
-
-
-def keys(effects: tuple[Effect, ...]) -> list[str]:
-    return [effect.key for effect in effects]
 
 
 def fingerprint(state: RunState) -> str:
@@ -244,7 +239,7 @@ def check_model(stage: Stage) -> None:
     if play.spec.participation == "cohort":
         assert play.model == central(play.spec, state.cohort)
         return
-    # Elastic: every level is the sum over exactly those whom the books name.
+    # Elastic: every level is the sum over exactly those whom the rounds' summaries name.
     rounds = [summary for summary in state.rounds if summary.phase == "statistics"]
     by_digest = {task.digest: task for task in stage.tasks}
     sums = [

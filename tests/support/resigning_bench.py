@@ -99,7 +99,7 @@ class Cloud:
 
     def service(self, state: Path) -> Service:
         """What the HTTP API stands on; whoever calls is the coordinator's thread."""
-        made = Service(load_config(state_dir=state), self.core.transport, self.journal, self.core)
+        made = Service(load_config(state_dir=state), self.core)
         made.call = lambda function, timeout=None: function(self.core)  # type: ignore[method-assign]
         return made
 

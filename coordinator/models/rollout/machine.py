@@ -25,23 +25,7 @@ import math
 import statistics
 from dataclasses import dataclass, field, replace
 
-from coordinator.models.rollout.events import (
-    Cannot,
-    Effect,
-    Event,
-    Hurry,
-    Opened,
-    Pause,
-    Promote,
-    Reported,
-    Resume,
-    Started,
-    Stop,
-    Superseded,
-    Tick,
-    Try,
-    Withdraw,
-)
+from coordinator.models.rollout import events
 from coordinator.models.rollout.table import TABLE, Phase
 from schemas.trial import place, threshold
 
@@ -98,12 +82,12 @@ class Rollout:
         Time of the last event.
     """
 
-    start: Started
+    start: events.Started
     phase: Phase
     due: float
     at: float
     stages: tuple[Stage, ...] = ()
-    reports: dict[str, Reported] = field(default_factory=dict)
+    reports: dict[str, events.Reported] = field(default_factory=dict)
     cannot: dict[str, str] = field(default_factory=dict)
     left: float = 0.0
     reason: str = ""
@@ -157,59 +141,59 @@ class Tally:
     beside_local: float | None = None
 
 
-def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901, PLR0912  a table
+def step(state: Rollout | None, event: events.Event) -> tuple[Rollout | None, tuple[events.Effect, ...]]:  # noqa: C901, PLR0912  a table
     """Take an event. The very same state comes back when it changes nothing."""
     if state is None:
-        if not isinstance(event, Started):
+        if not isinstance(event, events.Started):
             return None, ()
         return Rollout(event, TABLE.target("", "started", None), event.at + event.plan.deadline, event.at), ()
     if state.is_ended:
         return state, ()
     match event:
-        case Opened() if state.phase == "opening" and event.agents:
+        case events.Opened() if state.phase == "opening" and event.agents:
             if state.cannot and set(event.agents) <= set(state.cannot):
                 return _end(state, "nobody-can", event.at, _nobody(state, event.agents))
             return _told(_judged(_open(state, event), event.at))
-        case Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
+        case events.Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
             reports = {**state.reports, event.agent: event}
             cannot = {agent: why for agent, why in state.cannot.items() if agent != event.agent}
             phase = TABLE.target(state.phase, "reported", state)
             after = replace(state, phase=phase, reports=reports, cannot=cannot, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
-        case Cannot(agent=agent) if (
+        case events.Cannot(agent=agent) if (
             state.is_open and agent not in state.reports and agent not in state.cannot and _is_asked(state, agent)
         ):
             phase = TABLE.target(state.phase, "cannot", state)
             after = replace(state, phase=phase, cannot={**state.cannot, agent: event.why}, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
-        case Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
+        case events.Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
             if state.phase == "opening":
                 return _end(state, "no-vehicles", event.at, "no vehicle was up to try it")
             return _judged(state, event.at)
-        case Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
+        case events.Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
             return _judged(state, event.at, waits=False)
-        case Pause() if state.phase in ("opening", "trying"):
+        case events.Pause() if state.phase in ("opening", "trying"):
             left = max(0.0, state.due - event.at)
             phase = TABLE.target(state.phase, "paused", state)
             return replace(state, phase=phase, left=left, reason=event.reason, at=event.at), ()
-        case Resume() if state.phase == "paused":
+        case events.Resume() if state.phase == "paused":
             phase = TABLE.target(state.phase, "resumed", state)
             after = replace(state, phase=phase, due=event.at + state.left, reason="", at=event.at)
             if phase == "opening":
                 return after, ()
             return _told(_judged(after, event.at))
-        case Stop():
+        case events.Stop():
             return _end(state, "stopped", event.at, event.reason or "by an operator")
-        case Superseded():
+        case events.Superseded():
             return _end(state, "superseded", event.at, f"version {event.version} became current")
     return state, ()
 
 
-def standing(state: Rollout) -> tuple[Effect, ...]:
+def standing(state: Rollout) -> tuple[events.Effect, ...]:
     """Return the effects that hold now, to be performed again at every start."""
     if not state.is_open or state.is_ended:
         return ()
-    return (Try(state.start.rollout, state.stages[-1].below),)
+    return (events.Try(state.start.rollout, state.stages[-1].below),)
 
 
 def wakes_at(state: Rollout) -> float | None:
@@ -231,7 +215,7 @@ def tally(state: Rollout) -> Tally:
     )
 
 
-def _relative(report: Reported, other: float) -> float:
+def _relative(report: events.Reported, other: float) -> float:
     """How much worse the candidate is than another model, relative to that one's score; in [-1, 1]."""
     loss = report.candidate - other
     if report.metric == "f1":
@@ -247,7 +231,7 @@ def _is_asked(state: Rollout, agent: str) -> bool:
     return place(state.start.rollout, agent) < state.stages[-1].below
 
 
-def _open(state: Rollout, event: Opened) -> Rollout:
+def _open(state: Rollout, event: events.Opened) -> Rollout:
     share = state.start.plan.stages[len(state.stages)]
     salt = state.start.rollout
     # A stage never asks fewer than the one before, though the fleet may have shrunk meanwhile.
@@ -263,17 +247,17 @@ def _open(state: Rollout, event: Opened) -> Rollout:
     )
 
 
-def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout, tuple[Effect, ...]]:
+def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout, tuple[events.Effect, ...]]:
     """Judge the open stage, if it can be judged now; `waits`: those who have yet to report are waited for."""
     plan, stage, is_late = state.start.plan, state.stages[-1], now >= state.due
     if waits and not is_late and plan.max_worse_share >= 1 and state.awaited:
         return state, ()  # nothing is judged early: a large fleet's reports are added up once
-    said = tally(state)
-    voters = max(said.reports, len({*state.able, *state.reports}), 1)
-    if said.worse > plan.max_worse_share * voters:
+    result = tally(state)
+    voters = max(result.reports, len({*state.able, *state.reports}), 1)
+    if result.worse > plan.max_worse_share * voters:
         # Whatever those say who have not reported yet.
         return _end(
-            state, "too-bad", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
+            state, "too-bad", now, f"worse for {result.worse} of {_count(voters, 'vehicle')} by more "
             f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
         )  # fmt: skip
     if waits and not is_late and state.awaited:
@@ -281,50 +265,52 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     if not is_late and stage.asked and not state.able and not state.reports:
         # Those who were asked cannot say anything: the same share of the others is asked, within the same time.
         return replace(state, phase=TABLE.target(state.phase, "widened", state), stages=state.stages[:-1], at=now), ()
-    if said.reports < state.needed:
+    if result.reports < state.needed:
         if not is_late:
             return state, ()
-        text = f"{_count(said.reports, 'report')} until the deadline, {state.needed} needed"
+        text = f"{_count(result.reports, 'report')} until the deadline, {state.needed} needed"
         return _end(state, "too-few-reports", now, text)
-    if said.worse > plan.max_worse_share * said.reports:
-        text = f"worse for {said.worse} of {_count(said.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
+    if result.worse > plan.max_worse_share * result.reports:
+        text = f"worse for {result.worse} of {_count(result.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
         return _end(state, "too-bad", now, text)
     most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
-    if said.mean > most:
-        text = f"{_summary(state, said)}; the limit is {_change(state, most)}"
+    if result.mean > most:
+        text = f"{_summary(state, result)}; the limit is {_change(state, most)}"
         return _end(state, "too-bad", now, text)
-    verdict = _verdict(state, said)
+    verdict = _verdict(state, result)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = TABLE.target(state.phase, "promoted", state)
-        return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (Promote(verdict),)
+        return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (events.Promote(verdict),)
     phase = TABLE.target(state.phase, "stage-passed", state)
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
 
 
 def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
     reasons = sorted({state.cannot[agent] for agent in agents})
-    told = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
-    return f"none of {_count(len(agents), 'vehicle')} can score it ({told})"
+    text = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+    return f"none of {_count(len(agents), 'vehicle')} can score it ({text})"
 
 
-def _summary(state: Rollout, said: Tally) -> str:
-    start, vehicles = state.start, _count(said.reports, "vehicle")
+def _summary(state: Rollout, result: Tally) -> str:
+    start, vehicles = state.start, _count(result.reports, "vehicle")
     if start.champion and not start.plan.gate:
-        return f"error {_percent(said.mean)} on average over {vehicles}"
+        return f"error {_percent(result.mean)} on average over {vehicles}"
     constant = "the most frequent class" if _is_f1(state) else "the mean"
     other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
-    return f"{_change(state, said.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+    return (
+        f"{_change(state, result.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
+    )
 
 
-def _verdict(state: Rollout, said: Tally) -> str:
+def _verdict(state: Rollout, result: Tally) -> str:
     """Say why a stage is passed."""
-    text = _summary(state, said)
+    text = _summary(state, result)
     if not state.start.plan.gate:
-        return f"{text}, worse off: {said.worse}"
-    if said.beside_local is None or said.beside_local < 0:
+        return f"{text}, worse off: {result.worse}"
+    if result.beside_local is None or result.beside_local < 0:
         return text
-    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, said.beside_local)})"
+    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, result.beside_local)})"
 
 
 def _is_f1(state: Rollout) -> bool:
@@ -345,16 +331,16 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _told(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Effect, ...]]:
+def _told(judged: tuple[Rollout, tuple[events.Effect, ...]]) -> tuple[Rollout, tuple[events.Effect, ...]]:
     """Add that a stage which goes on is to be told to its vehicles."""
     state, effects = judged
     return state, effects or standing(state)
 
 
-def _end(state: Rollout, cause: str, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
+def _end(state: Rollout, cause: str, now: float, reason: str) -> tuple[Rollout, tuple[events.Effect, ...]]:
     phase, stages = TABLE.target(state.phase, cause, state), state.stages
     # The phase says "stopped" already.
     text = reason if cause == phase else f"{cause}: {reason}"
     if state.is_open:
         stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
-    return replace(state, phase=phase, stages=stages, reason=text, at=now), (Withdraw(),)
+    return replace(state, phase=phase, stages=stages, reason=text, at=now), (events.Withdraw(),)

@@ -13,22 +13,7 @@ from coordinator.journal.port import ROLLOUTS, Decision
 from coordinator.models.aliases import Cause
 from coordinator.models.central import check_learned
 from coordinator.models.registry import Registry
-from coordinator.models.rollout.events import (
-    EVENTS,
-    Cannot,
-    Event,
-    Hurry,
-    Opened,
-    Pause,
-    Promote,
-    Reported,
-    Resume,
-    Started,
-    Stop,
-    Superseded,
-    Tick,
-    Try,
-)
+from coordinator.models.rollout import events
 from coordinator.models.rollout.machine import Rollout, step, tally, wakes_at
 from coordinator.spec.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
@@ -90,7 +75,7 @@ class Rollouts:
             rollout = str(each.body.get("rollout"))
             try:
                 event = _event(each)
-                before = None if isinstance(event, Started) else states[rollout]
+                before = None if isinstance(event, events.Started) else states[rollout]
                 after, _ = step(before, event)
                 assert after is not None
                 states[rollout] = after
@@ -140,28 +125,28 @@ class Rollouts:
             )
         rollout = f"rollout-{secrets.token_hex(6)}"
         beside = (0, "") if champion is None else (champion.version, champion.digest)
-        self._apply(rollout, Started(self._now(), rollout, name, version, model.digest, *beside, plan))
+        self._apply(rollout, events.Started(self._now(), rollout, name, version, model.digest, *beside, plan))
         self._metrics["rollouts.started"] += 1
         return rollout
 
     def pause(self, name: str, reason: str = "") -> Rollout:
         """Let the rollout of a model stand still; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), Pause(self._now(), reason))
+        return self._apply(self._named(name), events.Pause(self._now(), reason))
 
     def resumed(self, name: str) -> Rollout:
         """Let a paused rollout go on; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), Resume(self._now()))
+        return self._apply(self._named(name), events.Resume(self._now()))
 
     def stop(self, name: str, reason: str = "") -> Rollout:
         """End the rollout of a model, the champion stays; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), Stop(self._now(), reason))
+        return self._apply(self._named(name), events.Stop(self._now(), reason))
 
     def replace(self, name: str, version: int, plan: RolloutPlan, why: str) -> None:
         """Start trying a version; one that is being tried is judged by the reports that have come, or stopped."""
         live = self.live(name)
         if live is not None and live.start.plan.gate:
             # Otherwise a vehicle that never reports would keep each version of a frequent run from being judged.
-            live = self._apply(live.start.rollout, Hurry(self._now(), tuple(sorted(live.awaited))))
+            live = self._apply(live.start.rollout, events.Hurry(self._now(), tuple(sorted(live.awaited))))
         if live is not None and not live.is_ended:
             self.stop(name, why)
             _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
@@ -172,7 +157,7 @@ class Rollouts:
         live = self.live(name)
         if live is None:
             return []
-        event = Superseded(self._now(), version)
+        event = events.Superseded(self._now(), version)
         return [_decision(live.start.name, live.start.rollout, event, self._registry.aliases.wall())]
 
     def apply(self, decisions: Iterable[Decision]) -> None:
@@ -206,13 +191,13 @@ class Rollouts:
         if body.cannot or other is None:
             # An operator's terminal will show what a vehicle says.
             why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
-            after = self._apply(start.rollout, Cannot(self._now(), agent, why))
+            after = self._apply(start.rollout, events.Cannot(self._now(), agent, why))
             if after is not state:
                 self._metrics["rollouts.cannot"] += 1
             return
         before = state.reports
-        told = Reported(self._now(), agent, body.metric, body.federated, other, body.local)
-        after = self._apply(start.rollout, told)
+        report = events.Reported(self._now(), agent, body.metric, body.federated, other, body.local)
+        after = self._apply(start.rollout, report)
         if after.reports is not before:
             self._metrics["rollouts.reports"] += 1
 
@@ -220,11 +205,11 @@ class Rollouts:
         """Let time pass: open what can be opened, judge what is due."""
         for state in [state for state in self._states.values() if not state.is_ended]:
             if state.phase == "opening" and at >= self._opening_from and (agents := self._agents()):
-                self._apply(state.start.rollout, Opened(at, tuple(sorted(agents))))
+                self._apply(state.start.rollout, events.Opened(at, tuple(sorted(agents))))
             elif (wake := wakes_at(state)) is not None and wake <= at:
-                self._apply(state.start.rollout, Tick(at))
+                self._apply(state.start.rollout, events.Tick(at))
             elif gone := self._gone(state, at):
-                self._apply(state.start.rollout, Hurry(at, gone))
+                self._apply(state.start.rollout, events.Hurry(at, gone))
 
     def _gone(self, state: Rollout, at: float) -> tuple[str, ...]:
         """Return who has yet to report, when all of those are down and enough others have; empty: wait."""
@@ -235,20 +220,20 @@ class Rollouts:
 
     def wakes(self) -> list[float]:
         """Return when `tick` will matter, in the coordinator's own time."""
-        found = []
+        wakes = []
         for state in self._states.values():
             if (wake := wakes_at(state)) is not None:
-                found.append(wake)
+                wakes.append(wake)
                 if (state.phase == "opening" and self._agents()) or self._gone(state, self._now()):
-                    found.append(min(wake, self._opening_from))
-        return found
+                    wakes.append(min(wake, self._opening_from))
+        return wakes
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     def live(self, name: str) -> Rollout | None:
         """Return the rollout of a model that has not ended; from any thread."""
-        found = (state for state in self._states.values() if state.start.name == name and not state.is_ended)
-        return next(found, None)
+        matching = (state for state in self._states.values() if state.start.name == name and not state.is_ended)
+        return next(matching, None)
 
     def knows(self, name: str, version: int) -> bool:
         """Whether there ever was a rollout of this version."""
@@ -257,8 +242,8 @@ class Rollouts:
     def document(self, name: str, version: int) -> dict[str, Any] | None:
         """Return the newest rollout of a version, as in `documents`; None: there was none. From any thread."""
         states = [state for state in list(self._states.values()) if state.start.name == name]
-        found = (state for state in reversed(states) if state.start.version == version)
-        return next((_document(state, self._now()) for state in found), None)
+        matching = (state for state in reversed(states) if state.start.version == version)
+        return next((_document(state, self._now()) for state in matching), None)
 
     def compared(self) -> set[tuple[str, int]]:
         """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
@@ -286,7 +271,7 @@ class Rollouts:
             raise NotFoundError(f"no rollout of model {name!r} is under way")
         return live.start.rollout
 
-    def _apply(self, rollout: str, event: Event) -> Rollout:
+    def _apply(self, rollout: str, event: events.Event) -> Rollout:
         """Decide, append, take over, perform."""
         before = self._states.get(rollout)
         after, effects = step(before, event)
@@ -298,10 +283,10 @@ class Rollouts:
         decisions = [_decision(start.name, rollout, event, aliases.wall())]
         for effect in effects:
             match effect:
-                case Try(salt, below):
+                case events.Try(salt, below):
                     trial = Trial(salt=salt, below=below, champion=start.champion_digest)
                     decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial))
-                case Promote(reason):
+                case events.Promote(reason):
                     cause: Cause = "published" if start.plan.gate else "promoted"
                     decisions.append(aliases.to_current(start.name, start.version, start.digest, cause, reason))
                     decisions.append(aliases.to_none(start.name, "promoted"))
@@ -338,27 +323,27 @@ class Rollouts:
             say("rollout-ended", **_about(state))
 
 
-def _decision(name: str, rollout: str, event: Event, wall: float) -> Decision:
+def _decision(name: str, rollout: str, event: events.Event, wall: float) -> Decision:
     body = {key: value for key, value in vars(event).items() if key not in ("at", "name")}
-    if isinstance(event, Started):
+    if isinstance(event, events.Started):
         body["plan"] = event.plan.model_dump(mode="json")
     return Decision(name, ROLLOUTS + type(event).__name__.lower(), event.at, wall, {**body, "rollout": rollout})
 
 
-def _event(decision: Decision) -> Event:
-    kind = EVENTS[decision.kind.removeprefix(ROLLOUTS)]
+def _event(decision: Decision) -> events.Event:
+    kind = events.EVENTS[decision.kind.removeprefix(ROLLOUTS)]
     body = dict(decision.body)
     rollout = body.pop("rollout")
-    if kind is Started:
+    if kind is events.Started:
         body |= {"name": decision.name, "rollout": rollout, "plan": RolloutPlan.from_document(body["plan"])}
-    if kind is Opened:
+    if kind is events.Opened:
         body["agents"] = tuple(body["agents"])
-    event: Event = kind(at=decision.at, **body)
+    event: events.Event = kind(at=decision.at, **body)
     return event
 
 
 def _about(state: Rollout) -> dict[str, Any]:
-    start, said = state.start, tally(state)
+    start, result = state.start, tally(state)
     return {
         "rollout": start.rollout,
         "model": start.name,
@@ -366,9 +351,9 @@ def _about(state: Rollout) -> dict[str, Any]:
         "champion": start.champion,
         "phase": state.phase,
         "stage": f"{len(state.stages)}/{len(start.plan.stages)}",
-        "reports": said.reports,
-        "mean": round(said.mean, 4),
-        "worse": said.worse,
+        "reports": result.reports,
+        "mean": round(result.mean, 4),
+        "worse": result.worse,
         "reason": state.reason,
     }
 
@@ -396,8 +381,8 @@ def _document(state: Rollout, now: float) -> dict[str, Any]:
             for stage in state.stages
         ],
         "agents": {
-            agent: {"metric": said.metric, "candidate": said.candidate, "champion": said.champion}
-            for agent, said in sorted(state.reports.items())
+            agent: {"metric": report.metric, "candidate": report.candidate, "champion": report.champion}
+            for agent, report in sorted(state.reports.items())
         },
         "cannot": dict(sorted(state.cannot.items())),
     }

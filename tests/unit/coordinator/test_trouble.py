@@ -322,7 +322,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
     core = assemble("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
     monkeypatch.setattr("coordinator.service.BATCH_MESSAGES", 1)
     config = load_config(state_dir=tmp_path)
-    service = Service(config, transport, journal, core, clock=lambda: clock[0])
+    service = Service(config, core)
     agents = tuple("abcd")
     for agent in agents:
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=["x"], target="y")

@@ -89,8 +89,8 @@ class Scripted:
 
 
 def look(transport: object, wait: float = 0.1) -> ProbeResult:
-    lookout = LeaderProbe(TOPICS, "me", "sw")
-    return lookout.look(transport, wait, 0.01, cancelled=lambda: False, connect=lambda: True)  # type: ignore[arg-type]
+    probe = LeaderProbe(TOPICS, "me", "sw")
+    return probe.look(transport, wait, 0.01, cancelled=lambda: False, connect=lambda: True)  # type: ignore[arg-type]
 
 
 def state(incarnation: str, status: str, term: float, *, retained: bool = False) -> Message:
@@ -98,7 +98,7 @@ def state(incarnation: str, status: str, term: float, *, retained: bool = False)
     return Message(made.topic, made.payload, retained)
 
 
-def test_lookout_finds_one_that_answers() -> None:
+def test_probe_finds_one_that_answers() -> None:
     living = state("other", "up", 7.0)
     transport = Scripted(state("other", "up", 7.0, retained=True), answers=(living,))
     assert look(transport) == ProbeResult(7.0, "other", "sw")
@@ -115,16 +115,16 @@ def test_lookout_finds_one_that_answers() -> None:
         (Message(TOPICS.coordinator_state(), b"", retained=True),),
     ],
 )
-def test_lookout_finds_nobody_when_nobody_answers(first: tuple[Message, ...]) -> None:
+def test_probe_finds_nobody_when_nobody_answers(first: tuple[Message, ...]) -> None:
     assert look(Scripted(*first)).living == ""
 
 
-def test_lookout_believes_a_will_that_fires_while_it_looks() -> None:
+def test_probe_believes_a_will_that_fires_while_it_looks() -> None:
     transport = Scripted(state("other", "up", 7.0, retained=True), answers=(state("other", "down", 0.0),))
     assert look(transport, wait=30.0) == ProbeResult(7.0), "at once, without waiting for an answer"
 
 
-def test_lookout_stops_when_it_is_told_to() -> None:
+def test_probe_stops_when_it_is_told_to() -> None:
     stopping = threading.Event()
     stopping.set()
     hub = MemoryHub()

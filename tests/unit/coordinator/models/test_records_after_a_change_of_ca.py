@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ def test_coordinator_waits_with_its_signature_for_the_authority_of_its_own_certi
     assert is_believed(cloud.stored(), after)
 
 
-def _changed(tmp_path: Path, versions: int) -> tuple[Cloud, FleetCa, FleetCa]:
+def _changed(tmp_path: Path, versions: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Cloud, FleetCa, FleetCa]:
     """A coordinator that looks at one model a tick, has another authority's certificate, and has looked at one."""
     former, after = authorities(tmp_path, "one", "two")
     cloud = Cloud(former.identity("coordinator", "cloud"), kept=2)
@@ -97,7 +96,7 @@ def _changed(tmp_path: Path, versions: int) -> tuple[Cloud, FleetCa, FleetCa]:
     cloud.change(None, former, after)
     cloud.core.models.promote("m", versions - 1)
     cloud.core.models.rollback("m", 2, "stays pinned")
-    cloud.core.models._now = count(0.0, 1.0).__next__
+    monkeypatch.setattr("coordinator.models.lifecycle.SLICE", 0.0)
     cloud.change(after.identity("coordinator", "cloud"))
     return cloud, former, after
 
@@ -109,7 +108,7 @@ def _signed(cloud: Cloud) -> list[int]:
 def test_coordinator_signs_many_models_again_some_a_tick_what_is_retained_first_and_reads_each_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    cloud, _, after = _changed(tmp_path, 6)
+    cloud, _, after = _changed(tmp_path, 6, monkeypatch)
     read: list[int] = []
     one = cloud.journal.model
 
@@ -131,8 +130,10 @@ def test_coordinator_signs_many_models_again_some_a_tick_what_is_retained_first_
     }
 
 
-def test_connection_is_not_kept_waiting_until_all_models_are_signed_again(tmp_path: Path):
-    cloud, former, after = _changed(tmp_path, 4)
+def test_connection_is_not_kept_waiting_until_all_models_are_signed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cloud, former, after = _changed(tmp_path, 4, monkeypatch)
     cloud.core.connected()
     assert _signed(cloud) == [2]
     assert is_believed(cloud.stored(3), after), "the one whose turn it was"
@@ -141,9 +142,9 @@ def test_connection_is_not_kept_waiting_until_all_models_are_signed_again(tmp_pa
 
 
 def test_rest_is_not_signed_again_when_the_former_authority_is_dropped_meanwhile_and_a_forgotten_one_is_left_out(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    cloud, former, after = _changed(tmp_path, 5)
+    cloud, former, after = _changed(tmp_path, 5, monkeypatch)
     cloud.journal.content.models[:] = [each for each in cloud.journal.content.models if each.version != 4]
     cloud.tick()
     assert _signed(cloud) == [2, 5]
@@ -155,8 +156,10 @@ def test_rest_is_not_signed_again_when_the_former_authority_is_dropped_meanwhile
     assert is_believed(cloud.stored(1), former)
 
 
-def test_models_are_judged_anew_and_not_blamed_when_their_authority_is_trusted_again_meanwhile(tmp_path: Path):
-    cloud, former, after = _changed(tmp_path, 4)
+def test_models_are_judged_anew_and_not_blamed_when_their_authority_is_trusted_again_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cloud, former, after = _changed(tmp_path, 4, monkeypatch)
     cloud.change(None, after)
     cloud.tick()  # the first one of the former authority is looked at
     cloud.change(None, former, after)
@@ -337,7 +340,7 @@ def test_records_are_not_read_again_on_a_new_connection_when_nothing_has_changed
     cloud.change(after.identity("coordinator", "cloud"))
     before = cloud.published()
     with monkeypatch.context() as patched:
-        patched.setattr("coordinator.models.resigning.ReSigner._again", lambda *_: pytest.fail("looked at"))
+        patched.setattr(cloud.journal, "model", lambda *_: pytest.fail("looked at"))
         cloud.core.connected()
         cloud.tick()
     assert cloud.published() == before

@@ -89,8 +89,8 @@ class World:
         for _ in range(number):
             self.store()
             newest = self.journal.models("one")[-1]
-            stood = self.core.models._become_current(newest, "published", "")
-            self.core.models._publisher.model(newest, stood)
+            stood = self.core.models.become_current(newest, "published", "")
+            self.core.models.publisher.model(newest, stood)
         self.hub.pump()
 
     def forget(self) -> None:
@@ -217,7 +217,7 @@ def test_version_leaves_the_broker_after_a_crash_between_the_decision_and_its_pu
     world.hub.pump()
     assert world.retained() == [1, 2, 3]
     with monkeypatch.context() as crash:
-        crash.setattr(world.core.models._publisher, "model", killed)
+        crash.setattr(world.core.models.publisher, "model", killed)
         with pytest.raises(BrokerError, match="killed here"):
             world.learn()
     world.crash()

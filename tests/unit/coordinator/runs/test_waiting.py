@@ -331,7 +331,7 @@ def test_coordinator_forgets_what_a_run_lacked_when_it_is_closed_during_the_look
 
     monkeypatch.setattr(directory, "waiting", slow)
     assert fleet.core.runs.document("r1")["reason"].startswith("needs 3 vehicles")
-    assert not fleet.core.runs._found
+    assert not fleet.core.runs.lacks
     assert fleet.core.runs.document("r1")["reason"] == "cancelled by an operator"
 
 
