@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassfleet.explain.summary import slopes_of
-from glassfleet.export.svg.text import plain
+from glassfleet.export.svg.text import cut_middle, plain
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 
 STRONGEST = 3
 """So many inputs are named."""
+LABEL, SHORTEST = 32, 8
+"""Characters of a few words, for which a long input's name is shortened, but not to fewer than the latter."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class RuleSummary:
         if not self.movers:
             return self.value
         name, slope = self.movers[0]
-        return f"{name} {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
+        change = f" {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
+        return cut_middle(name, max(LABEL - len(change), SHORTEST)) + change
 
 
 def rule_summaries(model: Model, rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
