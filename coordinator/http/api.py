@@ -88,10 +88,9 @@ def make_app(  # noqa: C901  one short function per address
     dashboard.add_api(app)
 
     @app.exception_handler(GlassfleetError)
-    async def _told(request: Request, fault: GlassfleetError) -> Response:
-        return dashboard.error_response(
-            request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault)
-        )
+    async def _known(request: Request, fault: GlassfleetError) -> Response:
+        status = next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500)
+        return dashboard.error_response(request, status, str(fault))
 
     @app.exception_handler(HttpFault)
     async def _http(request: Request, fault: HttpFault) -> Response:

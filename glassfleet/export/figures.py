@@ -35,7 +35,9 @@ MOST_PARTITIONS: Final = 12
 MOST_SHARES: Final = 12
 """Inputs that have a picture, or a line, of their own."""
 
-MOVES_MOST: Final = "the input that moves the forecast most, and by how much over its range (…: others, too)"
+MOVES_MOST: Final = (
+    "; at the end: the input that moves the forecast most, and by how much over its range (…: others, too)"
+)
 """What the consequents of polynomials are in pictures."""
 
 NETWORK: Final = (
@@ -60,15 +62,15 @@ def picture(
     if what == "tree" and nature(model) == "structures":
         which = structure_title(model, structure)
         title = f"{title}: {which}" if title else which
-    text = file_of(svg, title, _note(model, what))
+    text = file_of(svg, title, note_of(model, what))
     return to_png(text) if kind == "png" else text.encode("utf-8")
 
 
-def _note(model: Model, what: str) -> str:
+def note_of(model: Model, what: str) -> str:
     """Return what is to be said below a picture of rules."""
     if what not in ("tree", "rules") or nature(model) != "rules":
         return ""
-    return f"per cent: the share of the training rows{f'; → {MOVES_MOST}' if slopes_of(model) is not None else ''}"
+    return "per cent: the share of the training rows" + (MOVES_MOST if slopes_of(model) is not None else "")
 
 
 def drawing(model: Model, what: str, *, row: Row | None = None, structure: int = 1) -> Svg:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassfleet.explain.row import RowExplanation
 from glassfleet.explain.summary import ModelSummary, summary
-from glassfleet.export.figures import drawing, main_picture
+from glassfleet.export.figures import drawing, main_picture, note_of
 from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
 from glassfleet.nature import nature
 from schemas.errors import UsageError
@@ -144,7 +144,7 @@ def forecast_page(
 
 
 _SHOWS = {
-    "tree": "The tree: from left to right; line width and per cent are the share of training rows",
+    "tree": "The tree: from left to right",
     "rules": "The most used rules: one line each, colours from the lowest to the highest term",
     "partitions": "The fuzzy sets or thresholds of the inputs, the most used first",
     "shares": "How base and shares of the inputs add up",
@@ -162,5 +162,6 @@ def _drawn(model: Model, wanted: Sequence[str], row: Mapping[str, Any] | None = 
         alt = _SHOWS[what]
         if what == "tree" and nature(model) == "structures":
             alt = "The fittest structure: from left to right, which input is asked after which"
-        found.append(Picture(svg, alt))
+        note = note_of(model, what)
+        found.append(Picture(svg, f"{alt}; {note}" if note else alt))
     return found

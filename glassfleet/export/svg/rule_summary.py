@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassfleet.explain.summary import slopes_of
-from glassfleet.export.svg.text import number, plain
+from glassfleet.export.svg.text import cut_middle, plain
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 
 STRONGEST = 3
 """So many inputs are named."""
+LABEL, SHORTEST = 32, 8
+"""Characters of a few words, for which a long input's name is shortened, but not to fewer than the latter."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class RuleSummary:
     Attributes
     ----------
     value : str
-        What the rule forecasts, whatever the inputs; empty where that is a polynomial.
+        What the rule forecasts, whatever the inputs, as its consequent has it; empty where that is a polynomial.
     movers : tuple of (str, float)
         Inputs, and by how much the consequent changes over each one's whole range; the strongest first. Empty where
         consequents are no polynomials.
@@ -46,32 +48,26 @@ class RuleSummary:
     def label(self) -> str:
         """A few words for a picture: the value, or what moves it most, with dots for other inputs."""
         if not self.movers:
-            return self.value or "constant"
+            return self.value
         name, slope = self.movers[0]
-        return f"{name} {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
+        change = f" {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
+        return cut_middle(name, max(LABEL - len(change), SHORTEST)) + change
 
 
 def rule_summaries(model: Model, rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
     """Return the rules in short, in their order."""
-    if not rules:
-        return ()
-    features = model.domain.features
-    place = {variable.name: index for index, variable in enumerate(features)}
-    rows = np.tile([variable.low / 2 + variable.high / 2 for variable in features], (len(rules), 1))
-    for line, rule in enumerate(rules):
-        for part in rule.conditions:
-            rows[line, place[part.feature]] = part.peak
-    for column, variable in enumerate(features):
-        if variable.categories:
-            rows[:, column] = np.round(rows[:, column])
-    unit = f" {model.domain.target.unit}" if model.domain.target is not None and model.domain.target.unit else ""
-    answers = [str(each) if isinstance(each, str) else number(float(each), 3) + unit for each in model.predict(rows)]
+    domain = model.domain
+    name, unit = (
+        domain.target_name,
+        f" {domain.target.unit}" if domain.target is not None and domain.target.unit else "",
+    )
+    values = [plain(rule.output.removeprefix(f"{name} = ").removeprefix(f"{name} is ")) for rule in rules]
     slopes = slopes_of(model)
     if slopes is None or len(slopes) != len(rules):
-        return tuple(RuleSummary(answer) for answer in answers)
+        return tuple(RuleSummary(value) for value in values)
     found = []
-    for answer, line in zip(answers, slopes, strict=True):
+    for value, line in zip(values, slopes, strict=True):
         order = [int(at) for at in np.argsort(-np.abs(line)) if line[at]]
-        movers = tuple((features[at].name, float(line[at])) for at in order[:STRONGEST])
-        found.append(RuleSummary("" if movers else answer, movers, len(order) - len(movers), unit))
+        movers = tuple((domain.names[at], float(line[at])) for at in order[:STRONGEST])
+        found.append(RuleSummary("" if movers else value, movers, len(order) - len(movers), unit))
     return tuple(found)

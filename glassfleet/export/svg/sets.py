@@ -10,6 +10,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 from glassfleet.explain import FuzzySet, Partition
@@ -64,12 +65,7 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         The terms that a condition is made of: neighbours. Their common outline stands out, behind it all sets stay
         visible.
     """
-    low, high = partition.low, partition.high
-    wide, span = WIDTH - 2 * LEFT, (high - low) or 1.0
-
-    def at(raw: float) -> float:
-        return LEFT + wide * min(max((raw - low) / span, 0.0), 1.0)
-
+    at = partial(_at, partition)
     used_sets = [each for each in partition.sets if each.term in used]
     names = _placed(
         [Name(each.term, at(each.peak), is_used=each in used_sets) for each in _named(partition, used_sets)]
@@ -101,9 +97,8 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         parts.append(f'<polyline class="set on" points="{line(outline)}"/>')
     parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
     if value is not None:
-        x, inside = at(value), min(max(value, low), high)
-        parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="{up(1) - 6:.1f}" y2="{floor}"/>')
-        parts.append(f'<circle class="here" cx="{x:.1f}" cy="{floor}" r="4"/>')
+        x, inside = at(value), min(max(value, partition.low), partition.high)
+        parts += _here(x, up(1) - 6, floor)
         told = [degree for each in partition.sets if (degree := each.degree(inside)) > 0]
         parts += [f'<circle class="here" cx="{x:.1f}" cy="{up(degree):.1f}" r="3"/>' for degree in told]
         if used_sets:
@@ -115,12 +110,25 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
     return picture(WIDTH, height, f"Fuzzy sets of {partition.feature}{words}", parts, "sets")
 
 
+def _at(partition: Partition, value: float) -> float:
+    """Return where a value is, pixels from the left; at the edge where it is outside the domain."""
+    span = (partition.high - partition.low) or 1.0
+    return LEFT + (WIDTH - 2 * LEFT) * min(max((value - partition.low) / span, 0.0), 1.0)
+
+
+def _here(x: float, top: float, floor: float) -> list[str]:
+    """Return the mark of a row's value."""
+    return [
+        f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{floor}"/>',
+        f'<circle class="here" cx="{x:.1f}" cy="{floor}" r="4"/>',
+    ]
+
+
 def _ends(partition: Partition, floor: float) -> tuple[list[str], float]:
     """Return what stands below a picture, the limits of an input or its categories, and the height of it all."""
     names = partition.categories
     if names and len(names) <= MOST_CATEGORIES:
-        wide = (WIDTH - 2 * LEFT) / max(len(names) - 1, 1)
-        placed = _placed([Name(text, LEFT + wide * code, is_used=False) for code, text in enumerate(names)])
+        placed = _placed([Name(text, _at(partition, code), is_used=False) for code, text in enumerate(names)])
         lines = 1 + max(name.line for name in placed)
         return [name.drawn(floor + 16 + LINE * name.line) for name in placed], floor + 8 + LINE * lines
     unit = f" {cut(partition.unit, 24)}" if partition.unit else ""
@@ -153,11 +161,7 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
         Where the rule's condition holds: it is shaded, and its limits bear their numbers. None: it has none; the
         thresholds next to the value bear theirs; without a value, the outer ones.
     """
-    low, high = partition.low, partition.high
-
-    def at(raw: float) -> float:
-        return LEFT + (WIDTH - 2 * LEFT) * min(max((raw - low) / ((high - low) or 1.0), 0.0), 1.0)
-
+    at = partial(_at, partition)
     edges = partition.thresholds
     if span is not None:
         told = [edge for edge in edges if edge in span]
@@ -184,9 +188,7 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
     parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
     words = f"Thresholds of {partition.feature}"
     if value is not None:
-        x = at(value)
-        parts.append(f'<line class="here" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 4}" y2="{floor}"/>')
-        parts.append(f'<circle class="here" cx="{x:.1f}" cy="{floor}" r="4"/>')
+        parts += _here(at(value), top - 4, floor)
         words += f", at {cut(value_of(partition, value), 60)}"
     ends, height = _ends(partition, floor)
     parts += ends

@@ -75,6 +75,16 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+def cut_middle(text: str, most: int) -> str:
+    """Return a name, shortened to `most` characters in its middle: names of inputs differ at both ends.
+
+    >>> cut_middle("throughput_last_mbps", 11)
+    'throu…_mbps'
+    """
+    head = most // 2
+    return text if len(text) <= most else f"{text[:head]}…{text[head + 1 - most :]}"
+
+
 def plain(text: str) -> str:
     """Return a text with its numbers below ten millions written out.
 

@@ -144,8 +144,7 @@ class RuleTree:
     def _detail(self, branch: Branch) -> str:
         if branch.children:
             return self._counted(branch) + (branch.feature and f" by {branch.feature}")
-        share = "" if self._address else self._share(branch)
-        return f"{share}→ {self._leaf(branch)}"
+        return f"→ {self._leaf(branch)}"
 
     def _counted(self, branch: Branch) -> str:
         """Return how much is below a branch, in words."""
@@ -171,7 +170,7 @@ class RuleTree:
 
     def _share(self, branch: Branch) -> str:
         """Return the same for a picture in which nothing can be pointed at."""
-        return f"{100 * branch.support:.3g} % "
+        return f" · {100 * branch.support:.3g} %"
 
     def _swap(self, branch: Branch) -> str:
         return f' data-swap="tree" data-branch="{branch.key}"' if branch.children else ""
@@ -183,7 +182,9 @@ class RuleTree:
         says = f"{_words(branch)}: {detail}{self._weight(branch)}"
         if self._address and branch.children:
             says += "; open" if not is_open else "; close" if branch.path else ""
-        text = f"<title>{escape(says)}</title>{box(kind, self._name(branch, above), detail, x, middle)}"
+        share = "" if self._address or branch.children else self._share(branch)
+        name = cut(self._name(branch, above), NAME - len(share)) + share
+        text = f"<title>{escape(says)}</title>{box(kind, name, detail, x, middle)}"
         target = self._target(branch)
         if not target:
             return f"<g>{text}</g>"

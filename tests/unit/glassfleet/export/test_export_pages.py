@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import matplotlib.image
+import numpy as np
 import pytest
 
 from glassfleet import catalogue
@@ -19,6 +23,7 @@ from glassfleet.export.page import forecast_page
 from glassfleet.export.run_page import run_page
 from glassfleet.export.sheet import html_of, markdown_of
 from glassfleet.export.svg.branches import rule_tree
+from glassfleet.export.svg.png import SCALE
 from glassfleet.export.svg.rule_summary import rule_summaries
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reword import in_words_of
@@ -192,13 +197,14 @@ def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
     for kind in ("frt", "fmt", "fedga-numbers"):
         learned = model(kind)
         boxes = [
-            (box.get("class"), "".join(note.itertext()))
+            (box.get("class"), "".join(name.itertext()), "".join(note.itertext()))
             for group in ET.fromstring(picture(learned, "tree")).iter(f"{SVG}g")
-            for box, note in zip(group.iter(f"{SVG}rect"), list(group.iter(f"{SVG}text"))[1:], strict=True)
+            for box in group.iter(f"{SVG}rect")
+            for name, note in [group.findall(f"{SVG}text")]
         ]
-        leaves = [note for of, note in boxes if of == "box leaf"]
-        folded = [note for of, note in boxes if of == "box shut"]
-        assert all(re.match(r"[\d.e-]+ % → ", note) for note in leaves)
+        leaves = [name for of, name, note in boxes if of == "box leaf" and note.startswith("→ ")]
+        folded = [note for of, _, note in boxes if of == "box shut"]
+        assert all(re.search(r" · [\d.e-]+ %$", name) for name in leaves)
         assert len(leaves) + sum(int(note.split()[0]) for note in folded) == len(learned.rules())
         assert len(leaves) + len(folded) <= 40
 
@@ -290,6 +296,7 @@ def test_branches_are_named_as_the_rules_name_them_when_a_tree_is_drawn(kind: st
     learned = model(kind)
     said = {word for rule in learned.rules() for part in rule.conditions for word in part.term.split(" and ")}
     texts = _texts(picture(learned, "tree"))
+    texts = [text.partition(" · ")[0] for text in texts]
     sides = [text for text in texts if re.match(r"(at most|at least|above|below|up to|from|≤|>) ?", text)]
     assert len(sides) >= 5
     # Each side of a split is a limit of some rule, in the same words; of fuzzy sets, that or a narrower one.
@@ -408,3 +415,21 @@ def test_export_is_refused_when_format_or_picture_is_unknown() -> None:
             export(model("frt"), kind, what=what)
     with pytest.raises(UsageError, match="no picture 'x'"):
         picture(model("frt"), "x")
+
+
+def test_pages_and_svg_need_no_matplotlib_and_png_says_that_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for kind in ("svg", "html"):
+        assert b"<svg" in export(model("frt"), kind)
+    with pytest.raises(ModuleNotFoundError, match="matplotlib"):
+        export(model("frt"), "png")
+
+
+def test_png_is_as_large_as_its_svg_and_holds_its_colours() -> None:
+    svg = ET.fromstring(picture(model("tsk"), "rules"))
+    data = picture(model("tsk"), "rules", "png")
+    size = [int.from_bytes(data[start : start + 4], "big") for start in (16, 20)]
+    assert size == [pytest.approx(SCALE * float(svg.attrib[name]), abs=1) for name in ("width", "height")]
+    pixels = matplotlib.image.imread(io.BytesIO(data), format="png")[..., :3]
+    seen = {tuple(int(each) for each in pixel) for pixel in np.unique((255 * pixels.reshape(-1, 3)).round(), axis=0)}
+    assert {(0x44, 0x01, 0x54), (0xFD, 0xE7, 0x25), (0xFB, 0xFB, 0xFA)} <= seen, "the lowest term, the highest, paper"
