@@ -64,7 +64,7 @@ def _writable(value: Any) -> Any:
 
 
 @st.composite
-def mutated(draw: Any, value: Any, arrays: Sequence[NDArray[Any]] = _ARRAYS) -> Any:
+def spoiled(draw: Any, value: Any, arrays: Sequence[NDArray[Any]] = _ARRAYS) -> Any:
     """Replace, remove or edit one thing somewhere in a nest of maps and lists; small numbers go into arrays."""
     value = copy.deepcopy(value)
     at = value

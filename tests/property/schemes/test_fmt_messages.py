@@ -13,7 +13,7 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from schemas.errors import DocumentError
-from tests.support.mutations import REGRESSION, mutated, numbers, talk, travelled
+from tests.support.mutations import REGRESSION, numbers, spoiled, talk, travelled
 
 ROUNDS, MODEL = talk(SCHEME, Parameters(max_rules=5, other_sets=(), min_rows=3), REGRESSION, numbers(300))
 
@@ -22,7 +22,7 @@ ROUNDS, MODEL = talk(SCHEME, Parameters(max_rules=5, other_sets=(), min_rows=3),
 @given(st.data())
 def test_client_raises_only_task_error_for_any_task(data: Any) -> None:
     step, _ = data.draw(st.sampled_from(ROUNDS))
-    body = data.draw(mutated(travelled(dict(step.task.body))))
+    body = data.draw(spoiled(travelled(dict(step.task.body))))
     kind = data.draw(st.sampled_from([step.task.kind, step.task.kind, "scan", "grow", "sizes", "leaves", "other"]))
     with contextlib.suppress(TaskError):  # any other exception fails the test
         SCHEME.client.contribute(Task("fmt", kind, body), numbers(300), np.random.default_rng(0))
@@ -32,7 +32,7 @@ def test_client_raises_only_task_error_for_any_task(data: Any) -> None:
 @given(st.data())
 def test_check_raises_only_contribution_error_for_any_answer(data: Any) -> None:
     step, answer = data.draw(st.sampled_from(ROUNDS))
-    value = data.draw(mutated(travelled(answer.to_value())))
+    value = data.draw(spoiled(travelled(answer.to_value())))
     with contextlib.suppress(ContributionError):  # any other exception fails the test
         SCHEME.server.check(step.task, Contribution.from_value(value))
 
@@ -40,7 +40,7 @@ def test_check_raises_only_contribution_error_for_any_answer(data: Any) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_document_reader_raises_only_document_error_for_any_document(data: Any) -> None:
-    document = data.draw(mutated(MODEL.to_document()))
+    document = data.draw(spoiled(MODEL.to_document()))
     with contextlib.suppress(DocumentError):  # any other exception fails the test
         model = SCHEME.from_document(document)
         assert np.isfinite(model.predict(np.full((2, 3), 0.4))).all()

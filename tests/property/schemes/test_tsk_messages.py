@@ -12,7 +12,7 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.scheme import Contribution, Done, Next, Task
 from glassfleet.schemes.tsk import SCHEME, Parameters
 from schemas.errors import DocumentError
-from tests.support.mutations import REGRESSION, mutated, numbers, talk, travelled
+from tests.support.mutations import REGRESSION, numbers, spoiled, talk, travelled
 
 VARIANTS: list[dict[str, Any]] = [{"consequents": "averaged"}, {"antecedents": "local"}, {"max_rounds": 3}]
 TALKS = [talk(SCHEME, Parameters(n_clusters=6, **variant), REGRESSION, numbers(120)) for variant in VARIANTS]
@@ -35,7 +35,7 @@ ARRAYS = (
 @given(st.data())
 def test_client_raises_only_task_error_for_any_task(data: Any) -> None:
     step, _ = data.draw(st.sampled_from(ROUNDS))
-    body = data.draw(mutated(travelled(dict(step.task.body)), ARRAYS))
+    body = data.draw(spoiled(travelled(dict(step.task.body)), ARRAYS))
     if isinstance(body.get("parameters"), dict):
         body["parameters"].update(n_clusters=6)  # a thousand clusters are legal, and slow
     kind = data.draw(st.sampled_from([step.task.kind, step.task.kind, "rules", "clusters", "sums", "weights", "other"]))
@@ -51,7 +51,7 @@ def test_client_raises_only_task_error_for_any_task(data: Any) -> None:
 @given(st.data())
 def test_check_raises_only_contribution_error_and_what_it_accepts_can_be_reduced(data: Any) -> None:
     step, answer = data.draw(st.sampled_from(ROUNDS))
-    value = data.draw(mutated(travelled(answer.to_value()), ARRAYS))
+    value = data.draw(spoiled(travelled(answer.to_value()), ARRAYS))
     accepted, reason = None, "accepted"
     try:
         accepted = Contribution.from_value(value)
@@ -69,7 +69,7 @@ def test_check_raises_only_contribution_error_and_what_it_accepts_can_be_reduced
 @given(st.data())
 def test_document_reader_raises_only_document_error_for_any_document(data: Any) -> None:
     model = data.draw(st.sampled_from([model for _, model in TALKS]))
-    document = data.draw(mutated(model.to_document(), ARRAYS))
+    document = data.draw(spoiled(model.to_document(), ARRAYS))
     reason = "read"
     try:
         predicted = SCHEME.from_document(document).predict(np.full((2, 3), 0.4))
