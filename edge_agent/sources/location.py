@@ -76,11 +76,6 @@ class Location:
     shown: str = ""
     wait: float = 10.0
 
-    @property
-    def kind(self) -> str:
-        """Kind of the source."""
-        return self.reader.kind
-
 
 def without_password(text: str) -> str:
     """Return a URL with *** for its password, to show and to log."""
