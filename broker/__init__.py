@@ -1,1 +1,1 @@
-"""The message broker: transport port, adapters, embedded broker and Mosquitto. The only package that knows MQTT."""
+"""The client side of MQTT: transport, TLS, signed messages. The only package with an MQTT library."""

@@ -22,7 +22,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from broker.port import Link, Message
+from broker.port import CLOSE_WAIT, MAX_INFLIGHT, VERDICT_TRIES, Link, Message
 from broker.tls import PROBABLY_PLAIN, ask_why, client_context, fault_of, tls_words
 from broker.url import BrokerAddress
 from schemas.errors import UsageError
@@ -73,7 +73,7 @@ class Connection:
     ) -> None:
         self.protocol = protocol
         self.max_packet_bytes: int | None = None
-        self.max_inflight = link.max_inflight
+        self.max_inflight = MAX_INFLIGHT
         self.lost: str | None = None
         self._address = address
         self._link = link
@@ -96,7 +96,7 @@ class Connection:
             reconnect_on_failure=False,
         )
         client.connect_timeout = link.connect_timeout
-        client.max_inflight_messages = link.max_inflight
+        client.max_inflight_messages = MAX_INFLIGHT
         if self._address.username is not None:
             client.username_pw_set(self._address.username, self._address.password)
         if link.will is not None:
@@ -165,7 +165,7 @@ class Connection:
         """Raise what the broker has against our certificate, if it has; asked again when `verdict` is None."""
         # What it said may have been lost when it closed before it read our CONNECT.
         address, link = self._address, self._link
-        fault = verdict or ask_why(address.host, address.port, link.tls, link.connect_timeout, link.verdict_tries)
+        fault = verdict or ask_why(address.host, address.port, link.tls, link.connect_timeout, VERDICT_TRIES)
         if fault is not None:
             raise self._tls_fault(fault) from fault
 
@@ -264,7 +264,7 @@ class Connection:
         """Disconnect cleanly: the broker forgets the will."""
         if self._socket() is not None and self.lost is None:
             self._client.disconnect()
-            deadline = time.monotonic() + self._link.close_wait
+            deadline = time.monotonic() + CLOSE_WAIT
             while self._socket() is not None and time.monotonic() < deadline:
                 self.step(0.05)
         self.drop()
@@ -293,7 +293,7 @@ class Connection:
         self._answer = reason
         if properties is not None and not reason.is_failure:
             self.max_packet_bytes = getattr(properties, "MaximumPacketSize", None)
-            most = self._link.max_inflight
+            most = MAX_INFLIGHT
             self.max_inflight = min(most, getattr(properties, "ReceiveMaximum", most))
 
     def _disconnected(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:

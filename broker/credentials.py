@@ -15,7 +15,10 @@ from broker.folders import alone_in
 from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
 from schemas.errors import StorageError, UsageError, WireError
 from schemas.trust.revocation import merged, of_file
-from schemas.trust.signing import UNREADABLE, Signer, Verifier
+from schemas.trust.signing import CLOCK_LEEWAY, REMEMBERED, UNREADABLE, Signer, Verifier
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks whether the files changed, at least: a look costs four calls of the system."""
 
 _log = structlog.get_logger("glassfleet.broker")
 
@@ -81,9 +84,9 @@ class FolderCredentials:
         *,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
-        pause: float = 2.0,
-        leeway: float = 300.0,
-        remembered: int = 4096,
+        pause: float = LOOK_EVERY,
+        leeway: float = CLOCK_LEEWAY,
+        remembered: int = REMEMBERED,
     ) -> None:
         self._folder = folder
         self._wall = wall

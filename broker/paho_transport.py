@@ -24,7 +24,7 @@ import structlog
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.oversize import OversizeDetector
-from broker.port import Handlers, Link, Message, check_message
+from broker.port import OVERSIZE_TRIES, Handlers, Link, Message, check_message
 from broker.tls import client_context
 from broker.url import BrokerAddress, safe_address
 from schemas.errors import BrokerError, UsageError
@@ -78,7 +78,7 @@ class PahoTransport:
         self._wanted: dict[str, None] = {}
         self._changes: list[tuple[bool, str]] = []
         self._limit = link.max_message_bytes
-        self._oversize = OversizeDetector(link.oversize_tries)
+        self._oversize = OversizeDetector(OVERSIZE_TRIES)
         self.dropped = 0
         self._is_connected = False
         self._connection: Connection | None = None

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
+
+from annotated_types import Ge, Gt, Le, Lt
 
 from broker.tls import Tls
-from schemas.limits import MAX_MESSAGE_BYTES
+from schemas.limits import MAX_DECODED_BYTES, MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,82 @@ class Handlers:
     disconnected: Callable[[str], None]
 
 
+RECONNECT_FIRST = 0.25
+"""Seconds before the first reconnect: a broker that restarts is soon back, and later waits are longer anyway."""
+
+MAX_INFLIGHT = 100
+"""Published messages that may wait for their PUBACK at once: enough to fill a slow link (MQTT 5 brokers tell less)."""
+
+OVERSIZE_TRIES = 3
+"""So many connections in a row must end over one message before it is given up as too large: one may be chance."""
+
+VERDICT_TRIES = 5
+"""Tries to read what the broker said of our certificate before it closed the connection: it may close too soon."""
+
+CLOSE_WAIT = 1.0
+"""Seconds that a clean disconnect may take: nobody waits for it when the process ends."""
+
+
+RETIRED = {
+    "reconnect_first": "broker.port.RECONNECT_FIRST",
+    "max_inflight": "broker.port.MAX_INFLIGHT",
+    "oversize_tries": "broker.port.OVERSIZE_TRIES",
+    "verdict_tries": "broker.port.VERDICT_TRIES",
+    "close_wait": "broker.port.CLOSE_WAIT",
+    "kept_certificates": "schemas.trust.signing.REMEMBERED",
+    "clock_leeway": "schemas.trust.signing.CLOCK_LEEWAY",
+    "identity_look": "broker.credentials.LOOK_EVERY",
+    "refused_told_every": "broker.signed.TOLD_EVERY",
+}
+"""Former settings of all processes with a connection, see `schemas.settings.Settings.retired`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """How a process speaks with its broker.
+
+    Attributes
+    ----------
+    protocol : str
+        ``auto`` (MQTT 5, then 3.1.1), ``5`` or ``3.1.1``. Why: a broker that answers one of them wrongly.
+    keepalive : int
+        Seconds between signs of life to the broker. Why: shorter finds dead links sooner, longer costs less on a
+        metered one.
+    session_expiry : int
+        Seconds for which the broker keeps subscriptions and messages of an absent client (MQTT 5). Why: vehicles that
+        are away for longer than an hour.
+    connect_timeout : float
+        Seconds to wait for TCP and TLS, and for the answer to CONNECT. Why: a satellite link.
+    reconnect_longest : float
+        Longest wait between two reconnects, seconds; each is twice the one before, and drawn between half of it and
+        all of it, so that a fleet does not come back at once. Why: a fleet so large that its return is a flood.
+    max_message_bytes : int
+        Larger messages travel in parts, 4 KiB to 64 MiB. Why: a broker with a lower limit than 128 KiB.
+    """
+
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    keepalive: Annotated[int, Ge(1), Le(65535)] = 30
+    session_expiry: Annotated[int, Ge(0), Lt(2**32)] = 3600
+    connect_timeout: Annotated[float, Gt(0), Le(600)] = 5.0
+    reconnect_longest: Annotated[float, Gt(0), Le(24 * 3600)] = 10.0
+    max_message_bytes: Annotated[int, Ge(MIN_MESSAGE_BYTES), Le(MAX_DECODED_BYTES)] = MAX_MESSAGE_BYTES
+
+    def link(
+        self,
+        url: str,
+        client_id: str,
+        *,
+        will: Message | None = None,
+        tls: Tls | None = None,
+        insecure_plaintext: bool = False,
+    ) -> Link:
+        """Return a link of this kind; the parameters are described there."""
+        return Link(url, client_id, will, tls=tls, insecure_plaintext=insecure_plaintext, **vars(self))
+
+
 @dataclass(frozen=True)
-class Link:
-    """How one process connects.
+class Link(Connection):
+    """How one process connects: its `Connection`, and to whom as whom.
 
     Attributes
     ----------
@@ -79,50 +154,21 @@ class Link:
         Published by the broker when this process vanishes.
     seal : callable or None
         Turns the will into the message that is given to the broker; called for each connection.
-    keepalive : int
-        Seconds.
-    session_expiry : int
-        Seconds for which the broker keeps subscriptions and queued messages of an absent client (MQTT 5).
-    max_message_bytes : int
-        Larger payloads are refused by ``publish`` with ValueError: split them first.
-    protocol : str
-        ``"auto"`` (5, then 3.1.1), ``"5"`` or ``"3.1.1"``.
-    connect_timeout : float
-        Seconds to wait for an answer to CONNECT before the next protocol version, or attempt, is tried.
-    reconnect_first, reconnect_longest : float
-        Seconds before the first and, doubled each time, the later reconnects; each wait is drawn between half of it and
-        all of it, so that a fleet does not come back at once.
-    max_inflight : int
-        Published messages that may wait for their PUBACK at once (less when the broker's Receive Maximum says so).
-    oversize_tries : int
-        So many connections in a row must end over one message before it is given up as too large.
-    verdict_tries : int
-        Tries to read what the broker said of our certificate before it closed the connection.
-    close_wait : float
-        Seconds that a clean disconnect may take.
     tls : Tls or None
         Whom to trust and who we are, for ``mqtts://``; None: the system's certificates, and no certificate of ours.
     insecure_plaintext : bool
         Allow ``mqtt://`` to another machine, where everybody on the way can read and change what is said.
+    reconnect_first : float
+        Seconds before the first reconnect.
     """
 
     url: str
     client_id: str
     will: Message | None = None
     seal: Callable[[Message], Message] | None = None
-    keepalive: int = 30
-    session_expiry: int = 3600
-    max_message_bytes: int = MAX_MESSAGE_BYTES
-    protocol: str = "auto"
-    connect_timeout: float = 5.0
-    reconnect_first: float = 0.25
-    reconnect_longest: float = 10.0
-    max_inflight: int = 100
-    oversize_tries: int = 3
-    verdict_tries: int = 5
-    close_wait: float = 1.0
     tls: Tls | None = None
     insecure_plaintext: bool = False
+    reconnect_first: float = RECONNECT_FIRST
 
 
 class Transport(Protocol):

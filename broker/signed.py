@@ -29,6 +29,18 @@ from schemas.errors import WireError
 from schemas.topics import Address, Topics
 from schemas.trust.signing import Owner, Signer
 
+BAD_BURST = 1000.0
+"""Bad messages of one agent that are verified at once, a tenth of a second's work; see `Patience`."""
+
+BAD_PER_SECOND = 200.0
+"""So many a second after that: two hundredths of a processor."""
+
+BAD_AGENTS = 4096
+"""Agents whose bad messages are counted at once."""
+
+TOLD_EVERY = 10.0
+"""Seconds between two log lines about refused messages of one kind, at least; all are counted."""
+
 _RENEWED = 16
 
 Refused = Callable[[Message, WireError], None]
@@ -230,9 +242,9 @@ class Patience:
 
     def __init__(
         self,
-        burst: float = 1000.0,
-        rate: float = 200.0,
-        agents: int = 4096,
+        burst: float = BAD_BURST,
+        rate: float = BAD_PER_SECOND,
+        agents: int = BAD_AGENTS,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -276,7 +288,7 @@ class RefusalLog:
         count: Callable[[str], None],
         tell: Callable[[str, str, str, int], None],
         *,
-        pause: float = 10.0,
+        pause: float = TOLD_EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._count = count

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: one module per command, one folder per kind of user. It decides nothing by itself."""

@@ -25,9 +25,9 @@ def broker_url(given: str | None, state_dir: Path) -> str:
     BrokerError
         None is given, and the one that is noted has ended.
     """
-    found = given or noted_broker(state_dir)
-    if found:
-        return found
+    result = given or noted_broker(state_dir)
+    if result:
+        return result
     if is_left_behind(state_dir):
         raise BrokerError(no_broker(state_dir))
     raise UsageError(no_broker(state_dir))
@@ -89,11 +89,11 @@ def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROK
     from broker.port import Link  # noqa: PLC0415
 
     deadline = time.monotonic() + (wait or math.inf)
-    told = False
+    is_announced = False
     while True:
-        found = noted_broker(state_dir)
-        if found:
-            return found
+        url = noted_broker(state_dir)
+        if url:
+            return url
         try:
             connect_once(Link(anonymous, "probe"), timeout=2.0)
         except BrokerError:
@@ -103,8 +103,8 @@ def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROK
             return noted_broker(state_dir) or anonymous
         if time.monotonic() >= deadline:
             raise BrokerError(no_broker(state_dir))
-        if not told:
-            told = True
+        if not is_announced:
+            is_announced = True
             why = ", for the one that wrote it was killed" if is_left_behind(state_dir) else ""
             click.echo(f"no broker yet: waiting for {state_dir / 'broker-url'} of `glassfleet broker`{why}", err=True)
         time.sleep(0.25)

@@ -106,14 +106,14 @@ class Coordinator:
         CoordinatorError, NotFoundError
         """
         try:
-            said = self.post(f"/api/runs/{run}/cancel")
+            result = self.post(f"/api/runs/{run}/cancel")
         except NotFoundError as fault:
             raise self._no_run(run, fault) from fault
         # Looked at afterwards: it may have ended by itself just before.
         outcome = self.run(run).get("outcome")
         if outcome in {"finished", "failed"}:
             raise UsageError(f"{run} has {outcome} already; nothing to cancel")
-        return dict(said)
+        return dict(result)
 
     def run_named(self, run: str) -> str:
         """Return the id of a run; ``last`` is the one that was started last; raises NotFoundError."""

@@ -8,9 +8,12 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -25,7 +28,46 @@ from schemas.topics import DEFAULT_FLEET
 
 COMMANDLINE = ParameterSource.COMMANDLINE
 
+STOP_POLL = 0.2
+"""Seconds between two looks at a `StopFlag`: a signal's handler wakes nobody who sleeps."""
+
 F = TypeVar("F", bound=Callable[..., Any])
+Options = TypeVar("Options")
+Result = TypeVar("Result")
+
+
+def options_as(kind: type[Options]) -> Callable[[Callable[[Options], Result]], Callable[..., Result]]:
+    """Hand a command its options as one value of the dataclass `kind`; the decorator nearest to the function.
+
+    Each option and argument of the command is a field of `kind`, by the name that click passes it under.
+    """
+
+    def decorate(command: Callable[[Options], Result]) -> Callable[..., Result]:
+        @wraps(command)
+        def call(**given: Any) -> Result:
+            return command(kind(**given))
+
+        return call
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """What `broker_options` adds."""
+
+    broker: str | None
+    fleet: str
+    state_dir: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorOptions:
+    """What `coordinator_options` adds."""
+
+    coordinator: str | None
+    token: str | None
+    state_dir: Path
 
 
 def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -143,10 +185,10 @@ def broker_security() -> dict[str, Any]:
     from broker.tls import tls_of  # noqa: PLC0415 - loaded when used
 
     context = click.get_current_context(silent=True)
-    told = {} if context is None else context.meta
+    result = {} if context is None else context.meta
     return {
-        "tls": tls_of(told.get("glassfleet.identity")),
-        "insecure_plaintext": bool(told.get("glassfleet.insecure_plaintext")),
+        "tls": tls_of(result.get("glassfleet.identity")),
+        "insecure_plaintext": bool(result.get("glassfleet.insecure_plaintext")),
     }
 
 
@@ -246,6 +288,28 @@ def workshop(keep: Path | None, name: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class StopFlag:
+    """Whether SIGTERM or Ctrl-C has come, from the moment that this is made; for the main thread.
+
+    No `threading.Event`: its lock would wait for itself where a second signal interrupts the handler of the first.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._set)
+
+    def _set(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_set = True
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether one has come, after at most `seconds`."""
+        end = time.monotonic() + seconds
+        while not self._is_set and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, STOP_POLL))
+        return self._is_set
 
 
 @contextmanager

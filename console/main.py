@@ -39,9 +39,9 @@ COMMANDS = {
     ),
     "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
     "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
-    "model": ("console.model.models:model", "List, read and use published models: rules, forecasts, explanations."),
+    "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),
     "rollout": (
-        "console.model.model_registry:rollout",
+        "console.run.rollouts:rollout",
         "Try a model on a part of the fleet first; promoted by what it reports.",
     ),
     "forecast": (
@@ -111,8 +111,8 @@ def _told(arguments: list[str]) -> int:
     except click.UsageError as fault:
         where = f" (see: {fault.ctx.command_path} --help)" if fault.ctx is not None else ""
         # Click calls a bounded number an "integer range", which no user gave.
-        said = (meant(fault) or fault.format_message()).replace("a valid integer range", "a whole number")
-        return _tell(f"{said.replace('a valid float range', 'a number')}{where}", 2)
+        result = (meant(fault) or fault.format_message()).replace("a valid integer range", "a whole number")
+        return _tell(f"{result.replace('a valid float range', 'a number')}{where}", 2)
     except click.ClickException as fault:
         return _tell(fault.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):

@@ -86,8 +86,8 @@ class Work:
             done, of = f"{self._done / 1e6:.1f} MB", "" if self._total is None else f" of {self._total / 1e6:.1f} MB"
         else:
             of = "" if self._total is None else f" of {self._total:.0f}"
-        told = [f"{done}{of}"] if self._done or of else []
-        return ": ".join([self._what, ", ".join(filter(None, [self._doing, *told]))]).rstrip(": ")
+        parts = [f"{done}{of}"] if self._done or of else []
+        return ": ".join([self._what, ", ".join(filter(None, [self._doing, *parts]))]).rstrip(": ")
 
 
 class _Drawn(Work):
@@ -165,9 +165,9 @@ def _columns(total: float | None, unit: Unit) -> list[ProgressColumn]:
         TimeRemainingColumn,
     )
 
-    said = TextColumn("{task.description}{task.fields[doing]}", markup=False)
+    text = TextColumn("{task.description}{task.fields[doing]}", markup=False)
     if unit == "bytes":
-        return [said, BarColumn(), DownloadColumn(), TimeRemainingColumn()]
+        return [text, BarColumn(), DownloadColumn(), TimeRemainingColumn()]
     if total is None:
-        return [said, BarColumn(bar_width=12), TimeElapsedColumn()]
-    return [said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+        return [text, BarColumn(bar_width=12), TimeElapsedColumn()]
+    return [text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]

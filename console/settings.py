@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel
 
 from console.broker_discovery import noted_broker
 from console.common import read_toml, state_home
+from schemas.settings import Settings, retired_note, settings_of
 from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
@@ -23,7 +23,7 @@ DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def settings_options(config: type[BaseModel]) -> Callable[[F], F]:
+def settings_options(config: type[Settings]) -> Callable[[F], F]:
     """Add one option per setting of `config`, and ``--config FILE``.
 
     The option's help is the setting's description in the class's docstring. No option has a default: what is not given
@@ -36,13 +36,15 @@ def settings_options(config: type[BaseModel]) -> Callable[[F], F]:
             "--config", "config_file", envvar="GLASSFLEET_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
             help="TOML file; its keys are the settings' names (_ for -). Flags and environment are stronger.",
         )(function)  # fmt: skip
-        for name, field in reversed(config.model_fields.items()):
+        for key in config.retired:
+            decorated = click.option(f"--{key.replace('_', '-')}", key, default=None, hidden=True)(decorated)
+        for name, (_, _, field, _) in reversed(list(settings_of(config).items())):
             kind = _plain(field.annotation)
             flag = f"--{name.replace('_', '-')}"
             default = None if field.is_required() or field.default_factory is not None else field.get_default()
             default = DEFAULTS.get(name, default)
             shown = "" if default is None or default is False or default == "" else f" Default: {default}."
-            text = " ".join(described.get(name, "").replace("`", "").split()) + shown
+            text = " ".join(described[name][0].replace("`", "").split()) + shown
             if kind is bool:
                 decorated = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)(decorated)
             elif get_origin(kind) is Literal:
@@ -58,9 +60,15 @@ def settings_options(config: type[BaseModel]) -> Callable[[F], F]:
     return decorate
 
 
-def descriptions(config: type[BaseModel]) -> dict[str, str]:
-    """Return the descriptions in the ``Attributes`` section of a class's docstring, by setting."""
-    section = inspect.getdoc(config) or ""
+def descriptions(config: type[Settings]) -> dict[str, tuple[str, str]]:
+    """Return by key what a setting is, and why somebody would change it: what follows on ``Why:`` in the docstring."""
+    texts = {key: attributes(each.owner).get(each.name, "") for key, each in settings_of(config).items()}
+    return {key: (text.partition(" Why: ")[0], text.partition(" Why: ")[2]) for key, text in texts.items()}
+
+
+def attributes(owner: type[Any]) -> dict[str, str]:
+    """Return what the ``Attributes`` section of a class's docstring says, by name."""
+    section = inspect.getdoc(owner) or ""
     _, _, attributes = section.partition("Attributes\n----------\n")
     found: dict[str, str] = {}
     names: list[str] = []
@@ -72,6 +80,16 @@ def descriptions(config: type[BaseModel]) -> dict[str, str]:
             for name in names:
                 found[name] = f"{found.get(name, '')} {line.strip()}".strip()
     return found
+
+
+def retired_option(flag: str, place: str) -> Callable[[F], F]:
+    """Take a flag of former versions, and say that it changes nothing; `place` is where the constant is now."""
+
+    def tell(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            click.echo(f"warning: {retired_note(flag, place)}", err=True)
+
+    return click.option(flag, hidden=True, expose_value=False, callback=tell)
 
 
 def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> bool:

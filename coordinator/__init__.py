@@ -1,1 +1,1 @@
-"""The cloud service: pure round engine, journal, registry, HTTP API."""
+"""The cloud service: opens rounds, counts answers, keeps the journal, publishes models, serves HTTP."""

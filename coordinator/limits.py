@@ -1,72 +1,51 @@
-"""What one request to the dashboard may cost, and what is remembered for it; apart, since it loads nothing."""
+"""Groups of the coordinator's settings; apart, since fleet and HTTP need no more of its configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 
 @dataclass(frozen=True)
-class RefusalLimits:
-    """How much of refused answers is remembered.
+class FleetLimits:
+    """What a fleet may make the coordinator remember.
 
     Attributes
     ----------
-    runs : int
-        Runs whose reasons are told apart; the one that began to be refused first gives way.
-    reasons : int
-        Reasons of one run that are told apart; the others are counted together.
-    agents : int
-        Agents that are named with one reason.
+    max_agents : int
+        Most agents that are remembered; a newcomer beyond it takes the place of the one that has been down for longest,
+        or is not taken in. Why: a fleet of more vehicles, or a bound for one of few.
+    fleet_bytes : int
+        Most bytes of memory for all agents together, with their columns and scores, likewise: as Python's objects take
+        it, not as they travel. Why: the memory of the machine.
     """
 
-    runs: int = 100
-    reasons: int = 40
-    agents: int = 50
+    max_agents: Annotated[int, Ge(1), Le(10_000_000)] = 100_000
+    fleet_bytes: Annotated[int, Ge(1024 * 1024)] = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class DashboardLimits:
-    """What the dashboard's pages and the JSON addresses of explanations may cost.
+class Http:
+    """The HTTP API and the dashboard.
 
     Attributes
     ----------
-    watchers : int
-        Live pages at once, over all browsers.
-    heartbeat : float
-        Seconds after which a silent stream says that it is alive: proxies close silent connections, and so are dead
-        watchers noticed.
-    reconnect : float
-        Seconds that a browser waits before it connects again.
-    fleet_period, run_period : float
-        Seconds between two looks at what a live page shows.
-    sign_in : int
-        Seconds until an operator must sign in again.
-    operators : int
-        Operators who are signed in at once; the one who signed in first gives way.
-    form_bytes : int
-        Longest form that is read.
-    row_chars : int
-        Longest row that is pasted into the page of forecasts; the rest is not read.
-    models : int
-        Models that are kept decoded; the one used least recently gives way.
-    explain_at_once : int
-        Explanations that are computed at a time; the others wait, for the coordinator needs the processor too.
-    explain_wait : float
-        Seconds that one may wait for its turn.
-    summary_rules : int
-        Most rules that a summary lists.
+    api : bool
+        Whether to serve the HTTP API and the dashboard. Why: nobody asks this coordinator over HTTP.
+    api_host : str
+        Address to bind; anything but loopback needs `api_expose`. Why: a proxy on another machine.
+    api_port : int
+        0: any free port. The address is written to ``{state_dir}/api-url``. Why: others must know it beforehand.
+    api_expose : bool
+        Allow an address that other machines can reach. Why: a firewall or proxy guards it.
+    dashboard_sign_in : int
+        Seconds until an operator must sign in again. Why: rules about how long anybody stays signed in.
     """
 
-    watchers: int = 64
-    heartbeat: float = 15.0
-    reconnect: float = 2.0
-    fleet_period: float = 1.0
-    run_period: float = 0.25
-    sign_in: int = 8 * 3600
-    operators: int = 100
-    form_bytes: int = 64 * 1024
-    row_chars: int = 20_000
-    models: int = 16
-    explain_at_once: int = 2
-    explain_wait: float = 20.0
-    summary_rules: int = 10_000
+    api: bool = True
+    api_host: str = "127.0.0.1"
+    api_port: Annotated[int, Ge(0), Le(65535)] = 0
+    api_expose: bool = False
+    dashboard_sign_in: Annotated[int, Ge(1), Le(30 * 24 * 3600)] = 8 * 3600

@@ -1,18 +1,262 @@
-"""The coordinator as a program: service, HTTP and signals, put together."""
+"""The coordinator as a program: everything is put together here, once; and its HTTP server and signals."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 import structlog
 
+from broker.credentials import FolderCredentials
+from broker.paho_transport import PahoTransport
+from broker.port import Transport
+from broker.signed import RefusalLog, SignedTransport, signed
 from broker.tls import check_owner
 from coordinator.config import CoordinatorConfig
-from coordinator.service import build
+from coordinator.core import Coordinator, Timeline
+from coordinator.engine import Engine
+from coordinator.fleet.arrivals import Arrivals
+from coordinator.fleet.directory import Fleet
+from coordinator.fleet.leadership import ElectionPolicy
+from coordinator.fleet.presence import Presence
+from coordinator.fleet.rebroadcast import PAUSE, Rebroadcast
+from coordinator.journal.port import Journal
+from coordinator.journal.sql import SqlJournal
+from coordinator.limits import FleetLimits
+from coordinator.messages.decoder import Decoder, PartLimits
+from coordinator.messages.publisher import Publisher, birth
+from coordinator.models.lifecycle import Models
+from coordinator.models.publication import ModelPublisher
+from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import SETTLE
+from coordinator.runs.defaults import default_engine
+from coordinator.runs.directory import Runs
+from coordinator.runs.effects import EffectHandler
+from coordinator.runs.observer import NullObserver, Observer, Observers
+from coordinator.runs.outages import Outages
+from coordinator.runs.preflight import Preflight
+from coordinator.service import Service, link_of
 from coordinator.telemetry import logs
+from coordinator.telemetry.metrics import Metrics
+from coordinator.telemetry.refusals import Refusals
+from coordinator.telemetry.tracing import observers
+from schemas.errors import StorageError
+from schemas.limits import MAX_MESSAGE_BYTES
+from schemas.private_files import private_folder
+from schemas.topics import Topics
+
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+    from schemas.trust.signing import Signer, Verifier
 
 _log = structlog.get_logger("coordinator")
+
+
+def assemble(
+    fleet: str,
+    transport: Transport,
+    journal: Journal,
+    engine: Engine,
+    *,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    retained_versions: int = 10,
+    keep_records: bool = True,
+    kept_runs: int = 10_000,
+    fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
+    part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
+    election_policy: ElectionPolicy = ElectionPolicy(),  # noqa: B008 - frozen
+    rebroadcast_pause: float = PAUSE,
+    rollout_settle: float = SETTLE,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+    software: str = "glassfleet",
+    incarnation: str = "",
+    observer: Observer | None = None,
+    signer: Callable[[], Signer] | None = None,
+    verifier: Verifier | None = None,
+) -> Coordinator:
+    """Put a coordinator together, and let it go on where its journal ends.
+
+    Parameters
+    ----------
+    fleet : str
+    transport : Transport
+        Not started yet.
+    journal : Journal
+    engine : Engine
+    max_message_bytes : int
+        Larger requests and models travel in parts.
+    retained_versions : int
+        So many versions of each model are kept on retained topics.
+    keep_records : bool
+        Whether the events of ended runs stay in the journal.
+    kept_runs : int
+        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
+        `retained_versions` of each name.
+    fleet_limits : FleetLimits
+    part_limits : PartLimits
+    election_policy : ElectionPolicy
+    rebroadcast_pause : float
+        Seconds between two repetitions, see `coordinator.fleet.rebroadcast`.
+    rollout_settle : float
+        Seconds after a connection before a rollout asks who is up.
+    clock, wall : callable
+        See `Timeline`.
+    software, incarnation : str
+        For births and records; an empty incarnation is made up.
+    observer : Observer or None
+        Told of every performed effect and journal transaction: metrics, traces.
+    signer : callable or None
+        Returns who signs model records now; None: they are not signed.
+    verifier : Verifier or None
+        Knows whom to trust: what it trusts is signed again after a change of authority.
+
+    Raises
+    ------
+    StorageError
+        The journal is damaged.
+    """
+    topics, metrics = Topics(fleet), Counter[str]()
+    timeline = Timeline(journal.last_time(), clock, wall)
+    now = timeline.now
+    outages = Outages(now)
+    directory = Fleet(wall, clock, fleet_limits)
+    rebroadcast = Rebroadcast(rebroadcast_pause)
+    publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
+    registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
+    published = ModelPublisher(topics, publisher, registry, retained_versions)
+    models = Models(
+        registry,
+        published,
+        directory.offers,
+        metrics,
+        now,
+        lookup=engine.lookup,
+        rollout_settle=rollout_settle,
+    )
+    runs = Runs(
+        engine,
+        journal,
+        wall,
+        metrics,
+        now=now,
+        outages=outages,
+        keep_records=keep_records,
+        kept_runs=kept_runs,
+        kept_versions=retained_versions,
+    )
+    preflight = Preflight(publisher, published, registry, now)
+    coordinator = Coordinator(
+        topics=topics,
+        transport=transport,
+        journal=journal,
+        engine=engine,
+        timeline=timeline,
+        metrics=metrics,
+        observer=observer or NullObserver(),
+        decoder=Decoder(topics, part_limits),
+        fleet=directory,
+        rebroadcast=rebroadcast,
+        arrivals=Arrivals(directory, rebroadcast, clock, metrics),
+        presence=Presence(
+            topics,
+            publisher,
+            incarnation=incarnation or secrets.token_hex(8),
+            software=software,
+            term=wall(),
+            election_policy=election_policy,
+            clock=clock,
+            metrics=metrics,
+        ),
+        registry=registry,
+        models=models,
+        outages=outages,
+        runs=runs,
+        preflight=preflight,
+        effects=EffectHandler(runs, publisher, models, preflight, metrics=metrics, now=now),
+    )
+    coordinator.resume()
+    return coordinator
+
+
+def software() -> str:
+    """Return name and version."""
+    try:
+        return f"glassfleet {version('glassfleet')}"
+    except PackageNotFoundError:
+        return "glassfleet (not installed)"
+
+
+def build(config: CoordinatorConfig, *, transport: Transport | None = None, journal: Journal | None = None) -> Service:
+    """Put a service together from its configuration; `transport` and `journal` can be given for tests.
+
+    Raises
+    ------
+    StorageError
+        Journal or state directory cannot be used.
+    BrokerError, UsageError
+        The broker's address cannot be meant.
+    """
+    try:
+        private_folder(config.state_dir)
+    except OSError as fault:
+        raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
+    topics = Topics(config.fleet)
+    incarnation = os.urandom(8).hex()
+    if journal is None:
+        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
+    metrics = Metrics(time.monotonic)
+    refusals = Refusals()
+    make_probe: Callable[[], Transport] | None = None
+    credentials: FolderCredentials | None = None
+
+    def count(name: str) -> None:
+        coordinator.metrics[name] += 1
+
+    try:
+        if transport is None:
+            if config.identity is not None:
+                credentials = FolderCredentials(config.identity)
+            refused = RefusalLog(count, _log_refused)
+            look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
+            make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
+            link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
+            transport = signed(link, topics, credentials, refused, PahoTransport)
+        coordinator = assemble(
+            config.fleet,
+            transport,
+            journal,
+            default_engine(),
+            max_message_bytes=config.connection.max_message_bytes,
+            retained_versions=config.retained_versions,
+            keep_records=config.keep_records,
+            kept_runs=config.kept_runs,
+            fleet_limits=config.fleet_limits,
+            software=software(),
+            incarnation=incarnation,
+            signer=None if credentials is None else partial(getattr, credentials, "signer"),
+            verifier=None if credentials is None else credentials.verifier,
+            observer=Observers(observers(config, metrics), refusals),
+        )
+    except BaseException:
+        journal.close()
+        raise
+    looking = transport.look if isinstance(transport, SignedTransport) else None
+    return Service(
+        config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
+    )
+
+
+def _log_refused(topic: str, code: str, reason: str, since: int) -> None:
+    _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
 
 def run_coordinator(config: CoordinatorConfig) -> None:
@@ -25,12 +269,14 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
     check_owner(config.identity, "coordinator")
+    for note in config.notes:
+        _log.warning("retired-setting", note=note)
     service = build(config)
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: service.stop())
             stack.callback(signal.signal, number, before)
-        if config.api:
+        if config.http.api:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
 
             server = ApiServer(service)

@@ -1,49 +1,54 @@
 """The coordinator as a process: threads, clock and signals around `core.Coordinator`.
 
-Three kinds of thread. The transport's puts messages into the inbox and returns at once, so a slow reduction never
+Three kinds of thread. The transport's puts messages into the queue and returns at once, so a slow reduction never
 blocks MQTT keepalives. The API's threads read frozen states that are replaced and never changed (`fleet`, `runs`,
-`rollout.shell`, `aliases`), and put calls into the inbox for everything that changes something. The main thread takes
-batches from the inbox; it alone decides, writes the journal and publishes.
+`rollout.shell`, `aliases`), and put calls into the queue for everything that changes something. The main thread takes
+batches from the queue; it alone decides, writes the journal and publishes.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import structlog
 
-from broker.credentials import FolderCredentials
-from broker.paho_transport import PahoTransport, connect_once
+from broker.paho_transport import connect_once
 from broker.port import Handlers, Link, Transport
-from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
-from coordinator.fleet.directory import FleetLimits
-from coordinator.fleet.leader_probe import Lookout
-from coordinator.fleet.leadership import Rivalry
+from coordinator.fleet.leader_probe import LeaderProbe
 from coordinator.journal.port import Journal
-from coordinator.journal.sql import SqlJournal
-from coordinator.messages.decoder import PartLimits
-from coordinator.messages.publisher import birth
-from coordinator.messages.queue import Inbox
-from coordinator.runs.defaults import default_engine
-from coordinator.runs.observer import Several
+from coordinator.messages.queue import EventQueue
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
-from coordinator.telemetry.tracing import observers
-from schemas.errors import BrokerError, IdentityError, StorageError
-from schemas.private_files import private_folder
-from schemas.topics import Topics
+from schemas.errors import BrokerError, IdentityError
 
 _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
+
+QUEUE_MESSAGES = 100_000
+"""Messages from the broker that wait: a round of a large fleet. What they take is bounded by `queue_bytes`."""
+
+BATCH_MESSAGES = 500
+"""Most messages that share one journal transaction: its cost is spread, and what is due waits for milliseconds."""
+
+CALL_WAIT = 30.0
+"""Seconds that a request to the HTTP API waits for the main thread: a reduction of many seconds may be under way."""
+
+STOP_WAIT = 2.0
+"""Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
+
+BROKER_MISSED = 1.0
+"""Seconds without a broker, at the start, after which a request is refused instead of kept waiting."""
+
+RIVAL_WAIT = 2.0
+"""Seconds at the start for another coordinator to answer, when the broker says that one is up: ten slow round trips."""
+
+RIVAL_SETTLE = 0.2
+"""Seconds at the start for which the broker may still say so, when it has said nothing."""
 
 _LOOK = 0.2
 """Seconds between two looks whether an awaited call can be done at all."""
@@ -88,18 +93,18 @@ class Service:
     ) -> None:
         self._make_probe = make_probe
         self._look = look or (lambda: None)
-        self.refusals = refusals or Refusals(config.refusal_limits)
+        self.refusals = refusals or Refusals()
         self.config = config
         self.coordinator = coordinator
         self._transport = transport
         self._journal = journal
-        self.inbox = Inbox(config.queue_messages, config.queue_bytes, clock)
+        self.queue = EventQueue(QUEUE_MESSAGES, config.queue_bytes, clock)
         self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(clock)
         self.observed.watch(
             coordinator,
-            queue=lambda: (*self.inbox.depth(), self.inbox.dropped),
+            queue=lambda: (*self.queue.depth(), self.queue.dropped),
             connected=lambda: transport.is_connected,
             journal_bytes=journal.size_bytes,
         )
@@ -110,13 +115,13 @@ class Service:
         Raises
         ------
         TimeoutError
-            The coordinator was busy for `timeout` seconds (None: `call_wait`); what was asked for may still happen.
+            The coordinator was busy for `timeout` seconds (None: `CALL_WAIT`); what was asked for may still happen.
         BrokerError
             It has not begun, for it has found no broker yet; what was asked for does not happen.
         """
-        longest = self.config.call_wait if timeout is None else timeout
+        longest = CALL_WAIT if timeout is None else timeout
         deadline = time.monotonic() + longest
-        future = self.inbox.call(lambda: function(self.coordinator))
+        future = self.queue.call(lambda: function(self.coordinator))
         while True:
             left = deadline - time.monotonic()
             try:
@@ -127,19 +132,18 @@ class Service:
             else:
                 return result
             missed = self._broker_missed
-            patience = self.config.broker_missed
-            if missed is not None and time.monotonic() - missed >= patience and future.cancel():
+            if missed is not None and time.monotonic() - missed >= BROKER_MISSED and future.cancel():
                 raise BrokerError(_NO_BROKER)
 
     def metrics(self) -> dict[str, Any]:
         """Return all counters; from any thread."""
-        messages, size = self.inbox.depth()
+        messages, size = self.queue.depth()
         counters = dict(self.coordinator.metrics)  # copied in one step, see `coordinator.fleet.directory`
         return {
             **dict(sorted(counters.items())),
             "queue.messages": messages,
             "queue.bytes": size,
-            "queue.dropped": self.inbox.dropped,
+            "queue.dropped": self.queue.dropped,
         }
 
     @property
@@ -163,37 +167,37 @@ class Service:
         """
         self.coordinator.outages.lost()  # deadlines of runs that go on do not wait for the first connection
         try:
-            self._look_around()
+            self._check_leader()
             self._transport.start(
                 Handlers(
-                    message=self.inbox.put,
+                    message=self.queue.put,
                     connected=self._connected,
                     disconnected=self._disconnected,
                 )
             )
             self._await_broker(self._transport)
             while not self._stopping:
-                self.work(self._patience())
+                self.work(self._timeout())
             self.coordinator.stop()
-            self._transport.flush(self.config.stop_wait)
+            self._transport.flush(STOP_WAIT)
         finally:
             self._transport.stop()
             self._journal.close()
 
-    def _look_around(self) -> None:
+    def _check_leader(self) -> None:
         """Refuse to start beside another coordinator that is up and answers, unless told to take over."""
         if self._make_probe is None:
             return
         core, config = self.coordinator, self.config
         probe = self._make_probe()
-        found = Lookout(core.topics, core.incarnation, core.software).look(
+        found = LeaderProbe(core.topics, core.incarnation, core.software).look(
             probe,
-            config.rival_wait,
-            config.rival_settle,
+            RIVAL_WAIT,
+            RIVAL_SETTLE,
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )
-        core.outrank(found.term)
+        core.presence.raise_term(found.term)
         if not found.living:
             return
         if not config.take_over:
@@ -215,7 +219,7 @@ class Service:
         deadline = time.monotonic() + (self.config.broker_wait or float("inf"))
         while not transport.is_connected and not self._stopping:
             if time.monotonic() >= deadline:
-                link = _link(self.config)
+                link = link_of(self.config)
                 connect_once(link)  # raises BrokerError that says what is wrong
                 deadline = time.monotonic() + self.config.broker_wait  # it answers now: the connection is coming
             time.sleep(0.02)
@@ -226,7 +230,7 @@ class Service:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
         # A fleet may be silent for long after the coordinator's certificate, or whom it trusts, has changed.
         self._look()
-        batch = self.inbox.take(self.config.batch_messages, timeout)
+        batch = self.queue.get_batch(BATCH_MESSAGES, timeout)
         if batch.connected:
             _log.info("connected")
             self.observed.link_up()
@@ -236,128 +240,29 @@ class Service:
         if batch.messages:
             self.coordinator.handle(batch.messages, batch.arrived)
         # No deadline passes before what came before it has been taken.
-        oldest = self.inbox.oldest()
-        self.coordinator.tick(None if oldest is None else self.coordinator.at(oldest))
+        oldest = self.queue.oldest()
+        self.coordinator.tick(None if oldest is None else self.coordinator.timeline.at(oldest))
 
     def _connected(self) -> None:
         self.coordinator.outages.found()
-        self.inbox.put_connected()
+        self.queue.put_connected()
 
     def _disconnected(self, why: str) -> None:
         self.coordinator.outages.lost()
         self.observed.link_lost()
         _log.warning("disconnected", why=why)
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         wake = self.coordinator.next_wake()
-        longest = 0.1  # `stop` is noticed between waits: a signal handler must not take the inbox's lock
-        return longest if wake is None else min(longest, max(0.0, wake - self.coordinator.now()))
+        longest = 0.1  # `stop` is noticed between waits: a signal handler must not take the queue's lock
+        return longest if wake is None else min(longest, max(0.0, wake - self.coordinator.timeline.now()))
 
 
-def software() -> str:
-    """Return name and version."""
-    try:
-        return f"glassfleet {version('glassfleet')}"
-    except PackageNotFoundError:
-        return "glassfleet (not installed)"
-
-
-def build(config: CoordinatorConfig, *, transport: Transport | None = None, journal: Journal | None = None) -> Service:
-    """Put a service together from its configuration; `transport` and `journal` can be given for tests.
-
-    Raises
-    ------
-    StorageError
-        Journal or state directory cannot be used.
-    BrokerError, UsageError
-        The broker's address cannot be meant.
-    """
-    try:
-        private_folder(config.state_dir)
-    except OSError as fault:
-        raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
-    topics = Topics(config.fleet)
-    incarnation = os.urandom(8).hex()
-    if journal is None:
-        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
-    metrics = Metrics(time.monotonic)
-    refusals = Refusals(config.refusal_limits)
-    make_probe: Callable[[], Transport] | None = None
-    credentials: FolderCredentials | None = None
-
-    def count(name: str) -> None:
-        coordinator.metrics[name] += 1
-
-    try:
-        if transport is None:
-            if config.identity is not None:
-                credentials = FolderCredentials(
-                    config.identity,
-                    pause=config.identity_look,
-                    leeway=config.clock_leeway,
-                    remembered=config.kept_certificates,
-                )
-            refused = RefusalLog(count, _tell_refused, pause=config.refused_told_every)
-            look = replace(_link(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
-            make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
-            link = replace(_link(config), will=birth(topics, incarnation, software(), "down"))
-            patience = Patience(config.bad_seals_burst, config.bad_seals_per_second, config.bad_seals_agents)
-            transport = signed(link, topics, credentials, refused, PahoTransport, patience)
-        coordinator = Coordinator(
-            config.fleet,
-            transport,
-            journal,
-            default_engine(),
-            max_message_bytes=config.max_message_bytes,
-            retained_versions=config.retained_versions,
-            keep_records=config.keep_records,
-            kept_runs=config.kept_runs,
-            software=software(),
-            incarnation=incarnation,
-            signer=None if credentials is None else partial(getattr, credentials, "signer"),
-            verifier=None if credentials is None else credentials.verifier,
-            observer=Several(observers(config, metrics), refusals),
-            fleet_limits=FleetLimits(
-                config.max_agents,
-                config.fleet_bytes,
-                config.kept_evaluations,
-                config.births_burst,
-                config.births_per_minute,
-                config.longest_up,
-            ),
-            part_limits=PartLimits(config.parts_bytes, config.parts_per_agent),
-            rivalry=Rivalry(config.rival_sightings, config.rival_apart, config.rival_quiet, config.birth_pause),
-            newcomer_pause=config.newcomer_pause,
-            rollout_settle=config.rollout_settle,
-        )
-    except BaseException:
-        journal.close()
-        raise
-    looking = transport.look if isinstance(transport, SignedTransport) else None
-    return Service(
-        config, transport, journal, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking
-    )
-
-
-def _tell_refused(topic: str, code: str, reason: str, since: int) -> None:
-    _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
-
-
-def _link(config: CoordinatorConfig) -> Link:
-    return Link(
-        url=config.broker,
-        client_id=f"gf-coordinator-{config.fleet}",
-        keepalive=config.keepalive,
-        session_expiry=config.session_expiry,
-        max_message_bytes=config.max_message_bytes,
-        protocol=config.protocol,
-        connect_timeout=config.connect_timeout,
-        reconnect_first=config.reconnect_first,
-        reconnect_longest=config.reconnect_longest,
-        max_inflight=config.max_inflight,
-        oversize_tries=config.oversize_tries,
-        verdict_tries=config.verdict_tries,
-        close_wait=config.close_wait,
+def link_of(config: CoordinatorConfig) -> Link:
+    """Return how to reach the broker."""
+    return config.connection.link(
+        config.broker,
+        f"gf-coordinator-{config.fleet}",
         tls=tls_of(config.identity, config.ca_file),
         insecure_plaintext=config.insecure_plaintext,
     )

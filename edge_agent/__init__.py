@@ -1,4 +1,4 @@
-"""The process on a vehicle: session, data sources, outbox, runner, fleet, configuration."""
+"""The process on a vehicle: reads its rows, answers rounds, scores and serves models."""
 
 import os
 import sys

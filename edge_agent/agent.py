@@ -62,6 +62,9 @@ from schemas.topics import Topics
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
     from schemas.trust.signing import Verifier
 
+STOP_WAIT = 2.0
+"""Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
+
 
 class Agent:
     """A vehicle's side of the federation.
@@ -110,7 +113,7 @@ class Agent:
         self._clock = clock
         self._topics = Topics(config.fleet)
         self.source = source
-        self._identity = Identity(incarnation or uuid.uuid4().hex, wall(), duel=config.duel)
+        self._identity = Identity(incarnation or uuid.uuid4().hex, wall())
         self.schemes = config.usable_schemes(catalogue.names(), catalogue.unavailable())
 
         self._decoder = Decoder(self._topics, config.id)
@@ -122,28 +125,24 @@ class Agent:
             rows=source.train,
             clock=clock,
             log=self.log,
-            pause=config.birth_pause,
         )
-        self._reannouncer = Reannouncer(self._identity.own, config.birth_spread)
+        self._reannouncer = Reannouncer(self._identity.own)
         self._must_repeat_scores = False
-        self._presence.check_size(config.max_message_bytes)
+        self._presence.check_size(config.connection.max_message_bytes)
 
         make_directory(config.state_dir)
         directory = make_directory(config.directory)
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
-        snapshots = Snapshots(directory / "runs", secret, max_runs=config.kept_snapshots)
+        snapshots = Snapshots(directory / "runs", secret)
         answerer = Answerer(self._topics, snapshots, secret, most_bytes=config.outbox_max_bytes, budget=config.budget)
-        self.outbox = Outbox(
-            directory / "outbox.sqlite",
-            max_bytes=config.outbox_max_bytes,
-            max_ended=config.kept_receipts,
-            busy_timeout=config.outbox_wait,
-        )
+        self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
         self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
-        publisher = Publisher(self._topics, config.id, self.transport, wall=wall, max_bytes=config.max_message_bytes)
+        publisher = Publisher(
+            self._topics, config.id, self.transport, wall=wall, max_bytes=config.connection.max_message_bytes
+        )
         self._effects = Effects(
             source,
             answerer,
@@ -156,7 +155,7 @@ class Agent:
             slow=config.slow,
         )
         self._scores = ScoreTeller(publisher, self.counts, self.log)
-        self._fetcher = Fetcher(self._topics, self.transport, config.fetch_patience)
+        self._fetcher = Fetcher(self._topics, self.transport)
         self._models = ModelFollower(
             self._topics,
             self.transport,
@@ -165,7 +164,6 @@ class Agent:
             evaluator=Evaluator(
                 source.train,
                 source.test,
-                config.kept_local_models,
                 budget=config.budget,
                 directory=directory / "scoring",
             )
@@ -178,14 +176,12 @@ class Agent:
             agent=config.id,
             counts=self.counts,
             verifier=verifier,
-            max_names=config.followed_models,
         )
         self._online = False
         self.session = SessionState(
             agent=config.id,
             schemes=frozenset({*self.schemes, DOMAIN}),
             timing=config.timing,
-            memory=config.memory,
             seed=int.from_bytes(codec.digest_of(self._identity.own).encode()[:8], "big"),
             now=clock(),
         )
@@ -256,7 +252,7 @@ class Agent:
         self._models.stop()
         if say_goodbye and self._online:
             self.transport.publish(*self._presence.state("down"), retain=True)
-            self.transport.flush(self.config.stop_wait)
+            self.transport.flush(STOP_WAIT)
         self._online = False
         self.transport.stop()
         self.release()

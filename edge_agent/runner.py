@@ -27,6 +27,12 @@ from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 from schemas.errors import IdentityError
 from schemas.topics import Topics
 
+QUEUE_SIZE = 10_000
+"""Messages that may wait: requests and receipts of many runs, and yet no more than some MB."""
+
+BATCH = 256
+"""Messages that are handled before the clock is looked at again: some milliseconds."""
+
 
 class Loop:
     """Serves agents from one thread until it is stopped.
@@ -41,7 +47,7 @@ class Loop:
         Messages handled before the agents look at the clock again.
     """
 
-    def __init__(self, agents: Sequence[Agent], *, queue_size: int = 10_000, batch: int = 256) -> None:
+    def __init__(self, agents: Sequence[Agent], *, queue_size: int = QUEUE_SIZE, batch: int = BATCH) -> None:
         self._batch = batch
         self._agents = list(agents)
         self._queue_size = queue_size
@@ -143,23 +149,12 @@ class Loop:
 
 def link_of(config: AgentConfig, will: Message | None = None) -> Link:
     """Return how an agent connects: its client id is stable, so that the broker keeps its session."""
-    return Link(
-        url=config.broker,
-        client_id=f"gf-{config.fleet}-agent-{config.id}",
+    return config.connection.link(
+        config.broker,
+        f"gf-{config.fleet}-agent-{config.id}",
         will=will,
-        keepalive=config.keepalive,
-        session_expiry=config.session_expiry,
-        max_message_bytes=config.max_message_bytes,
-        protocol=config.protocol,
-        connect_timeout=config.connect_timeout,
-        reconnect_first=config.reconnect_first,
-        reconnect_longest=config.reconnect_longest,
         tls=tls_of(config.identity, config.ca_file),
         insecure_plaintext=config.insecure_plaintext,
-        max_inflight=config.max_inflight,
-        oversize_tries=config.oversize_tries,
-        verdict_tries=config.verdict_tries,
-        close_wait=config.close_wait,
     )
 
 
@@ -167,21 +162,8 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     """Read the data (unless given) and build an agent on a real broker's transport."""
     check_owner(config.identity, "agent", config.id)
     if source is None:
-        source = read_source(
-            config.data,
-            target=config.target,
-            labels=config.labels,
-            categories=config.categories,
-            window_wait=config.window_wait,
-        )
-    credentials = None
-    if config.identity is not None:
-        credentials = FolderCredentials(
-            config.identity,
-            pause=config.identity_look,
-            leeway=config.clock_leeway,
-            remembered=config.kept_certificates,
-        )
+        source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
+    credentials = None if config.identity is None else FolderCredentials(config.identity)
 
     def count(name: str) -> None:
         agent.counts[name] += 1
@@ -190,7 +172,7 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
         agent.log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
     def make_transport(will: Message) -> Transport:
-        refused = RefusalLog(count, tell, pause=config.refused_told_every)
+        refused = RefusalLog(count, tell)
         return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
 
     verifier = None if credentials is None else credentials.verifier
@@ -229,7 +211,9 @@ def run_agent(config: AgentConfig) -> None:
         target=agent.source.train.target,
         schemes=list(agent.schemes),
     )
-    loop = Loop([agent], queue_size=config.queue_size, batch=config.batch_messages)
+    for note in config.notes:
+        agent.log.warning("retired-setting", note=note)
+    loop = Loop([agent])
     with stopped_by_signals(loop):
         loop.serve()
 

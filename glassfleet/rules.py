@@ -35,6 +35,76 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Slope:
+    """One term of a linear consequent.
+
+    Attributes
+    ----------
+    feature : str
+    per_unit : float
+        By how much the target changes with one unit of the input, in the target's own unit.
+    over_range : float
+        By how much it changes when the input crosses its whole range.
+    """
+
+    feature: str
+    per_unit: float
+    over_range: float
+
+
+@dataclass(frozen=True)
+class Consequent:
+    """What a rule says of the target.
+
+    Attributes
+    ----------
+    target : str
+        Empty: `value` is all there is to say, of structures and networks.
+    value : float or str
+        In the target's own unit, where all inputs are 0; or the class.
+    unit : str
+    slopes : tuple of Slope or None
+        Those that are not zero, in the order of the inputs. None: the rules of this model say numbers or classes.
+    """
+
+    target: str
+    value: float | str
+    unit: str = ""
+    slopes: tuple[Slope, ...] | None = None
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, keep: int | None = None) -> str:
+        """Return the consequent in words; with `keep` only the terms that can move it most.
+
+        A sum stands in brackets before its unit, which would otherwise seem to be the last term's.
+
+        >>> str(Consequent("frames", 90.0, "%", (Slope("speed", -0.5, -60.0),)))
+        'frames = (90 - 0.5 speed) %'
+        >>> str(Consequent("frames", 90.0, "%")), str(Consequent("quality", "good"))
+        ('frames = 90 %', 'quality is good')
+        """
+        verb = "is" if isinstance(self.value, str) else "="
+        return f"{self.target} {verb} {self.answer(keep)}" if self.target else self.answer(keep)
+
+    def answer(self, keep: int | None = None) -> str:
+        """Return what is said of the target, without its name; see :meth:`text`."""
+        if isinstance(self.value, str):
+            return self.value
+        slopes = kept = self.slopes or ()
+        if keep is not None and len(slopes) > keep + 1:
+            limit = sorted((abs(slope.over_range) for slope in slopes), reverse=True)[keep - 1]
+            kept = tuple(slope for slope in slopes if abs(slope.over_range) >= limit)
+        words = [f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.feature}" for slope in kept]
+        words += [f" and {len(slopes) - len(kept)} weaker terms"] * (len(kept) < len(slopes))
+        total = f"{self.value:.4g}{''.join(words)}"
+        if not self.unit:
+            return total
+        return f"({total}) {self.unit}" if words else f"{total} {self.unit}"
+
+
+@dataclass(frozen=True)
 class Rule:
     """One rule of a model.
 
@@ -44,8 +114,7 @@ class Rule:
         Position among the model's rules, from 0.
     conditions : tuple of Condition
         Antecedent, in the order of the path.
-    output : str
-        Consequent in words and numbers, in the target's own unit.
+    consequent : Consequent
     weight : float
         Rule weight, [0, 1].
     support, confidence : float
@@ -55,18 +124,23 @@ class Rule:
     measured : bool
         False where weight, support and confidence are 0 because there are none to tell: structures and networks.
     fitness : float or None
-        Of a structure that vehicles may fit; it is no rule, and its `output` is all there is to say of it.
+        Of a structure that vehicles may fit; it is no rule, and its consequent is all there is to say of it.
     """
 
     index: int
     conditions: tuple[Condition, ...]
-    output: str
+    consequent: Consequent
     weight: float
     support: float
     confidence: float
     otherwise: bool = False
     measured: bool = True
     fitness: float | None = None
+
+    @property
+    def output(self) -> str:
+        """The consequent in words and numbers."""
+        return str(self.consequent)
 
     def __str__(self) -> str:
         if self.otherwise:
@@ -125,7 +199,7 @@ class Explanation:
         The part that no input accounts for.
     fallback : bool
         No rule's conditions were met, so that the one for that case answered: OTHERWISE where the model has it, else
-        the rule with the highest weight. `notes` says which.
+        the rule with the highest weight. The first of `notes` says which.
     measure : str
         What `base` and `shares` add up to where that is not the prediction itself; empty: it is, or there are none.
     clipped_from : float or None
@@ -144,3 +218,8 @@ class Explanation:
     measure: str = ""
     clipped_from: float | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def other_notes(self) -> tuple[str, ...]:
+        """The notes without the one about the fallback."""
+        return self.notes[1:] if self.fallback else self.notes

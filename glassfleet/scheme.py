@@ -224,7 +224,9 @@ class Server(Protocol):
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say in a few numbers and words what has grown so far, for displays: e.g. ``{"nodes": 7, "leaves": 22}``.
 
-        The optional entry ``"lines"`` is a list of texts, at most 200, that draws the model as it stands.
+        The optional entry ``"lines"`` is a list of texts, at most 200, that draws the model as it stands. Of a tree
+        ``"outline"`` says the same as data, and ``"more"`` how many nodes were left out:
+        :func:`glassfleet.outline.outlined` makes the three.
         """
         ...
 
@@ -285,6 +287,8 @@ class Scheme(Protocol):
     - ``cost(task, rows) -> Cost``: what an answer from so many rows may take; raises :class:`TaskError` as the client
       does. A vehicle computes answers that cost little in its own process, and all others, also those of a scheme
       without ``cost``, in a process of its own that can be ended and has bounds.
+    - ``tables(model) -> Tables``: the model as plain tables (:mod:`glassfleet.tables`), from which C, Python, FML and
+      pictures of trees are written; raises ``UsageError`` for a model that has none.
     - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
       with all; see :func:`promises_central`.
     """

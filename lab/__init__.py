@@ -1,1 +1,1 @@
-"""The laboratory: papers, experiments, datasets, demonstrations, faults. Nothing outside imports it."""
+"""The laboratory: papers, experiments, data sets, demo, chaos, benchmarks. Nothing outside imports it."""

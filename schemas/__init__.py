@@ -1,1 +1,1 @@
-"""What travels: topics, envelope, messages, model documents, codec, limits and errors."""
+"""What travels and what is kept: topics, envelope, messages, model documents, codec, limits, errors."""

@@ -15,13 +15,15 @@ from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port as find_free_port
 from tests.support.nats import find_nats
 from tests.support.postgres import PostgresServer, find_postgresql
+from tests.support.processes import Processes
 from tests.support.rabbitmq import find_rabbitmq
 
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
 
 # Hypothesis would fail a test that is slow once, on a machine that is busy: no test here asserts how long things take.
-settings.register_profile("glassfleet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Fewer examples than its 100 for those that do not ask for a number: the schemes and readers have such tests in plenty.
+settings.register_profile("glassfleet", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("glassfleet")
 
 _DATA_ABSENT = (
@@ -103,6 +105,14 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Commands of one state folder, the test's own; what goes on is ended with the test."""
+    made = Processes(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture

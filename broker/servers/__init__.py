@@ -1,1 +1,1 @@
-"""Brokers that are started and configured here."""
+"""Brokers that Glassfleet starts and configures: embedded, Mosquitto, RabbitMQ; access rules, passwords."""

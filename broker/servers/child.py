@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from broker.paho_transport import wait_until_ready
 from broker.port import Link
@@ -50,7 +51,7 @@ class Program:
     tells: Mapping[str, int] = field(default_factory=lambda: {"output": 4})
     environment: Mapping[str, str] | None = None
     at_home: bool = True
-    protocol: str = "3.1.1"
+    protocol: Literal["auto", "5", "3.1.1"] = "3.1.1"
     patience: float = 10.0
     grace: float = 15.0
 

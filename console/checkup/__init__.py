@@ -1,1 +1,1 @@
-"""What ``glassfleet doctor`` looks at, one module a place; each check returns findings."""
+"""The checks of ``glassfleet doctor``, one module for each place; each check returns findings."""

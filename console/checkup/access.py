@@ -121,13 +121,13 @@ def access(link: Link, topics: Topics, role: Role, name: str) -> list[Finding]:
         with _Probe(link) as probe:
             rules = agent_rules(topics, name) if role == "agent" else coordinator_rules(topics)
             is_alone = is_loopback(parse_url(link.url).host) and (link.tls is None or not link.tls.has_certificate)
-            found = [
+            result = [
                 _reading(probe, topics, rules, role, name),
                 *_writing(probe, topics, rules, name, is_alone=is_alone),
             ]
             if role == "agent":
-                found += _round_trip(probe, topics, name, is_alone=is_alone)
-            return found
+                result += _round_trip(probe, topics, name, is_alone=is_alone)
+            return result
     except ConnectError as fault:
         return [warning("access", f"not looked at: {fault}", "it is told only by brokers that speak MQTT 5")]
 
@@ -199,8 +199,8 @@ def _round_trip(probe: _Probe, topics: Topics, name: str, *, is_alone: bool) -> 
     leaked, answer = False, None
     for at, message in probe.listen(_PATIENCE):
         leaked |= message.topic == mine
-        if message.topic == topics.receipt(name) and (told := _receipt_time(message, topics, run)) is not None:
-            answer = (at, told)
+        if message.topic == topics.receipt(name) and (result := _receipt_time(message, topics, run)) is not None:
+            answer = (at, result)
             break
     if leaked and not is_alone:
         yield wrong("must not subscribe", "a vehicle can read contributions", f"forbid it: {_ACL}")
@@ -213,9 +213,9 @@ def _round_trip(probe: _Probe, topics: Topics, name: str, *, is_alone: bool) -> 
             f"start one with `glassfleet coordinator`; if one is up, {_ACL}",
         )  # fmt: skip
         return
-    came, told = answer
+    came, result = answer
     yield fine("coordinator", f"answers over the broker after {1000 * (came - sent):.0f} ms")
-    yield clock(told - (sent + came) / 2, (came - sent) / 2)
+    yield clock(result - (sent + came) / 2, (came - sent) / 2)
 
 
 def _receipt_time(message: Message, topics: Topics, run: str) -> float | None:

@@ -30,9 +30,9 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
         sent = time.time()
         answer = httpx.get(f"{api.url}/api/health", trust_env=False, timeout=10.0)
         came = time.time()
-        if told := answer.headers.get("date"):
+        if date := answer.headers.get("date"):
             # Whole seconds, and cached for one by the server: known to within a second and a half at best.
-            yield clock(parsedate_to_datetime(told).timestamp() + 0.5 - (sent + came) / 2, 1.5 + (came - sent) / 2)
+            yield clock(parsedate_to_datetime(date).timestamp() + 0.5 - (sent + came) / 2, 1.5 + (came - sent) / 2)
     finally:
         api.close()
 

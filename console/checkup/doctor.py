@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, no_broker, noted_broker, read_note
 from console.checkup import machine
 from console.checkup.finding import Finding, looked, warning, wrong
-from console.common import broker_options, config_option, json_option, print_json, rows_place
+from console.common import BrokerOptions, broker_options, config_option, json_option, options_as, print_json, rows_place
 from console.progress import progress
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics, check_id
 
 if TYPE_CHECKING:
     from broker.port import Link
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(BrokerOptions):
+    """Of ``glassfleet doctor``."""
+
+    identity: Path | None
+    ca_file: Path | None
+    insecure_plaintext: bool
+    agent_id: str | None
+    as_coordinator: bool
+    coordinator: str | None
+    journal: str | None
+    data: str | None
+    target: str | None
+    as_json: bool
+
 
 _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("WRONG", "red")}
 
@@ -50,7 +68,8 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
 @click.option("--target", metavar="COLUMN", help="Its target column. Default: the last one.")
 @json_option
 @config_option
-def doctor(*, as_json: bool, **options: Any) -> int:
+@options_as(DoctorOptions)
+def doctor(options: DoctorOptions) -> int:
     """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal and data.
 
     Each fault is told with a way out; exit code 1 when something is wrong. What is only worth a look does not count.
@@ -63,44 +82,44 @@ def doctor(*, as_json: bool, **options: Any) -> int:
       glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
       glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    found = []
+    findings = []
     with progress("looking") as work:
         for finding in _examine(options):
-            found.append(finding)
-            if not as_json:
+            findings.append(finding)
+            if not options.as_json:
                 mark, colour = _MARKS[finding.level]
                 work.say(f"{click.style(mark, fg=colour)}  {finding.check}: {finding.says}", out=True)
                 if finding.fix:
                     work.say(f"         -> {finding.fix}", out=True)
-    if as_json:
-        print_json([finding.to_document() for finding in found])
-    return 0 if all(finding.level != "wrong" for finding in found) else 1
+    if options.as_json:
+        print_json([finding.to_document() for finding in findings])
+    return 0 if all(finding.level != "wrong" for finding in findings) else 1
 
 
-def _examine(options: dict[str, Any]) -> Iterator[Finding]:
-    state_dir: Path = options["state_dir"]
+def _examine(options: DoctorOptions) -> Iterator[Finding]:
+    state_dir = options.state_dir
     yield machine.python()
     yield machine.core()
     yield from looked("schemes", machine.schemes)
     yield machine.state_folder(state_dir)
     yield machine.disk(state_dir)
-    identity: Path | None = options["identity"]
+    identity, data = options.identity, options.data
     if identity is not None:
         yield from looked("certificate", lambda: _identity(identity))
     # Before the broker: what is tried there may interrupt the coordinator's own connection for a moment.
-    if options["coordinator"] or read_note(state_dir / "api-url"):
-        yield from looked("coordinator", lambda: _coordinator(options["coordinator"], state_dir))
-    url = options["broker"] or noted_broker(state_dir)
+    if options.coordinator or read_note(state_dir / "api-url"):
+        yield from looked("coordinator", lambda: _coordinator(options.coordinator, state_dir))
+    url = options.broker or noted_broker(state_dir)
     if url:
         yield from _broker(url, options)
     else:
-        yield _none(state_dir, is_needed=bool(options["agent_id"] or options["as_coordinator"]))
+        yield _none(state_dir, is_needed=bool(options.agent_id or options.as_coordinator))
     file = state_dir / "journal.sqlite"
-    journal = options["journal"] or (f"sqlite:///{file}" if file.exists() else "")
+    journal = options.journal or (f"sqlite:///{file}" if file.exists() else "")
     if journal:
         yield from looked("journal", lambda: _journal(journal))
-    if options["data"] is not None:
-        yield from looked("data", lambda: machine.data(options["data"], options["target"]))
+    if data is not None:
+        yield from looked("data", lambda: machine.data(data, options.target))
     yield from machine.extras()
 
 
@@ -146,7 +165,7 @@ def _journal(url: str) -> Iterator[Finding]:
     return journal(url)
 
 
-def _broker(url: str, options: dict[str, Any]) -> Iterator[Finding]:
+def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:
     from console.checkup import access, link  # noqa: PLC0415
 
     made: list[Link] = []
@@ -155,29 +174,29 @@ def _broker(url: str, options: dict[str, Any]) -> Iterator[Finding]:
         made.append(_link(url, options))
         return link.broker(made[0])
 
-    said = looked("broker", connect)
-    yield from said
+    findings = looked("broker", connect)
+    yield from findings
     if not made:
         return
     yield from looked("tls", lambda: link.server_certificate(made[0]))
-    if any(finding.level == "wrong" and finding.check == "broker" for finding in said):
+    if any(finding.level == "wrong" and finding.check == "broker" for finding in findings):
         return
-    agent: str | None = options["agent_id"]
-    topics = Topics(options["fleet"])
+    agent = options.agent_id
+    topics = Topics(options.fleet)
     if agent is not None:
         check_id("agent", agent)
         yield from looked("access", lambda: access.access(made[0], topics, "agent", agent))
-    if options["as_coordinator"]:
+    if options.as_coordinator:
         yield from looked("access", lambda: access.access(made[0], topics, "coordinator", ""))
 
 
-def _link(url: str, options: dict[str, Any]) -> Link:
+def _link(url: str, options: DoctorOptions) -> Link:
     from broker.port import Link  # noqa: PLC0415
     from broker.tls import tls_of  # noqa: PLC0415
 
-    if options["agent_id"] and options["as_coordinator"]:
+    if options.agent_id and options.as_coordinator:
         raise UsageError("choose one of --agent and --as-coordinator: each is another certificate, or password")
-    tls = tls_of(options["identity"], options["ca_file"])
+    tls = tls_of(options.identity, options.ca_file)
     has_certificate = tls is not None and tls.has_certificate
     return Link(
         url,
@@ -186,5 +205,5 @@ def _link(url: str, options: dict[str, Any]) -> Link:
         # waits for the running process.
         session_expiry=3600 if has_certificate else 0,
         tls=tls,
-        insecure_plaintext=options["insecure_plaintext"],
+        insecure_plaintext=options.insecure_plaintext,
     )

@@ -59,8 +59,8 @@ def wrong(check: str, says: str, fix: str = "") -> Finding:
 def looked(name: str, check: Callable[[], Finding | Iterable[Finding]]) -> list[Finding]:
     """Run a check; a fault that it raises is its finding. The text of our errors names the way out."""
     try:
-        found = check()
-        return [found] if isinstance(found, Finding) else list(found)
+        result = check()
+        return [result] if isinstance(result, Finding) else list(result)
     except GlassfleetError as fault:
         return [wrong(name, str(fault))]
     except ModuleNotFoundError as fault:

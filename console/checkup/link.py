@@ -31,13 +31,13 @@ def broker(link: Link) -> Iterator[Finding]:
     except BrokerError as fault:
         yield wrong("broker", str(fault), _other_port(address))
         return
-    said = f"{address.public} answers, MQTT {version}"
+    text = f"{address.public} answers, MQTT {version}"
     if version == "5":
-        yield fine("broker", said)
+        yield fine("broker", text)
     else:
         yield warning(
             "broker",
-            f"{said}: refused messages and size limits are not told by it",
+            f"{text}: refused messages and size limits are not told by it",
             "works; a broker with MQTT 5 tells more (docs/reference/brokers.md)",
         )
     if not address.tls and not is_loopback(address.host):
@@ -122,11 +122,11 @@ def server_certificate(link: Link) -> Iterator[Finding]:
             socket.create_connection((address.host, address.port), link.connect_timeout) as plain,
             client_context(link.tls).wrap_socket(plain, server_hostname=address.host) as tls,
         ):
-            told = tls.getpeercert() or {}
+            result = tls.getpeercert() or {}
             version = tls.version()
     except OSError:
         return
-    ends = dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(str(told["notAfter"])), tz=dt.UTC)
+    ends = dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(str(result["notAfter"])), tz=dt.UTC)
     yield _dated(
         "tls", f"{version}; the broker's certificate", ends,
         "renew it on the broker: glassfleet ca renew DIR, then glassfleet broker reload",
@@ -135,17 +135,17 @@ def server_certificate(link: Link) -> Iterator[Finding]:
 
 def identity(folder: Path) -> Iterator[Finding]:
     """Look at our certificate, its authority and the revocation list; raises UsageError when they cannot be read."""
-    found = load_identity(folder)
-    renew = f"glassfleet agent renew --id {found.owner.id} --authority URL, or glassfleet ca renew {folder}"
+    result = load_identity(folder)
+    renew = f"glassfleet agent renew --id {result.owner.id} --authority URL, or glassfleet ca renew {folder}"
     now = dt.datetime.now(dt.UTC)
-    if found.begins > now:
+    if result.begins > now:
         yield wrong(
-            "certificate", f"of {found.owner} is not valid before {found.begins:%Y-%m-%d %H:%M} UTC",
+            "certificate", f"of {result.owner} is not valid before {result.begins:%Y-%m-%d %H:%M} UTC",
             f"set this machine's clock: it says {now:%Y-%m-%d %H:%M} UTC",
         )  # fmt: skip
     else:
-        yield _dated("certificate", f"of {found.owner}", found.ends, renew)
-    cas = x509.load_pem_x509_certificates(found.ca)
+        yield _dated("certificate", f"of {result.owner}", result.ends, renew)
+    cas = x509.load_pem_x509_certificates(result.ca)
     for ca in cas:
         yield _dated(
             "authority",
@@ -153,28 +153,28 @@ def identity(folder: Path) -> Iterator[Finding]:
             ca.not_valid_after_utc,
             "change to a new authority: docs/howto/change-the-authority.md",
         )
-    yield from _lists(found, cas, renew)
+    yield from _lists(result, cas, renew)
     mode = (folder / "key.pem").stat().st_mode
     if mode & 0o077:
         yield wrong("private key", f"{folder / 'key.pem'} can be read by others", f"chmod 600 {folder / 'key.pem'}")
 
 
-def _lists(found: Identity, cas: list[x509.Certificate], renew: str) -> Iterator[Finding]:
+def _lists(result: Identity, cas: list[x509.Certificate], renew: str) -> Iterator[Finding]:
     """Look at the revocation list of each CA that an identity trusts."""
-    place = found.folder / CRL
-    lists = newest_of_each(found.ca, found.crl)
-    number = x509.load_pem_x509_certificate(found.certificate).serial_number
+    place = result.folder / CRL
+    lists = newest_of_each(result.ca, result.crl)
+    number = x509.load_pem_x509_certificate(result.certificate).serial_number
     if any(crl and crl.get_revoked_certificate_by_serial_number(number) is not None for crl in lists):
-        yield wrong("revocation", f"the certificate of {found.owner} was revoked", "ask the operator for a token")
+        yield wrong("revocation", f"the certificate of {result.owner} was revoked", "ask the operator for a token")
         return
     for ca, crl in zip(cas, lists, strict=True):
         what = f"the list of {called(ca)}"
         if crl is None:
-            is_broker = found.owner.role == "broker"
+            is_broker = result.owner.role == "broker"
             harm = "a broker refuses all whom that one issued for" if is_broker else "whom it revoked is believed"
             yield wrong(
                 "revocation", f"{what} is missing in {place}: {harm}",
-                f"hand over that authority's crl.pem: glassfleet ca crl --from FILE --into {found.folder}",
+                f"hand over that authority's crl.pem: glassfleet ca crl --from FILE --into {result.folder}",
             )  # fmt: skip
         elif crl.next_update_utc is not None:
             yield _dated("revocation", f"{what} in {place}", crl.next_update_utc, "fetch it: " + renew)

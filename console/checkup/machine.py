@@ -81,7 +81,7 @@ def disk(folder: Path) -> Finding:
     return fine("disk", f"{size(free)} are free for {folder}")
 
 
-def data(path: Path, target: str | None) -> list[Finding]:
+def data(path: str, target: str | None) -> list[Finding]:
     """Read a vehicle's rows as its agent would; raises DataError that says what is wrong with them."""
     from edge_agent.sources import read_source  # noqa: PLC0415
     from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS  # noqa: PLC0415
@@ -93,18 +93,18 @@ def data(path: Path, target: str | None) -> list[Finding]:
         f"{many(len(source.train.features), 'input')}, "
         f"target {source.train.target}"
     )
-    found = [fine("data", says), *(warning("data", text) for text in source.warnings)]
-    return found if source.test.rows else [*found, warning("data", NO_TEST_ROWS, HOW_TO_TEST)]
+    findings = [fine("data", says), *(warning("data", text) for text in source.warnings)]
+    return findings if source.test.rows else [*findings, warning("data", NO_TEST_ROWS, HOW_TO_TEST)]
 
 
 def extras() -> list[Finding]:
     """Say which optional parts are installed."""
-    found = []
+    findings = []
     for extra in dict.fromkeys(EXTRAS.values()):
         missing = [name for name, part in EXTRAS.items() if part == extra and importlib.util.find_spec(name) is None]
         words = f"not installed (pip install 'glassfleet[{extra}]')" if missing else "installed"
-        found.append(fine(f"extra {extra}", words))
-    return found
+        findings.append(fine(f"extra {extra}", words))
+    return findings
 
 
 def _existing(folder: Path) -> Path:

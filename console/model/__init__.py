@@ -1,1 +1,1 @@
-"""Commands about models."""
+"""Commands about models: list, show, explain, compare, export, promote, roll back, sign."""

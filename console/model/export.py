@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, coordinator_options, json_option, print_json
+from console.common import (
+    CoordinatorOptions,
+    config_option,
+    coordinator_options,
+    json_option,
+    options_as,
+    print_json,
+)
+from console.model.named import ModelOptions, load, model_options, spoken, words_option
 from console.progress import progress
-from schemas.errors import DocumentError, StorageError, UsageError, VerificationError
+from schemas.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -21,66 +30,91 @@ FORMATS = ("json", "fml", "markdown", "html", "c", "python", "svg", "png", "mlfl
 PICTURES = ("tree", "rules", "partitions", "shares")
 
 
-def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
-    """Read a model from a record, a bare document, an export in JSON, or FML.
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(ModelOptions):
+    """Of ``glassfleet model export``."""
 
-    Raises
-    ------
-    DocumentError, VerificationError
-        It is none of these, or was changed.
-    """
-    from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
-    from glassfleet.export.fml import from_fml  # noqa: PLC0415
-    from schemas.documents import document_digest  # noqa: PLC0415
-    from schemas.record import ModelRecord  # noqa: PLC0415
-
-    try:
-        data = path.read_bytes()
-    except OSError as fault:
-        raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
-    if data.lstrip()[:1] == b"<":
-        try:
-            return None, from_fml(data.decode("utf-8"))
-        except UnicodeDecodeError as fault:
-            raise DocumentError(f"{path} is not UTF-8: {fault}") from fault
-    try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError):
-        whole = None
-    if not isinstance(whole, dict) or "cohort" in whole or not ({"document", "model"} & set(whole)):
-        record = ModelRecord.load(data)  # which says what is wrong with a file that is no record
-        return record, catalogue.load(record.scheme).from_document(record.document)
-    document = whole.get("document", whole)
-    if not isinstance(document, dict):
-        raise DocumentError(f"{path}: `document` is not a JSON object")
-    if "digest" in whole and document_digest(document) != whole["digest"]:
-        raise VerificationError(f"{path}: the document is not that of its digest; it was changed")
-    return None, catalogue.load(str(document.get("scheme"))).from_document(document)
+    kind: str
+    out: Path | None
+    picture: str | None
+    structure: int | None
+    data: Path | None
+    row: int
+    prefix: str | None
+    tracking_uri: str | None
+    words: Path | None
 
 
-def run_export(options: dict[str, Any], record: ModelRecord | None, model: Model, name: str) -> None:
+@click.command("export")
+@model_options
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), default="json", show_default=True, help="What to make of the model."
+)
+@click.option(
+    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
+)
+@click.option(
+    "--picture",
+    type=click.Choice(PICTURES),
+    help="For svg and png. Default: the tree, or the rules where there is none.",
+)
+@click.option(
+    "--structure", type=click.IntRange(min=1), metavar="N", help="For the tree of a fedga population: 1 is the fittest."
+)
+@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="For pictures of a row: csv or parquet.")
+@click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
+@click.option("--prefix", metavar="NAME", help="For c: what its names begin with. Default: model.")
+@click.option(
+    "--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help="For mlflow: where to register the model."
+)
+@words_option
+@config_option
+@options_as(ExportOptions)
+def export_model(options: ExportOptions) -> None:
+    """Write a model for elsewhere: FML (IEEE 1855), C or Python for small devices, pages, pictures, MLflow.
+
+    NAME is a published model; an existing file with a dot or slash in its name is read as one (record, document, json
+    or fml export).
+
+    \b
+    Examples:
+      glassfleet model export qoe --format c --prefix qoe -o qoe.h
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    name = options.name
+    if name is not None and options.file is None and ("/" in name or "." in name) and Path(name).is_file():
+        options = replace(options, file=Path(name), name=None)
+    record, learned, _ = load(options)
+    if record is not None:
+        label = record.name
+    else:
+        assert options.file is not None, "a published model has a record"
+        label = options.file.name.partition(".")[0]
+    _export(options, record, spoken(learned, options.words), label)
+
+
+def _export(options: ExportOptions, record: ModelRecord | None, model: Model, name: str) -> None:
     """Write a model in a format: to a file, or text to standard output."""
     from glassfleet.export.formats import FORMATS as KNOWN  # noqa: PLC0415 - numpy comes with it
     from glassfleet.export.formats import export  # noqa: PLC0415
 
-    kind = options["kind"]
+    kind = options.kind
     title = f"{record.name} v{record.version}" if record is not None else name
     if kind == "mlflow":
         _to_mlflow(options, record, model, name)
         return
-    if options["tracking_uri"] is not None:
+    if options.tracking_uri is not None:
         raise UsageError("--tracking-uri goes with --format mlflow")
     row = None
-    if options["data"] is not None:
+    if options.data is not None:
         from console.model.inputs import row_of  # noqa: PLC0415 - numpy comes with it
 
-        row = row_of(options["data"], options["row"], model)
-    prefix = options["prefix"] or "model"
+        row = row_of(options.data, options.row, model)
+    prefix = options.prefix or "model"
     with progress(f"writing {kind}"):
         data = export(
-            model, kind, title=title, prefix=prefix, what=options["picture"], row=row, structure=options["structure"]
+            model, kind, title=title, prefix=prefix, what=options.picture, row=row, structure=options.structure
         )
-    target = options["out"]
+    target = options.out
     if target is None and kind == "png" and sys.stdout.isatty():
         target = Path(f"{name}{KNOWN[kind].suffix}")
     if target is None or str(target) == "-":
@@ -98,11 +132,11 @@ def write(path: Path, data: bytes) -> None:
         raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
 
 
-def _to_mlflow(options: dict[str, Any], record: ModelRecord | None, model: Model, name: str) -> None:
+def _to_mlflow(options: ExportOptions, record: ModelRecord | None, model: Model, name: str) -> None:
     from console.model.mlflow_model import register  # noqa: PLC0415 - the extra `mlflow`
     from glassfleet.export import to_html  # noqa: PLC0415
 
-    uri = options["tracking_uri"]
+    uri = options.tracking_uri
     if not uri:
         raise UsageError("where is MLflow? Give --tracking-uri (or MLFLOW_TRACKING_URI), e.g. sqlite:///mlflow.db")
     tags = {}
@@ -115,6 +149,16 @@ def _to_mlflow(options: dict[str, Any], record: ModelRecord | None, model: Model
     with progress("registering the model"):
         made = register(model, name, uri, tags=tags, page=to_html(model, name))
     click.echo(f"registered as {made['model_uri']} (MLflow run {made['run_id']})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(CoordinatorOptions):
+    """Of ``glassfleet report``."""
+
+    run_id: str
+    out: Path | None
+    kind: str
+    as_json: bool
 
 
 @click.command()
@@ -134,7 +178,8 @@ def _to_mlflow(options: dict[str, Any], record: ModelRecord | None, model: Model
 )
 @json_option
 @config_option
-def report(run_id: str, **options: Any) -> None:
+@options_as(ReportOptions)
+def report(options: ReportOptions) -> None:
     """Write the report of a run: one file with fleet, rounds, drops, scores, model, rules, and pictures inside.
 
     Scores are what the vehicles measured on their own test rows and sent, with central ones (CL) as far as they are
@@ -149,20 +194,20 @@ def report(run_id: str, **options: Any) -> None:
     from glassfleet.export.run_page import run_page  # noqa: PLC0415
     from glassfleet.export.sheet import html_of, markdown_of  # noqa: PLC0415
 
-    api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
-    run_id = api.run_named(run_id)
+    api = Coordinator(options.coordinator, options.token, options.state_dir)
+    run_id = api.run_named(options.run_id)
     status = api.run(run_id)
     with progress("drawing the report"):
         record, model, scores, about = _learned(api, status)
-        page = run_page(status, model, record, scores, about, pictures=options["kind"] == "html")
-        text = html_of(page) if options["kind"] == "html" else markdown_of(page)
-    suffix = ".html" if options["kind"] == "html" else ".md"
-    target = options["out"] or Path(f"{run_id}{suffix}")
+        page = run_page(status, model, record, scores, about, pictures=options.kind == "html")
+        text = html_of(page) if options.kind == "html" else markdown_of(page)
+    suffix = ".html" if options.kind == "html" else ".md"
+    target = options.out or Path(f"{run_id}{suffix}")
     if str(target) == "-":
         click.echo(text, nl=False)
         return
     write(target, text.encode("utf-8"))
-    if options["as_json"]:
+    if options.as_json:
         print_json({"file": str(target), "bytes": len(text.encode("utf-8")), "run": run_id})
     else:
         click.echo(f"{target}: report of {run_id}")
@@ -179,8 +224,8 @@ def _learned(
     if not made:
         return None, None, [], []
     where = f"/api/models/{made['name']}/{made['version']}"
-    told = api.get(where)
-    record = ModelRecord.load(json.dumps(told).encode("utf-8"))
+    result = api.get(where)
+    record = ModelRecord.load(json.dumps(result).encode("utf-8"))
     model = catalogue.load(record.scheme).from_document(record.document)
     told_scores = api.get(f"{where}/scores")
     scores = [
@@ -188,5 +233,5 @@ def _learned(
     ]
     since = f"{str(told_scores['since'])[:19].replace('T', ' ')} UTC"
     if scores:
-        return told, model, scores, [told_scores["about"], f"Sent since the coordinator started, {since}."]
-    return told, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]
+        return result, model, scores, [told_scores["about"], f"Sent since the coordinator started, {since}."]
+    return result, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]

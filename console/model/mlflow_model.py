@@ -71,7 +71,7 @@ def register(model: Model, name: str, tracking_uri: str, *, tags: Mapping[str, s
             write_folder(model, Path(folder), page, run.run_id)
             client.log_artifacts(run.run_id, folder, "model")
         client.set_terminated(run.run_id)
-        if not any(found.name == name for found in client.search_registered_models(f"name = '{name}'")):
+        if not any(result.name == name for result in client.search_registered_models(f"name = '{name}'")):
             client.create_registered_model(name)
         version = client.create_model_version(name, f"{run.artifact_uri}/model", run.run_id, tags=dict(tags)).version
     except (MlflowException, OSError) as fault:

@@ -53,15 +53,15 @@ def sign(
             raise DocumentError(f"{name} version {version} is not the document that was registered: it was changed")
         click.echo("\n".join(_about(record, digest)), err=True)
         click.confirm("Sign it in the fleet's name?", abort=True, err=True)
-    told = api.post(f"/api/models/{name}/{version}/sign", {"digest": digest, "reason": reason})
+    result = api.post(f"/api/models/{name}/{version}/sign", {"digest": digest, "reason": reason})
     if as_json:
-        print_json(told)
+        print_json(result)
         return
-    what = f"{name} v{told['version']}  {told['digest'][:12]}"
-    if not told["signed"]:
+    what = f"{name} v{result['version']}  {result['digest'][:12]}"
+    if not result["signed"]:
         click.echo(f"{what}: its signature is good, nothing was done")
         return
-    click.echo(f"{what}: signed by {told['signer']} (before: {told['former'] or 'good, under another authority'})")
+    click.echo(f"{what}: signed by {result['signer']} (before: {result['former'] or 'good, under another authority'})")
 
 
 def _about(record: dict[str, Any], digest: str) -> list[str]:

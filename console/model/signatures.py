@@ -50,16 +50,16 @@ class Seals:
             "one, somebody else wrote this - look with `glassfleet tap --identity`"
         )
 
-    def fault_of(self, said: ModelRecord | Message) -> str:
+    def fault_of(self, result: ModelRecord | Message) -> str:
         """Return why a record, or the message of a pointer, is not believed; empty when it is, or none is verified."""
         if self.verifier is None:
             return ""
         try:
-            if isinstance(said, ModelRecord):
-                said.verified_by(self.verifier)
+            if isinstance(result, ModelRecord):
+                result.verified_by(self.verifier)
             else:
-                fleet = said.topic.split("/")[2]
-                self.verifier.open(said.topic, said.payload, writers(Topics(fleet).parse(said.topic)))
+                fleet = result.topic.split("/")[2]
+                self.verifier.open(result.topic, result.payload, writers(Topics(fleet).parse(result.topic)))
         except WireError as fault:
             return fault.detail
         return ""

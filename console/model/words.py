@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ActivationView, Counterfactual, RuleView
-from glassfleet.fuzzy.consequent import bare_sum
 from glassfleet.rules import Activation, Condition, Explanation, Rule
 from schemas.errors import UsageError
 
@@ -28,6 +27,9 @@ OTHERWISE = "OTHERWISE"
 
 RUNNERS_UP = 2
 """So many are told there."""
+
+STRONGEST = 6
+"""So many terms of a consequent are told where words are to be few."""
 
 
 def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
@@ -45,9 +47,9 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
         return wrapped(rule.output, indent)
     support, confidence = (f"{value:.3f}" if rule.measured else UNKNOWN for value in (rule.support, rule.confidence))
     head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
-    output = rule.output if domain is None else strongest_terms(rule.output, domain)
+    output = rule.consequent.text(None if domain is None else STRONGEST)
     if rule.otherwise:
-        return [head, *wrapped(f"OTHERWISE {output}", f"{indent}  ")]
+        return [head, *wrapped(f"{OTHERWISE} {output}", f"{indent}  ")]
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
     if domain is not None and len(words) > LONG:
@@ -55,33 +57,6 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
             f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
         )
     return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
-
-
-def strongest_terms(output: str, domain: Domain, keep: int = 6) -> str:
-    """Return a polynomial consequent with the `keep` terms that can move it most over their input's range.
-
-    Texts that are no such polynomial come back unchanged.
-    """
-    head, equals, right = output.partition(" = ")
-    unit = "" if domain.target is None else domain.target.unit
-    right = bare_sum(right, unit)
-    width = {variable.name: variable.high - variable.low for variable in domain.features}
-    parts = re.split(r" ([+-]) ", right)
-    terms: list[tuple[float, str]] = []
-    for sign, text in zip(parts[1::2], parts[2::2], strict=True):
-        number, _, name = text.partition(" ")
-        try:
-            terms.append((abs(float(number)) * width[name], f" {sign} {text}"))
-        except (KeyError, ValueError):
-            return output
-    if not equals or not terms:
-        return output
-    if len(terms) <= keep + 1:
-        return output
-    limit = sorted((strength for strength, _ in terms), reverse=True)[keep - 1]
-    kept = [text for strength, text in terms if strength >= limit]
-    told = f"{parts[0]}{''.join(kept)} and {len(terms) - len(kept)} weaker terms"
-    return f"{head} = ({told}) {unit}" if unit else f"{head} = {told}"
 
 
 def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
@@ -94,12 +69,10 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     unit = f" {target.unit}" if target is not None and target.unit else ""
     lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}"]
     if explanation.fired.rule.measured:
-        lines += _because(explanation, domain, keep)
+        lines += _because(explanation, keep)
     if explanation.shares:
         lines += _share_lines(explanation, unit, keep)
-    # The line that begins with "because" has said the first half of such a note already.
-    notes = [note for note in explanation.notes if not note.startswith(("no rule fires for", "no other rule fires"))]
-    for note in notes:
+    for note in explanation.other_notes:  # the line that begins with "because" has told the fallback
         lines += wrapped(f"note: {note}", "")
     if explanation.runners_up:
         lines.append("runners-up:")
@@ -112,10 +85,10 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     return lines
 
 
-def _because(explanation: Explanation, domain: Domain, keep: int | None) -> list[str]:
+def _because(explanation: Explanation, keep: int | None) -> list[str]:
     """Return the rule that answered, and why it did."""
     rule = explanation.fired.rule
-    output = rule.output if keep is None else strongest_terms(rule.output, domain)
+    output = rule.consequent.text(None if keep is None else STRONGEST)
     if rule.otherwise:
         return [f"because no other rule fires, by rule {rule.index}:", *wrapped(f"{OTHERWISE} {output}", "  ")]
     if explanation.fallback:
@@ -154,14 +127,14 @@ def _share_lines(explanation: Explanation, unit: str, keep: int | None) -> list[
     return [*lines, f"  {total:+.4f}{unit}  together"]
 
 
-def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
+def counterfactual_lines(result: Counterfactual, domain: Domain, *, is_asked: bool) -> list[str]:
     """Return the way to another outcome as lines, and other ways.
 
     Unless it `is_asked` for that outcome, they say which one was sought in its place, and how to ask for one.
     """
-    lines = [f"for another outcome ({told.goal}):"]
+    lines = [f"for another outcome ({result.goal}):"]
     if not is_asked:
-        other = next((name for name in domain.classes if name != told.prediction), "other")
+        other = next((name for name in domain.classes if name != result.prediction), "other")
         lines += wrapped(
             f"(none was named, so any other class was looked for; --goal {shlex.quote(other)} asks for one)"
             if domain.target is None
@@ -169,20 +142,20 @@ def counterfactual_lines(told: Counterfactual, domain: Domain, *, is_asked: bool
             "--goal +10%, -10%, '>VALUE' or '<VALUE' asks for one way)",
             "  ",
         )
-    if told.already:
+    if result.already:
         return [*lines, "  nothing is to be changed: the row reaches it as it is"]
-    if told.best is None:
+    if result.best is None:
         lines.append("  no change of the inputs within their ranges was found")
-        if told.closest is not None:
-            lines.append(f"  the nearest forecast that was seen is {told.closest:.6g}")
+        if result.closest is not None:
+            lines.append(f"  the nearest forecast that was seen is {result.closest:.6g}")
         return lines
-    unit = f" {told.unit}" if told.unit else ""
-    for number, way in enumerate((told.best, *told.alternatives)):
+    unit = f" {result.unit}" if result.unit else ""
+    for number, way in enumerate((result.best, *result.alternatives)):
         words = " and ".join(
             f"{part.feature} = {part.after_text} instead of {part.before_text}" for part in way.changes
         )
         answer = way.prediction if isinstance(way.prediction, str) else f"{_number(way.prediction)}{unit}"
-        lines += wrapped(f"{'or ' if number else ''}{words}: {told.target} = {answer}", "  ")
+        lines += wrapped(f"{'or ' if number else ''}{words}: {result.target} = {answer}", "  ")
     return lines
 
 
@@ -197,8 +170,8 @@ def reworded(domain: Domain, given: Any, where: str) -> Domain:
     if not isinstance(given, dict):
         raise UsageError(f"{where}: write a JSON object by column")
     if "features" in given:
-        told = [*given["features"], *([given["target"]] if given.get("target") else [])]
-        given = {part.get("name"): part for part in told if isinstance(part, dict)}
+        result = [*given["features"], *([given["target"]] if given.get("target") else [])]
+        given = {part.get("name"): part for part in result if isinstance(part, dict)}
     known = {variable.name for variable in (*domain.features, *((domain.target,) if domain.target else ()))}
     unknown = sorted(str(name) for name in set(given) - known)
     if unknown:

@@ -1,1 +1,1 @@
-"""What ``glassfleet run`` does beside asking the coordinator."""
+"""Commands about runs: start, follow, list, cancel."""

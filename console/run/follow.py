@@ -115,19 +115,19 @@ def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float)
     CoordinatorError
         It was away for longer.
     """
-    said, seen, told = 0, "", ""
+    printed, seen, named = 0, "", ""
     with progress(run_id) as work:
         while True:
             status = patiently(api, lambda: api.run(run_id), patience, work)
-            for item in status.get("rounds", [])[said:]:
-                said += 1
+            for item in status.get("rounds", [])[printed:]:
+                printed += 1
                 work.say(line_of_round(item), out=_is_result(as_json=as_json))
             if status.get("state") == "ended":
                 return status
             lacks = str(status.get("reason") or "")
             # What stands for two looks: a fleet that is just coming up is not told vehicle by vehicle.
-            if lacks and lacks == seen != told:
-                told = lacks
+            if lacks and lacks == seen != named:
+                named = lacks
                 work.say(f"{run_id}: {lacks}")
             seen = lacks
             work.at(doing=_now(status))
@@ -141,25 +141,25 @@ def follow_rollout(api: Coordinator, name: str, started: str, *, as_json: bool, 
     """
     from schemas.errors import NotFoundError  # noqa: PLC0415
 
-    said = 0
+    printed = 0
     with progress(started) as work:
         while True:
-            found = patiently(api, lambda: api.get(f"/api/rollouts/{name}"), patience, work)
-            told: dict[str, Any] | None = next((each for each in found if each["rollout"] == started), None)
-            if told is None:
+            rollouts = patiently(api, lambda: api.get(f"/api/rollouts/{name}"), patience, work)
+            rollout: dict[str, Any] | None = next((each for each in rollouts if each["rollout"] == started), None)
+            if rollout is None:
                 raise NotFoundError(f"the coordinator no longer knows {started}: see glassfleet model history {name}")
             lines = [
                 f"stage {number}: {stage['share']:.0%}, asked {len(stage['asked'])}, "
                 f"reported {stage['reported']}: {stage['verdict']}"
-                for number, stage in enumerate(told["stages"], 1)
-                if stage["verdict"] and not told["plan"].get("gate")
+                for number, stage in enumerate(rollout["stages"], 1)
+                if stage["verdict"] and not rollout["plan"].get("gate")
             ]
-            for line in lines[said:]:
+            for line in lines[printed:]:
                 work.say(line, out=_is_result(as_json=as_json))
-            said = len(lines)
-            if told["phase"] in ROLLOUT_ENDED:
-                return told
-            work.at(doing=_stage(told))
+            printed = len(lines)
+            if rollout["phase"] in ROLLOUT_ENDED:
+                return rollout
+            work.at(doing=_stage(rollout))
             time.sleep(POLL)
 
 
@@ -197,13 +197,13 @@ def _now(status: dict[str, Any]) -> str:
     return f"{current['phase']} {current['number']}, {current['accepted']} of {current['asked']} answered"
 
 
-def _stage(told: dict[str, Any]) -> str:
+def _stage(result: dict[str, Any]) -> str:
     """Say what a rollout that goes on is doing."""
-    stages = told["stages"]
-    if told["phase"] == "paused" or not stages or stages[-1]["verdict"]:
-        return str(told["phase"])
-    left = "" if told.get("remaining") is None else f", {told['remaining']:.0f} s left"
-    of = len(told["plan"]["stages"])
+    stages = result["stages"]
+    if result["phase"] == "paused" or not stages or stages[-1]["verdict"]:
+        return str(result["phase"])
+    left = "" if result.get("remaining") is None else f", {result['remaining']:.0f} s left"
+    of = len(result["plan"]["stages"])
     return f"stage {len(stages)} of {of}, {stages[-1]['reported']} of {len(stages[-1]['asked'])} reported{left}"
 
 

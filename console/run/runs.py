@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, coordinator_options, json_option, print_json
+from console.common import config_option, coordinator_options, json_option, options_as, print_json
 from console.run.follow import asked, coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
 from console.run.gate import after_gate, in_words, is_waiting, rollout_of
 from console.run.quorum import tell_quorum
-from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, opens_rows, spec_of
+from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
 from console.tables import printable
 from schemas.errors import RunFailedError
 
 if TYPE_CHECKING:
     from console.client import Coordinator
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group()
@@ -101,7 +98,8 @@ def run() -> None:
 @coordinator_wait_option
 @json_option
 @config_option
-def start(**options: Any) -> None:
+@options_as(RunOptions)
+def start(options: RunOptions) -> None:
     """Start a run.
 
     Without --domain the fleet finds the variables' limits first, federatedly, within --bounds where they are given.
@@ -115,18 +113,18 @@ def start(**options: Any) -> None:
     spec = spec_of(options)
     if opens_rows(spec):
         click.echo(OPENS_ROWS, err=True)
-    api = Coordinator(options["coordinator"], options["token"], options["state_dir"])
-    patience = options["coordinator_wait"] if options["wait"] else 0.0
-    tell_quorum(api, spec, patience, is_sure=options["yes"])
+    api = Coordinator(options.coordinator, options.token, options.state_dir)
+    patience = options.coordinator_wait if options.wait else 0.0
+    tell_quorum(api, spec, patience, is_sure=options.yes)
     started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
-    if not options["wait"]:
-        if options["as_json"]:
+    if not options.wait:
+        if options.as_json:
             print_json({"run": run_id})
         else:
             click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
         return
-    _finish(api, run_id, as_json=options["as_json"], patience=patience)
+    _finish(api, run_id, as_json=options.as_json, patience=patience)
 
 
 @run.command("list")
@@ -195,8 +193,8 @@ def show(
     from console.tables import is_terminal, show_rounds  # noqa: PLC0415
 
     click.echo(line_of_run(status))
-    if status.get("model") and (told := rollout_of(api, status["model"], 0.0)) is not None:
-        click.echo(f"  {in_words(told)}")
+    if status.get("model") and (result := rollout_of(api, status["model"], 0.0)) is not None:
+        click.echo(f"  {in_words(result)}")
     if is_terminal() and status.get("rounds"):
         show_rounds(status["rounds"])
     else:
@@ -236,22 +234,22 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         _tell_notes(status)
         click.echo(line_of_run(status))
     model = status.get("model")
-    told = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
-    if told is not None:  # the vehicles have scored the model meanwhile
+    result = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
+    if result is not None:  # the vehicles have scored the model meanwhile
         before, status = status, asked(api, f"/api/runs/{run_id}", patience)
         if not as_json:
             _tell_notes(status, before)
     if as_json:
-        print_json({**status, "rollout": told})
-    elif told is not None and not is_waiting(told):
-        click.echo(in_words(told))
+        print_json({**status, "rollout": result})
+    elif result is not None and not is_waiting(result):
+        click.echo(in_words(result))
     name, outcome = status.get("run"), status.get("outcome")
     if outcome == "finished" and status.get("model") is None:
         raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
     if outcome != "finished":
         raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
-    if told is not None and is_waiting(told):
-        raise RunFailedError(in_words(told))
+    if result is not None and is_waiting(result):
+        raise RunFailedError(in_words(result))
 
 
 def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) -> None:
@@ -265,5 +263,5 @@ def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) ->
 
 
 def _items(answer: Any, key: str) -> list[dict[str, Any]]:
-    found = answer.get(key, []) if isinstance(answer, dict) else answer
-    return list(found) if isinstance(found, list) else []
+    result = answer.get(key, []) if isinstance(answer, dict) else answer
+    return list(result) if isinstance(result, list) else []

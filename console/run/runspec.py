@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.common import count_or_share, json_file, parse_parameters, read_toml
+from console.common import CoordinatorOptions, count_or_share, json_file, parse_parameters, read_toml
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,43 +30,80 @@ MEMORY_HELP = (
 )
 
 
-def spec_of(options: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(CoordinatorOptions):
+    """Of ``glassfleet run start``."""
+
+    scheme: str
+    parameters: tuple[str, ...]
+    exact: bool
+    model_name: str
+    run_id: str
+    participation: str | None
+    min_agents: str
+    target_agents: int | None
+    sample: str | None
+    deadline: float
+    grace: float
+    on_missed_quorum: str
+    extensions: int
+    max_restarts: int
+    gather_agents: int
+    gather_timeout: float
+    without: tuple[str, ...]
+    max_rows_each: int | None
+    features: str | None
+    target: str | None
+    domain_file: Path | None
+    bounds_file: Path | None
+    memory_file: Path | None
+    seed: int
+    rollout: str | None
+    wait: bool
+    yes: bool
+    coordinator_wait: float
+    as_json: bool
+
+
+def spec_of(options: RunOptions) -> dict[str, Any]:
     """Return the run's specification from the options; the coordinator checks it."""
-    parameters = parse_parameters(options["parameters"])
-    if options["exact"]:
-        parameters = _exact(options["scheme"], parameters)
-    policy: dict[str, Any] = {
-        name: options[name]
-        for name in (
-            *("deadline", "grace", "on_missed_quorum", "extensions", "max_restarts"),
-            *("gather_agents", "gather_timeout"),
-        )
+    parameters = parse_parameters(options.parameters)
+    if options.exact:
+        parameters = _exact(options.scheme, parameters)
+    policy = {
+        "deadline": options.deadline,
+        "grace": options.grace,
+        "on_missed_quorum": options.on_missed_quorum,
+        "extensions": options.extensions,
+        "max_restarts": options.max_restarts,
+        "gather_agents": options.gather_agents,
+        "gather_timeout": options.gather_timeout,
+        "min_agents": count_or_share(options.min_agents, "--min-agents"),
+        "target": options.target_agents,
+        "sample": None if options.sample is None else count_or_share(options.sample, "--sample"),
     }
-    policy["min_agents"] = count_or_share(options["min_agents"], "--min-agents")
-    policy["target"] = options["target_agents"]
-    policy["sample"] = None if options["sample"] is None else count_or_share(options["sample"], "--sample")
     spec: dict[str, Any] = {
-        "run": options["run_id"],
-        "scheme": options["scheme"],
+        "run": options.run_id,
+        "scheme": options.scheme,
         "parameters": parameters,
         "policy": policy,
-        "model": options["model_name"],
-        "target": options["target"],
-        "seed": options["seed"],
-        "max_rows_each": options["max_rows_each"],
-        "without": list(options["without"]),
+        "model": options.model_name,
+        "target": options.target,
+        "seed": options.seed,
+        "max_rows_each": options.max_rows_each,
+        "without": list(options.without),
     }
-    if options["participation"] is not None:
-        spec["participation"] = options["participation"]
-    if options["rollout"] is not None:
-        spec["rollout"] = plan_of(options["rollout"])
-    if options["features"]:
-        spec["features"] = [name.strip() for name in options["features"].split(",") if name.strip()]
-    for key in ("domain", "bounds"):
-        if options[f"{key}_file"] is not None:
-            spec[key] = json_file(options[f"{key}_file"], key)
-    if options["memory_file"] is not None:
-        spec["memory"] = memory_file(options["memory_file"]).to_document()
+    if options.participation is not None:
+        spec["participation"] = options.participation
+    if options.rollout is not None:
+        spec["rollout"] = plan_of(options.rollout)
+    if options.features:
+        spec["features"] = [name.strip() for name in options.features.split(",") if name.strip()]
+    for key, file in (("domain", options.domain_file), ("bounds", options.bounds_file)):
+        if file is not None:
+            spec[key] = json_file(file, key)
+    if options.memory_file is not None:
+        spec["memory"] = memory_file(options.memory_file).to_document()
     return spec
 
 

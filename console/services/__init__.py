@@ -1,1 +1,1 @@
-"""Commands about the services themselves."""
+"""Commands that start and maintain services: broker, coordinator, authority, journal, message tap."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.authority.store import Authority
+    from schemas.trust.certificates import Role
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -139,7 +140,18 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
 @ca_dir_option
 @json_option
 @config_option
-def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], *, as_json: bool, **owners: str | None) -> None:
+def issue(  # noqa: PLR0917 - click passes options by name
+    coordinator: str | None,
+    broker: str | None,
+    operator: str | None,
+    agent: str | None,
+    hosts: tuple[str, ...],
+    out: Path,
+    days: float,
+    ca_dir: Path,
+    *,
+    as_json: bool,
+) -> None:
     """Make a key and a certificate: an identity folder, for --identity.
 
     \b
@@ -150,15 +162,15 @@ def issue(out: Path, days: float, ca_dir: Path, hosts: tuple[str, ...], *, as_js
     from schemas.trust.identity import load_key, new_key  # noqa: PLC0415
     from schemas.trust.signing import Owner  # noqa: PLC0415
 
-    named = [(role, name) for role, name in owners.items() if name is not None]
+    owners: list[tuple[Role, str | None]]
+    owners = [("coordinator", coordinator), ("broker", broker), ("operator", operator), ("agent", agent)]
+    named = [Owner(role, name) for role, name in owners if name is not None]
     if len(named) != 1:
         raise UsageError("name one owner: --coordinator, --broker, --operator or --agent, with its id")
     if (out / CERT).exists():
         raise UsageError(f"{out} has a certificate already: renew it with `glassfleet ca renew {out}`")
     authority = _open(ca_dir)
-    role, name = named[0]
-    key = new_key()
-    owner = Owner(role, name)  # type: ignore[arg-type]  # the options' names are the roles
+    owner, key = named[0], new_key()
     made = authority.issue(owner, load_key(key).public_key(), days=days, hosts=hosts)
     save_identity(out, key=key, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
     text = f"identity of {owner} in {out}: give it to that process alone, with --identity"
@@ -262,7 +274,7 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_j
     taken = {str(folder): take_list(folder, authority.crl_pem, deny=deny) for folder in into}
     lines = [f"revoked: {one.role} {one.id}, serial {one.serial}" for one in gone]
     lines += [] if gone else [f"no certificate, but the open token of {name} was withdrawn"]
-    lines += [f"{folder}: {said}" for folder, said in taken.items()]
+    lines += [f"{folder}: {text}" for folder, text in taken.items()]
     revoked = [{"role": one.role, "id": one.id, "serial": one.serial} for one in gone]
     tell("\n".join(lines), as_json=as_json, revoked=revoked, list=str(authority.folder / "crl.pem"), into=taken)
     if not into:

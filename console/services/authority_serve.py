@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import click
 
-from console.common import ca_dir_option, config_option, json_option, print_json
+from console.common import StopFlag, ca_dir_option, config_option, json_option, print_json
+from console.settings import retired_option
 
 
 @click.command()
@@ -25,39 +24,19 @@ from console.common import ca_dir_option, config_option, json_option, print_json
     show_default=True,
     help="How long its certificates are good for.",
 )
-@click.option(
-    "--handshake", type=click.FloatRange(0, 300, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
-    help="Seconds that TLS may take.",
-)  # fmt: skip
-@click.option(
-    "--lifetime", type=click.FloatRange(0, 3600, min_open=True), default=20.0, show_default=True, metavar="SECONDS",
-    help="Seconds that a connection may last, whatever it is busy with.",
-)  # fmt: skip
-@click.option(
-    "--connections", type=click.IntRange(1, 100_000), default=200, show_default=True,
-    help="Connections at once; the oldest whose request is not whole gives way.",
-)  # fmt: skip
-@click.option(
-    "--max-body-bytes", type=click.IntRange(16 * 1024, 1 << 24), default=32 * 1024, show_default=True,
-    help="Longest request that is read.",
-)  # fmt: skip
-@click.option(
-    "--max-header-bytes", type=click.IntRange(1024, 1 << 20), default=16 * 1024, show_default=True,
-    help="Longest headers that are read.",
-)  # fmt: skip
+@retired_option("--handshake", "coordinator.http.server.HttpLimits.handshake")
+@retired_option("--lifetime", "coordinator.http.server.HttpLimits.lifetime")
+@retired_option("--connections", "coordinator.http.server.HttpLimits.connections")
+@retired_option("--max-body-bytes", "coordinator.http.server.HttpLimits.body_bytes")
+@retired_option("--max-header-bytes", "coordinator.http.server.HttpLimits.header_bytes")
 @ca_dir_option
 @json_option
 @config_option
-def serve(  # noqa: PLR0917 - click passes options by name
+def serve(
     identity: Path,
     host: str,
     port: int,
     days: int,
-    handshake: float,
-    lifetime: float,
-    connections: int,
-    max_body_bytes: int,
-    max_header_bytes: int,
     ca_dir: Path,
     *,
     as_json: bool,
@@ -72,13 +51,9 @@ def serve(  # noqa: PLR0917 - click passes options by name
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
     from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
-    from coordinator.http.server import HttpLimits  # noqa: PLC0415
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    limits = HttpLimits(handshake, lifetime, connections, max_body_bytes, max_header_bytes)
-    server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days, limits=limits)
+    stop = StopFlag()
+    server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days)
     server.start()
     place = f"[{host}]" if ":" in host else host
     if as_json:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urlsplit
 
 import click
@@ -20,7 +19,7 @@ from click.core import ParameterSource
 from broker.servers.passwords import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
-from console.common import config_option, json_option, print_json, state_dir_option, tell
+from console.common import StopFlag, config_option, json_option, options_as, print_json, state_dir_option, tell
 from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
@@ -42,7 +41,7 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 @json_option
 @config_option
 @click.pass_context
-def broker(context: click.Context, /, **options: Any) -> None:
+def broker(context: click.Context, kind: str, port: int, state_dir: Path, *, as_json: bool) -> None:
     """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.
 
     Its URL, with the password, is written to STATE_DIR/broker-url, which only you can read and where the other commands
@@ -56,10 +55,7 @@ def broker(context: click.Context, /, **options: Any) -> None:
         return
     from broker.servers.launch import launch  # noqa: PLC0415 - loaded when used
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    state_dir: Path = options["state_dir"]
+    stop = StopFlag()
     note = state_dir / "broker-url"
     with contextlib.ExitStack() as stack:
         stack.enter_context(_only_one(state_dir / "broker"))
@@ -67,17 +63,17 @@ def broker(context: click.Context, /, **options: Any) -> None:
         killed = bool(read_note(note))
         note.unlink(missing_ok=True)
         kept = state_dir / "broker" / "port"
-        port, wanted = options["port"], context.get_parameter_source("port")
+        wanted = context.get_parameter_source("port")
         if port == 0 or (killed and wanted is ParameterSource.DEFAULT):
             port = _former(kept, port)
-        running = launch(options["kind"], state_dir=state_dir / "broker", port=port)
+        running = launch(kind, state_dir=state_dir / "broker", port=port)
         write_private(kept, f"{urlsplit(running.url).port}\n")
         stack.callback(_take_back, note, running.url)
         stack.callback(running.stop)
         write_private(note, running.url + "\n")
         # Without the password: what is printed lands in logs.
         place = running.address.public
-        if options["as_json"]:
+        if as_json:
             print_json({"address": place, "url_file": str(note), "kind": running.kind, "pid": running.pid})
         else:
             click.echo(f"{running.kind} broker at {place}; its URL with the password is in {note}; Ctrl-C ends it")
@@ -142,6 +138,29 @@ def _take_back(note: Path, url: str) -> None:
             note.unlink()
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConfigOptions:
+    """Of ``glassfleet broker config``."""
+
+    program: str
+    host: str
+    port: int
+    cert: Path | None
+    key: Path | None
+    identity: Path | None
+    coordinators: tuple[str, ...]
+    operators: tuple[str, ...]
+    fleet: str
+    max_message_bytes: int
+    out: Path | None
+    state_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where the broker keeps its files."""
+        return (self.state_dir / "broker" if self.out is None else self.out.parent).absolute()
+
+
 @broker.command()
 @click.argument("program", type=click.Choice(["mosquitto", "rabbitmq"]))
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; a network needs TLS.")
@@ -171,7 +190,8 @@ def _take_back(note: Path, url: str) -> None:
     help="Write it there, and beside it the password file and access rules that it names. Default: print it.",
 )
 @state_dir_option
-def config(program: str, **options: Any) -> None:
+@options_as(ConfigOptions)
+def config(options: ConfigOptions) -> None:
     """Write the hardened configuration of a broker: the one that Glassfleet starts and tests.
 
     One user with a random password, who may use the topics of Glassfleet and nothing else; limits above the fleet's
@@ -185,34 +205,30 @@ def config(program: str, **options: Any) -> None:
       glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
       glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    if options["identity"] is not None:
+    program, identity = options.program, options.identity
+    if identity is not None:
         if program != "mosquitto":
             raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
-        _mutual(options)
+        _mutual(options, identity)
         return
     from broker.servers.mosquitto import USER, MosquittoConfig, write_mosquitto  # noqa: PLC0415 - loaded when used
     from broker.servers.rabbitmq import RabbitmqConfig, write_rabbitmq  # noqa: PLC0415
 
-    cert, key = (None if path is None else path.resolve() for path in (options["cert"], options["key"]))
+    cert, key = (None if path is None else path.resolve() for path in (options.cert, options.key))
     if (cert is None) != (key is None):
         raise UsageError("TLS needs both --cert and --key")
-    if cert is None and not is_loopback(options["host"]):
+    if cert is None and not is_loopback(options.host):
         raise UsageError(
-            f"{options['host']} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
+            f"{options.host} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
             "broker on 127.0.0.1"
         )
-    out: Path | None = options["out"]
-    folder = (options["state_dir"] / "broker" if out is None else out.parent).absolute()
-    settings: dict[str, Any] = {
-        "port": options["port"],
-        "state_dir": folder,
-        "host": options["host"],
-        "max_message_bytes": options["max_message_bytes"],
-        "cert": cert,
-        "key": key,
-    }
+    out, folder = options.out, options.folder
+    common = (options.port, folder, options.host, options.max_message_bytes)
     made: MosquittoConfig | RabbitmqConfig
-    made = MosquittoConfig(**settings, run_as="mosquitto") if program == "mosquitto" else RabbitmqConfig(**settings)
+    if program == "mosquitto":
+        made = MosquittoConfig(*common, cert=cert, key=key, run_as="mosquitto")
+    else:
+        made = RabbitmqConfig(*common, cert=cert, key=key)
     if out is None:
         click.echo(made.render(), nl=False)
         return
@@ -229,34 +245,27 @@ def config(program: str, **options: Any) -> None:
     click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)
 
 
-def _mutual(options: dict[str, Any]) -> None:
+def _mutual(options: ConfigOptions, identity: Path) -> None:
     """Write the configuration with mutual TLS."""
     from broker.servers.acl import certificate_acl  # noqa: PLC0415 - loaded when used
     from broker.servers.mosquitto import MosquittoConfig, mutual, write_mutual  # noqa: PLC0415
 
-    if options["cert"] is not None or options["key"] is not None:
+    if options.cert is not None or options.key is not None:
         raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")
-    out: Path | None = options["out"]
-    folder = (options["state_dir"] / "broker" if out is None else out.parent).absolute()
+    out, folder = options.out, options.folder
     made = mutual(
-        MosquittoConfig(
-            port=options["port"],
-            state_dir=folder,
-            host=options["host"],
-            max_message_bytes=options["max_message_bytes"],
-            run_as="mosquitto",
-        ),
-        options["identity"],
+        MosquittoConfig(options.port, folder, options.host, options.max_message_bytes, run_as="mosquitto"),
+        identity,
     )
     if out is None:
         click.echo(made.render(), nl=False)
         return
-    coordinators = options["coordinators"] or ("coordinator",)
-    acl = certificate_acl(Topics(options["fleet"]), coordinators=coordinators, operators=options["operators"])
+    coordinators = options.coordinators or ("coordinator",)
+    acl = certificate_acl(Topics(options.fleet), coordinators=coordinators, operators=options.operators)
     make_folders(folder)
     write_mutual(made, out, acl)
     if os.geteuid() == 0:
-        click.echo(f"as root it becomes mosquitto: chown {folder} and {options['identity']} to it", err=True)
+        click.echo(f"as root it becomes mosquitto: chown {folder} and {identity} to it", err=True)
     click.echo(f"start it with: mosquitto -c {out}; others connect to mqtts://HOST:{made.port}", err=True)
 
 
@@ -280,5 +289,5 @@ def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[s
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
     from broker.servers.revocation import reload as way  # noqa: PLC0415 - loaded when used
 
-    said = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
-    tell(said, as_json=as_json, folder=str(folder), done=said)
+    result = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
+    tell(result, as_json=as_json, folder=str(folder), done=result)

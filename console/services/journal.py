@@ -71,8 +71,8 @@ def verify(url: str | None, state_dir: Path, *, as_json: bool) -> int:
     else:
         for each in damaged:
             click.echo(f"damaged: {each}")
-        said = ", ".join(f"{count} {table}" for table, count in whole.items()) or "nothing yet"
-        click.echo(f"whole: {said}")
+        text = ", ".join(f"{count} {table}" for table, count in whole.items()) or "nothing yet"
+        click.echo(f"whole: {text}")
     return _code(damaged)
 
 

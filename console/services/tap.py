@@ -43,7 +43,7 @@ def tap(  # noqa: PLR0917 - click passes options by name
     Examples:
       glassfleet tap --kind receipt --kind contribution
     """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.registry import Listener  # noqa: PLC0415 - numpy and the MQTT library come with it
+    from console.model.published import Listener  # noqa: PLC0415 - numpy and the MQTT library come with it
     from schemas.topics import Topics  # noqa: PLC0415
 
     topics = Topics(fleet)

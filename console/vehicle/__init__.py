@@ -1,1 +1,1 @@
-"""Commands on a vehicle."""
+"""Commands for a vehicle: agent, enrolment, data checks and collection, forecasts."""

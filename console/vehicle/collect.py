@@ -16,6 +16,7 @@ import click
 from console.common import config_option, json_option, print_json, rows_place
 from console.lazy import is_quiet
 from console.progress import Work, progress
+from console.settings import retired_option
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,18 +79,9 @@ DAY = 24 * 3600.0
     "topic from us all look like this. 0: never.",
 )  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
-@click.option(
-    "--window-wait", type=click.FloatRange(0, 300), default=10.0, show_default=True, metavar="SECONDS",
-    help="Seconds to wait for another process that writes to the window.",
-)  # fmt: skip
-@click.option(
-    "--queue-samples", type=click.IntRange(1, 10_000_000), default=1000, show_default=True,
-    help="Samples that wait to be taken; a live topic drops the newest beyond it, a file waits.",
-)  # fmt: skip
-@click.option(
-    "--max-sample-bytes", type=click.IntRange(1024, 1 << 26), default=1 << 16, show_default=True,
-    help="Longer lines and messages are no samples.",
-)  # fmt: skip
+@retired_option("--window-wait", "edge_agent.sources.window.BUSY_WAIT")
+@retired_option("--queue-samples", "edge_agent.forecast.source.SampleLimits.waiting")
+@retired_option("--max-sample-bytes", "edge_agent.forecast.source.SampleLimits.max_bytes")
 @json_option
 @config_option
 def collect(  # noqa: PLR0917 - click passes options by name
@@ -104,9 +96,6 @@ def collect(  # noqa: PLR0917 - click passes options by name
     insecure_plaintext: bool,
     silence: float,
     count: int | None,
-    window_wait: float,
-    queue_samples: int,
-    max_sample_bytes: int,
     as_json: bool,
 ) -> None:
     """Keep the newest rows of a live stream on disk, for an agent to learn from.
@@ -132,18 +121,15 @@ def collect(  # noqa: PLR0917 - click passes options by name
     place = f"place:{Path(source).absolute()}" if follow else ""
     behind = ""
     if follow and store.is_file():
-        with closing(WindowStore.open(store, wait=window_wait)) as known:
+        with closing(WindowStore.open(store)) as known:
             behind = known.noted(place)
     # First: a wrong source leaves no empty window behind.
-    samples = _samples(
-        source, (identity, ca_file, insecure_plaintext), (queue_samples, max_sample_bytes), follow=follow, behind=behind
-    )
+    samples = _samples(source, (identity, ca_file, insecure_plaintext), follow=follow, behind=behind)
     window = WindowStore(
         store,
         max_rows=max_rows,
         max_seconds=None if max_days is None else max_days * DAY,
         columns=wanted,
-        wait=window_wait,
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
@@ -162,21 +148,13 @@ def collect(  # noqa: PLR0917 - click passes options by name
 def _samples(
     source: str,
     access: tuple[Path | None, Path | None, bool],
-    limits: tuple[int, int],
     *,
     follow: bool,
     behind: str,
 ) -> Samples:
     """Open a live source; an MQTT broker that is not there, or refuses us, is an error now, not a silent wait."""
     from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
-    from edge_agent.forecast.source import (  # noqa: PLC0415
-        Access,
-        SampleLimits,
-        Samples,
-        is_table,
-        is_topic,
-        link_of,
-    )
+    from edge_agent.forecast.source import Access, Samples, is_table, is_topic, link_of  # noqa: PLC0415
 
     if is_topic(source):
         connect_once(link_of(source, Access(*access))[0])
@@ -189,7 +167,6 @@ def _samples(
     return Samples(
         source,
         speed=0.0,
-        limits=SampleLimits(*limits),
         access=Access(*access),
         follow=follow,
         behind=behind,
@@ -231,7 +208,7 @@ def _fill(
         signal.signal(number, lambda *_: samples.stop())
     threading.Thread(target=feed, name="collect", daemon=True).start()
     taken = refused = 0
-    told = float("-inf")
+    told_at = float("-inf")
     reasons: dict[str, None] = {}
     open_ = True
     while open_ and (count is None or taken + refused < count):
@@ -249,8 +226,8 @@ def _fill(
         refused += len(faults)
         work.at(taken + refused, doing=f"{taken} taken, {refused} refused")
         reasons = dict.fromkeys([*reasons, *dict.fromkeys(faults)][-REASONS:])
-        if reasons and (time.monotonic() - told > TELL_EVERY or not open_):
-            told = time.monotonic()
+        if reasons and (time.monotonic() - told_at > TELL_EVERY or not open_):
+            told_at = time.monotonic()
             work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
             reasons = {}
     samples.close()

@@ -86,20 +86,20 @@ def check(  # noqa: PLR0917 - click passes options by name
         target = domain.target_name
     texts, classes = _taken(scheme)
     labels = labels or classes or (domain is not None and domain.target is None)
-    found = examine(source, target=target, labels=labels, categories=categories or texts)
-    if domain is not None and found.columns:
-        fit(found, source, domain, labels=labels, categories=categories or texts)
-    _say_flags(found, labels=labels, categories=categories or texts)
-    order = _order(source, found, domain)
+    findings = examine(source, target=target, labels=labels, categories=categories or texts)
+    if domain is not None and findings.columns:
+        fit(findings, source, domain, labels=labels, categories=categories or texts)
+    _say_flags(findings, labels=labels, categories=categories or texts)
+    order = _order(source, findings, domain)
     if as_json:
-        print_json({**found.to_document(), "order": None if order is None else order.to_document()})
+        print_json({**findings.to_document(), "order": None if order is None else order.to_document()})
     else:
-        for line in (_headline(found), *order_lines(order), *fault_lines(found)):
+        for line in (_headline(findings), *order_lines(order), *fault_lines(findings)):
             click.echo(line)
-        errors = sum(fault.level == "error" for fault in found.faults)
+        errors = sum(fault.level == "error" for fault in findings.faults)
         refused = f"an agent refuses this: {errors} error{'s' if errors > 1 else ''}, see above"
-        click.echo("an agent takes this" if found.usable else refused)
-    ctx.exit(0 if found.usable else 3)
+        click.echo("an agent takes this" if findings.usable else refused)
+    ctx.exit(0 if findings.usable else 3)
 
 
 @data.command()
@@ -122,26 +122,26 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     from edge_agent.sources.readers import locate  # noqa: PLC0415
     from edge_agent.sources.window import WindowStore  # noqa: PLC0415
 
-    found = examine(source, target=target, labels=False, categories=True)
-    order = _order(source, found, None)
+    findings = examine(source, target=target, labels=False, categories=True)
+    order = _order(source, findings, None)
     window: dict[str, Any] | None = None
-    if locate(source).reader.kind == "window" and found.rows:
+    if locate(source).reader.kind == "window" and findings.rows:
         with closing(WindowStore.open(Path(source))) as store:
             rows, seconds = store.limits
             _, first, last = store.span()
         window = {"max_rows": rows, "max_days": seconds / DAY, "oldest": first, "newest": last}
     if as_json:
-        document = found.to_document()
+        document = findings.to_document()
         del document["faults"], document["usable"]
         print_json({**document, "order": None if order is None else order.to_document(), "window": window})
-    elif not found.columns:
-        for line in fault_lines(found):
+    elif not findings.columns:
+        for line in fault_lines(findings):
             click.echo(line, err=True)
     else:
-        click.echo(_headline(found))
-        for line in (*column_lines(found), *order_lines(order), *_window_lines(window)):
+        click.echo(_headline(findings))
+        for line in (*column_lines(findings), *order_lines(order), *_window_lines(window)):
             click.echo(line)
-    ctx.exit(0 if found.columns else 3)
+    ctx.exit(0 if findings.columns else 3)
 
 
 def _taken(scheme: str | None) -> tuple[bool, bool]:
@@ -154,15 +154,15 @@ def _taken(scheme: str | None) -> tuple[bool, bool]:
     return bool(getattr(loaded, "categorical", False)), "regression" not in loaded.purpose
 
 
-def _say_flags(found: Findings, *, labels: bool, categories: bool) -> None:
+def _say_flags(findings: Findings, *, labels: bool, categories: bool) -> None:
     """Add what an agent must be told, so that it reads the table as it was judged here."""
     from edge_agent.sources.findings import Fault  # noqa: PLC0415 - loaded when used
 
     flags = ["--labels"] if labels else []
-    if categories and any(column.role == "input" and column.kind == "text" for column in found.columns):
+    if categories and any(column.role == "input" and column.kind == "text" for column in findings.columns):
         flags.append("--categories")
     if flags:
-        found.faults.append(Fault("note", f"judged as an agent reads it with {' and '.join(flags)}"))
+        findings.faults.append(Fault("note", f"judged as an agent reads it with {' and '.join(flags)}"))
 
 
 def _domain(path: Path) -> Domain:
@@ -182,13 +182,13 @@ def _domain(path: Path) -> Domain:
         raise UsageError(f"--domain {path}: {where + ': ' if where else ''}{first['msg']}") from fault
 
 
-def _order(source: str, found: Findings, domain: Domain | None) -> Order | None:
+def _order(source: str, findings: Findings, domain: Domain | None) -> Order | None:
     """Return how the rows lie in time, when they can be read at all."""
     from edge_agent.sources.fit import order_of  # noqa: PLC0415 - loaded when used
     from edge_agent.sources.table import read_table  # noqa: PLC0415
     from schemas.errors import DataError  # noqa: PLC0415
 
-    if not found.rows:
+    if not findings.rows:
         return None
     try:
         return order_of(read_table(source), None if domain is None else domain.memory)
@@ -196,24 +196,24 @@ def _order(source: str, found: Findings, domain: Domain | None) -> Order | None:
         return None  # among the findings
 
 
-def _headline(found: Findings) -> str:
+def _headline(findings: Findings) -> str:
     from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
 
-    if not found.columns:
-        return found.source
-    split = "" if found.train is None else f" ({found.train} train, {found.rows - found.train} test)"
-    inputs = many(sum(column.role == "input" for column in found.columns), "input")
-    target = next((column.name for column in found.columns if column.role == "target"), "none")
-    return f"{found.source}: {many(found.rows, 'row')}{split}, {inputs}, target {target}"
+    if not findings.columns:
+        return findings.source
+    split = "" if findings.train is None else f" ({findings.train} train, {findings.rows - findings.train} test)"
+    inputs = many(sum(column.role == "input" for column in findings.columns), "input")
+    target = next((column.name for column in findings.columns if column.role == "target"), "none")
+    return f"{findings.source}: {many(findings.rows, 'row')}{split}, {inputs}, target {target}"
 
 
-def fault_lines(found: Findings) -> list[str]:
+def fault_lines(findings: Findings) -> list[str]:
     """Return what was found, each with its place and how to mend it."""
     lines = []
-    for fault in found.faults:
+    for fault in findings.faults:
         mark, colour = _MARKS[fault.level]
         column = f"{fault.column}: " if fault.column else ""
-        lines.append(f"{click.style(mark, fg=colour)} {column}{fault.what}{_places(fault, found.place)}")
+        lines.append(f"{click.style(mark, fg=colour)} {column}{fault.what}{_places(fault, findings.place)}")
         if fault.mend:
             lines.append(f"        -> {fault.mend}")
     return lines
@@ -227,10 +227,10 @@ def _places(fault: Fault, place: str) -> str:
     return f" ({word} {', '.join(map(str, fault.lines))}{more})"
 
 
-def column_lines(found: Findings) -> list[str]:
+def column_lines(findings: Findings) -> list[str]:
     """Return the columns as a table."""
     rows = [["column", "role", "kind", "missing", "different", "low", "mean", "high", "most frequent"]]
-    for column in found.columns:
+    for column in findings.columns:
         numbers = ["" if value is None else f"{value:.6g}" for value in (column.low, column.mean, column.high)]
         common = ", ".join(f"{text[:20]} {times}" for text, times in column.common.items())
         sizes = [str(column.missing), str(column.different)]
@@ -250,12 +250,12 @@ def order_lines(order: Order | None) -> list[str]:
     if order.drive:
         words.append(f"{many(order.drives, 'drive')} by {order.drive!r} of {order.shortest} to {order.longest} rows")
     if order.time:
-        told = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (memory inputs sort)"
+        text = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (memory inputs sort)"
         step = "" if order.step is None else f", step {order.step:g}, {many(order.gaps, 'gap')}"
         doubles = (
             f", {many(order.doubles, 'row')} at the time of another: memory inputs refuse them" if order.doubles else ""
         )
-        words.append(f"time {order.time!r}{told}{step}{doubles}")
+        words.append(f"time {order.time!r}{text}{step}{doubles}")
     return [f"order: {'; '.join(words)}"]
 
 

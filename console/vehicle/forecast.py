@@ -108,9 +108,9 @@ def _was_here(folder: Path) -> bool:
 
 def _say(record: dict[str, Any]) -> None:
     value = record["prediction"]
-    told = value if isinstance(value, str) else f"{value:.6g}"
+    text = value if isinstance(value, str) else f"{value:.6g}"
     marks = f"{'  fallback' if record['fallback'] else ''}{'  ALERT' if record['alert'] else ''}"
-    click.echo(f"{_clock(record['time'])}  {told}  rule {record['rule']}{marks}")
+    click.echo(f"{_clock(record['time'])}  {text}  rule {record['rule']}{marks}")
 
 
 def _say_json(record: dict[str, Any]) -> None:
@@ -132,31 +132,32 @@ def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, 
     from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
 
     directory = _directory(log, agent, fleet, state_dir)
-    found = check(directory)
+    result = check(directory)
     if as_json:
         print_json(
             {
                 "log": str(directory),
-                "first": found.first,
-                "last": found.last,
-                "since": found.since,
-                "until": found.until,
-                "models": list(found.models),
-                "notes": list(found.notes),
-                "keyed": found.keyed,
+                "first": result.first,
+                "last": result.last,
+                "since": result.since,
+                "until": result.until,
+                "models": list(result.models),
+                "notes": list(result.notes),
+                "keyed": result.keyed,
             }
         )
         return
-    if found.since is None or found.until is None:
+    if result.since is None or result.until is None:
         click.echo(f"{directory}: no records yet")
         return
     click.echo(
-        f"{directory}: whole, records {found.first} to {found.last}, {_clock(found.since)} to {_clock(found.until)}, "
-        f"{len(found.models)} model{'' if len(found.models) == 1 else 's'}"
+        f"{directory}: whole, records {result.first} to {result.last}, "
+        f"{_clock(result.since)} to {_clock(result.until)}, "
+        f"{len(result.models)} model{'' if len(result.models) == 1 else 's'}"
     )
-    for note in found.notes:
+    for note in result.notes:
         click.echo(f"  {note}")
-    if not found.keyed:
+    if not result.keyed:
         click.echo(
             "  the vehicle's secret is not here: that nothing was cut off or written anew is not proved", err=True
         )
@@ -192,8 +193,8 @@ def explain(  # noqa: PLR0917 - its options
     from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
 
     directory = _directory(log, agent, fleet, state_dir)
-    found = check(directory)
-    if found.until is None:
+    result = check(directory)
+    if result.until is None:
         raise NotFoundError(f"{directory}: no forecasts yet")
     time, within = (float("inf"), float("inf")) if at == "last" else (_time(at), within)
     record = at_time(directory, time, within=within)
@@ -211,7 +212,7 @@ def explain(  # noqa: PLR0917 - its options
         print_json({"record": record, "explanation": explanation_json(explanation)})
         return
     model = record["model"]
-    click.echo(f"record {record['n']} of {found.first} to {found.last}, chain whole; {_clock(record['time'])}")
+    click.echo(f"record {record['n']} of {result.first} to {result.last}, chain whole; {_clock(record['time'])}")
     click.echo(
         f"model {model['name']} v{model['version']} {model['digest'][:12]}{'; ALERT' if record['alert'] else ''}"
     )
@@ -228,13 +229,13 @@ def _directory(log: Path | None, agent: str | None, fleet: str, state_dir: Path)
     agents = state_dir / "agents" / fleet
     if agent is not None:
         return agents / agent / LOG
-    found = sorted(agents.glob(f"*/{LOG}"))
-    if len(found) > 1:
-        names = ", ".join(path.parent.name for path in found)
+    result = sorted(agents.glob(f"*/{LOG}"))
+    if len(result) > 1:
+        names = ", ".join(path.parent.name for path in result)
         raise UsageError(f"several vehicles have a log here ({names}): name one with --id, or a folder with --log")
-    if not found:
+    if not result:
         raise NotFoundError(f"no vehicle has a log of forecasts in {agents}: name its folder with --log")
-    return found[0]
+    return result[0]
 
 
 def _time(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The fleet's certificate authority: who may speak, under which name, and until when.
+"""The fleet's certificate authority: it issues, renews and revokes certificates.
 
 ``certificates`` is pure (keys and times come in, certificates go out); ``store`` keeps the authority's folder; ``web``
 is the small server where vehicles enrol and renew.

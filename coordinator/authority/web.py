@@ -77,10 +77,10 @@ def make_app(
     """
     app = FastAPI(title="Glassfleet authority", docs_url=None, redoc_url=None, openapi_url=None)
 
-    def tell(_request: Request, status: int, detail: str) -> JSONResponse:
+    def error_response(_request: Request, status: int, detail: str) -> JSONResponse:
         return JSONResponse({"detail": detail}, status)
 
-    app.add_middleware(Guard, limits=limits, rules=Rules(), tell=tell)
+    app.add_middleware(Guard, limits=limits, rules=Rules(), error_response=error_response)
 
     @app.exception_handler(WireError)
     async def _refused(request: Request, fault: WireError) -> JSONResponse:

@@ -1,5 +1,6 @@
 """The pure round engine. Start reading at `machine`; `table` lists every move that a run can make."""
 
+from coordinator.engine.draft import standing
 from coordinator.engine.effects import (
     ClearRequest,
     Effect,
@@ -25,7 +26,7 @@ from coordinator.engine.events import (
     TurnedAway,
     Unable,
 )
-from coordinator.engine.machine import Engine, gives_up_at, standing, wakes_at
+from coordinator.engine.machine import Engine, gives_up_at, wakes_at
 from coordinator.engine.state import Offer, RoundSummary, RunState
 from coordinator.engine.waiting import Waiting, waiting
 

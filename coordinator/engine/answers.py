@@ -6,156 +6,166 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.engine import asking, learning
+from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.rounds import REFUSED, Rounds, request
+from coordinator.engine.rounds import REFUSED
 from coordinator.engine.state import Round, Stored
 from glassfleet.errors import ContributionError
 from schemas.messages import Outcome
 
 
-class Answers(Rounds):
-    """The part of a step that takes what agents say."""
+def answer(draft: Draft, event: Answer) -> None:
+    """Take a contribution."""
+    outcome, reason = _validated(draft, event)
+    if outcome != "accepted":
+        turn_away(draft, event.agent, event.task_digest, outcome, reason)
 
-    def _answer(self, event: Answer) -> None:
-        outcome, reason = self._judge(event)
-        if outcome != "accepted":
-            self._turn_away(event.agent, event.task_digest, outcome, reason)
 
-    def _judge(self, event: Answer) -> tuple[Outcome, str]:
-        """Decide about an answer, and store it when it is accepted."""
-        state, current = self.state, self.state.open
-        stored = state.store.get(event.task_digest, {}).get(event.agent)
-        if stored is not None:
-            same = stored.answer_digest == event.answer_digest
-            return ("duplicate", "") if same else ("rejected", "conflict")
-        if state.is_ended:
-            return "late", f"the run has {state.phase}"
-        if current is None or event.task_digest != current.digest:
-            known = any(event.task_digest == summary.task_digest for summary in state.rounds)
-            return ("late", "the round is closed") if known else ("rejected", "unknown-task")
-        refusal = self._not_taken(event, current)
-        if refusal:
-            return "rejected", refusal
-        server, parameters = self.engine.server(state)
-        try:
-            contribution = learning.weigh(server, state.trail[-1].task, event.contribution, event.rows)
-        except ContributionError as fault:
-            return "rejected", f"impossible: {fault}"[:480]
-        answers = dict(state.store.get(current.digest, {}))
-        answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
-        try:
-            fit, beyond = learning.too_many(server, parameters, {agent: each.rows for agent, each in answers.items()})
-        except learning.SchemeFaultError as fault:
-            self._end(fault.cause, "failed", str(fault))
-            return "late", "the run has failed"
-        too_many = {
-            agent: f"impossible: {agent} claims {answers.pop(agent).rows} rows; the sums are good for {fit} in all"
-            for agent in beyond
-        }
-        if event.agent in too_many:
-            return "rejected", too_many[event.agent]
-        self._update(
-            store={**state.store, current.digest: answers},
-            frozen={**state.frozen, event.agent: (event.rows, event.data_digest)},
-            silent=state.silent - {event.agent},
-            open=replace(
-                current,
-                asked=current.asked if event.agent in current.asked else tuple(sorted({*current.asked, event.agent})),
-                dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent} | too_many,
-                size=current.size + event.size,
-            ),
-        )
-        self._receipt(event.agent, event.task_digest, "accepted", "")
-        return "accepted", ""
+def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
+    """Decide about an answer, and store it when it is accepted."""
+    state, current = draft.state, draft.state.open
+    stored = state.store.get(event.task_digest, {}).get(event.agent)
+    if stored is not None:
+        same = stored.answer_digest == event.answer_digest
+        return ("duplicate", "") if same else ("rejected", "conflict")
+    if state.is_ended:
+        return "late", f"the run has {state.phase}"
+    if current is None or event.task_digest != current.digest:
+        known = any(event.task_digest == summary.task_digest for summary in state.rounds)
+        return ("late", "the round is closed") if known else ("rejected", "unknown-task")
+    refusal = _refusal(draft, event, current)
+    if refusal:
+        return "rejected", refusal
+    server, parameters = draft.server(state)
+    try:
+        contribution = learning.validate(server, state.levels[-1].task, event.contribution, event.rows)
+    except ContributionError as fault:
+        return "rejected", f"impossible: {fault}"[:480]
+    answers = dict(state.store.get(current.digest, {}))
+    answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+    try:
+        fit, beyond = learning.too_many(server, parameters, {agent: each.rows for agent, each in answers.items()})
+    except learning.SchemeFaultError as fault:
+        draft.move(fault.cause, str(fault))
+        return "late", "the run has failed"
+    too_many = {
+        agent: f"impossible: {agent} claims {answers.pop(agent).rows} rows; the sums are good for {fit} in all"
+        for agent in beyond
+    }
+    if event.agent in too_many:
+        return "rejected", too_many[event.agent]
+    draft.update(
+        store={**state.store, current.digest: answers},
+        frozen={**state.frozen, event.agent: (event.rows, event.data_digest)},
+        silent=state.silent - {event.agent},
+        open=replace(
+            current,
+            asked=current.asked if event.agent in current.asked else tuple(sorted({*current.asked, event.agent})),
+            dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent} | too_many,
+            size=current.size + event.size,
+        ),
+    )
+    draft.receipt(event.agent, event.task_digest, "accepted")
+    return "accepted", ""
 
-    def _not_taken(self, event: Answer, current: Round) -> str:
-        """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
-        state, most = self.state, self.state.trail[-1].task.max_rows_each
-        if event.agent in state.spec.without:
-            return "left-out"
-        if current.limited and event.agent not in current.asked:
-            return "not-asked"
-        if most and event.rows > most:
-            return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
-        rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
-        # An agent that answered before the limit was found draws its rows now.
-        same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
-        return "" if same else "data-changed"
 
-    def _turn_away(self, agent: str, digest: str, outcome: str, reason: str) -> None:
-        self._count(agent, digest, outcome)
-        current = self.state.open
-        if current is not None and digest == current.digest and reason.startswith(("impossible", "data-changed")):
-            self._drop(agent, reason)
-        if outcome == "duplicate" or (outcome == "late" and self._within_a_deadline(digest)):
-            self._heard(agent)
-        self._receipt(agent, digest, outcome, reason)
+def _refusal(draft: Draft, event: Answer, current: Round) -> str:
+    """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
+    state, most = draft.state, draft.state.levels[-1].task.max_rows_each
+    if event.agent in state.spec.without:
+        return "left-out"
+    if current.limited and event.agent not in current.asked:
+        return "not-asked"
+    if most and event.rows > most:
+        return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
+    rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
+    # An agent that answered before the limit was found draws its rows now.
+    same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
+    return "" if same else "data-changed"
 
-    def _within_a_deadline(self, digest: str) -> bool:
-        """Whether an answer that comes now took less than a deadline: had it been waited for, it would have counted.
 
-        Only such a late answer makes its agent waited for again. One that is slower than every deadline would
-        otherwise cost each round its whole deadline, and never be counted.
-        """
-        opened = [summary.opened_at for summary in self.state.rounds if summary.task_digest == digest]
-        return bool(opened) and self.at <= opened[-1] + self.state.spec.policy.deadline
+def turn_away(draft: Draft, agent: str, digest: str, outcome: Outcome, reason: str) -> None:
+    """Count an answer that is not accepted, and tell its agent why."""
+    _count(draft, agent, digest, outcome)
+    current = draft.state.open
+    if current is not None and digest == current.digest and reason.startswith(("impossible", "data-changed")):
+        _drop(draft, agent, reason)
+    if outcome == "duplicate" or (outcome == "late" and _within_a_deadline(draft, digest)):
+        heard(draft, agent)
+    draft.receipt(agent, digest, outcome, reason)
 
-    def _refused(self, event: Refused) -> None:
-        state, current = self.state, self.state.open
-        answered = event.agent in state.store.get(event.task_digest, {})
-        if state.is_ended or current is None or event.task_digest != current.digest or answered:
-            self._turn_away(event.agent, event.task_digest, "late", "the round no longer waits for this agent")
-            return
-        if event.agent in state.spec.without or (current.limited and event.agent not in current.asked):
-            self._turn_away(event.agent, event.task_digest, "rejected", "not-asked")
-            return
-        self._drop(event.agent, f"{REFUSED}{event.reason}"[:480])
-        self._receipt(event.agent, event.task_digest, "accepted", "refusal noted")
 
-    def _drop(self, agent: str, reason: str) -> None:
-        current = self.state.open
-        assert current is not None
-        asked = current.asked
-        if agent not in asked:
-            if current.limited or agent not in self.state.agents:
-                return  # nobody waits for it; ids without end must not fill the books
-            asked = tuple(sorted({*asked, agent}))
-        # The first reason stands: a peer that gives another each time must not fill the journal.
-        if agent not in self.state.store.get(current.digest, {}) and agent not in current.dropped:
-            self._update(open=replace(current, asked=asked, dropped={**current.dropped, agent: reason}))
+def _within_a_deadline(draft: Draft, digest: str) -> bool:
+    """Whether an answer that comes now took less than a deadline: had it been waited for, it would have counted.
 
-    def _tally(self, counts: Mapping[str, Mapping[str, int]]) -> None:
-        """Take over what was counted since the last record of the journal."""
-        for digest, outcomes in counts.items():
-            for outcome, number in outcomes.items():
-                self._count("", digest, outcome, number)
+    Only such a late answer makes its agent waited for again. One that is slower than every deadline would
+    otherwise cost each round its whole deadline, and never be counted.
+    """
+    opened = [summary.opened_at for summary in draft.state.rounds if summary.task_digest == digest]
+    return bool(opened) and draft.at <= opened[-1] + draft.state.spec.policy.deadline
 
-    def _count(self, agent: str, digest: str, outcome: str, number: int = 1) -> None:
-        """Count answers that were turned away, at the round that they were meant for; else at the open one."""
-        state = self.state
-        if state.is_ended:
-            return
-        current = state.open
-        if current is None or digest != current.digest:
-            for index in range(len(state.rounds) - 1, -1, -1):
-                summary = state.rounds[index]
-                if summary.task_digest == digest:
-                    counted = replace(summary, **{outcome: getattr(summary, outcome) + number})
-                    if outcome == "late" and (agent in summary.asked_agents or agent in state.agents):
-                        counted = replace(counted, late_agents=tuple(sorted({*summary.late_agents, agent})))
-                    self._update(rounds=(*state.rounds[:index], counted, *state.rounds[index + 1 :]))
-                    return
-        if current is not None:
-            self._update(open=replace(current, **{outcome: getattr(current, outcome) + number}))
 
-    def _heard(self, agent: str) -> None:
-        """Note a sign of life: the agent is waited for again where the round is open to all."""
-        state = self.state
-        if agent in state.silent:
-            self._update(silent=state.silent - {agent})
-        current = state.open
-        if current is None or current.limited or agent in current.asked or agent not in asking.able(state):
-            return
-        self._update(open=replace(current, asked=tuple(sorted({*current.asked, agent}))))
-        if state.spec.without:
-            self.effects.append(request(self.state))  # it asks by name
+def refused(draft: Draft, event: Refused) -> None:
+    """Take an agent's word that it cannot answer."""
+    state, current = draft.state, draft.state.open
+    answered = event.agent in state.store.get(event.task_digest, {})
+    if state.is_ended or current is None or event.task_digest != current.digest or answered:
+        turn_away(draft, event.agent, event.task_digest, "late", "the round no longer waits for this agent")
+        return
+    if event.agent in state.spec.without or (current.limited and event.agent not in current.asked):
+        turn_away(draft, event.agent, event.task_digest, "rejected", "not-asked")
+        return
+    _drop(draft, event.agent, f"{REFUSED}{event.reason}"[:480])
+    draft.receipt(event.agent, event.task_digest, "accepted", "refusal noted")
+
+
+def _drop(draft: Draft, agent: str, reason: str) -> None:
+    current = draft.state.open
+    assert current is not None
+    asked = current.asked
+    if agent not in asked:
+        if current.limited or agent not in draft.state.agents:
+            return  # nobody waits for it; ids without end must not fill the record
+        asked = tuple(sorted({*asked, agent}))
+    # The first reason stands: a peer that gives another each time must not fill the journal.
+    if agent not in draft.state.store.get(current.digest, {}) and agent not in current.dropped:
+        draft.update(open=replace(current, asked=asked, dropped={**current.dropped, agent: reason}))
+
+
+def tally(draft: Draft, counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Take over what was counted since the last record of the journal."""
+    for digest, outcomes in counts.items():
+        for outcome, number in outcomes.items():
+            _count(draft, "", digest, outcome, number)
+
+
+def _count(draft: Draft, agent: str, digest: str, outcome: str, number: int = 1) -> None:
+    """Count answers that were turned away, at the round that they were meant for; else at the open one."""
+    state = draft.state
+    if state.is_ended:
+        return
+    current = state.open
+    if current is None or digest != current.digest:
+        for index in range(len(state.rounds) - 1, -1, -1):
+            summary = state.rounds[index]
+            if summary.task_digest == digest:
+                counted = replace(summary, **{outcome: getattr(summary, outcome) + number})
+                if outcome == "late" and (agent in summary.asked_agents or agent in state.agents):
+                    counted = replace(counted, late_agents=tuple(sorted({*summary.late_agents, agent})))
+                draft.update(rounds=(*state.rounds[:index], counted, *state.rounds[index + 1 :]))
+                return
+    if current is not None:
+        draft.update(open=replace(current, **{outcome: getattr(current, outcome) + number}))
+
+
+def heard(draft: Draft, agent: str) -> None:
+    """Note a sign of life: the agent is waited for again where the round is open to all."""
+    state = draft.state
+    if agent in state.silent:
+        draft.update(silent=state.silent - {agent})
+    current = state.open
+    if current is None or current.limited or agent in current.asked or agent not in asking.able(state):
+        return
+    draft.update(open=replace(current, asked=tuple(sorted({*current.asked, agent}))))
+    if state.spec.without:
+        draft.effects += standing(draft.state)  # it asks by name

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias, get_args
 from coordinator.engine.state import Offer
 from coordinator.spec.run import RunSpec
 from schemas.codec import Value, digest_of
+from schemas.messages import Outcome
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class TurnedAway:
     at: float
     agent: str
     task_digest: str
-    outcome: str
+    outcome: Outcome
     reason: str
 
 

@@ -63,13 +63,13 @@ Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float] | Boun
 
 @dataclass(frozen=True)
 class Growth:
-    """What came of growing: the trail, whose last level is open, and the end if it was reached."""
+    """What came of growing: the levels, whose last level is open, and the end if it was reached."""
 
-    trail: tuple[Level, ...]
+    levels: tuple[Level, ...]
     done: Done | None = None
 
 
-def plant(  # noqa: PLR0917 - one call
+def start(  # noqa: PLR0917 - one call
     server: Server, parameters: Any, domain: Domain | None, seed: int, nonce: str, max_rows_each: int
 ) -> Level:
     """Return the first level; its task, and so those of all later levels, carries nonce and ``max_rows_each``."""
@@ -81,9 +81,9 @@ def plant(  # noqa: PLR0917 - one call
     return Level(1, first.state, task, task.digest)
 
 
-def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
+def advance(server: Server, levels: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
     """Reduce the open level over exactly `members`, who have all answered."""
-    level = trail[-1]
+    level = levels[-1]
     answers = store[level.digest]
     ordered = sorted(members)
     contributions = []
@@ -97,36 +97,36 @@ def advance(server: Server, trail: tuple[Level, ...], members: Sequence[str], st
         raise _fault("reduce", fault) from fault
     closed = replace(level, members=tuple(ordered), nullified=sum(answers[member].nullified for member in ordered))
     if isinstance(outcome, Done):
-        return Growth((*trail[:-1], closed), outcome)
+        return Growth((*levels[:-1], closed), outcome)
     assert isinstance(outcome, Next)
     task = replace(outcome.task, nonce=level.task.nonce).limited(level.task.max_rows_each)
     digest = task.digest
-    if any(digest == earlier.digest for earlier in trail):
+    if any(digest == earlier.digest for earlier in levels):
         raise SchemeFaultError(f"the scheme asked the task of round {level.number} again; a task must name its round")
-    return Growth((*trail[:-1], closed, Level(level.number + 1, outcome.state, task, digest)))
+    return Growth((*levels[:-1], closed, Level(level.number + 1, outcome.state, task, digest)))
 
 
-def grow(server: Server, trail: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
-    """Reduce from the open level of `trail` until a level is not answered by all `members`, or the model is done.
+def grow(server: Server, levels: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
+    """Reduce from the open level of `levels` until a level is not answered by all `members`, or the model is done.
 
-    Passing the first level alone evaluates the whole run; passing a trail that was grown for the same members continues
+    Passing the first level alone evaluates the whole run; passing levels that were grown for the same members continues
     it (ordinary progress reduces each round once).
     """
-    growth = Growth(trail)
+    growth = Growth(levels)
     while growth.done is None:
-        answers = store.get(growth.trail[-1].digest, {})
+        answers = store.get(growth.levels[-1].digest, {})
         if not members or not all(member in answers for member in members):
             break
-        growth = advance(server, growth.trail, members, store)
+        growth = advance(server, growth.levels, members, store)
     return growth
 
 
-def root(trail: tuple[Level, ...]) -> tuple[Level, ...]:
+def root(levels: tuple[Level, ...]) -> tuple[Level, ...]:
     """Return the first level alone, open again."""
-    return (replace(trail[0], members=(), nullified=0),)
+    return (replace(levels[0], members=(), nullified=0),)
 
 
-def weigh(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:
+def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:
     """Check an answer; raises ContributionError with the reason, whatever the peer sent."""
     contribution = Contribution.from_value(value)
     if contribution.kind != task.kind:

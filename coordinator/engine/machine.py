@@ -40,9 +40,9 @@ What happens to an answer, in this order (first match decides):
 
 A dropped agent is not waited for; it is still counted if a good answer arrives before the round closes.
 
-Where to read on: `table` (every move), `state` (a run as data), `ledger` (the state in the making, the books, the
-ends), `rounds` (open, close, count), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`),
-`waiting` (what a run lacks while it waits).
+Where to read on: `table` (every move; it drives them), `state` (a run as data), `draft` (the state in the making),
+`rounds` (open, close, count), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what
+a run lacks while it waits).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coordinator.engine import asking
-from coordinator.engine.answers import Answers
-from coordinator.engine.effects import ClearRequest, Effect, Ended, Publish
+from coordinator.engine import answers, asking, rounds
+from coordinator.engine.draft import Draft
+from coordinator.engine.effects import Effect
 from coordinator.engine.events import (
     AgentDown,
     AgentUp,
@@ -66,14 +66,12 @@ from coordinator.engine.events import (
     NoBroker,
     Refused,
     Start,
-    Tick,
     TurnedAway,
     Unable,
 )
 from coordinator.engine.learning import Discover, Lookup
-from coordinator.engine.rounds import request
-from coordinator.engine.state import Offer, RunState
-from coordinator.engine.table import MOVES
+from coordinator.engine.state import RunState
+from coordinator.engine.table import TABLE
 from coordinator.spec.run import RunSpec
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.scheme import Server
@@ -108,11 +106,23 @@ class Engine:
         if isinstance(event, Start):
             if state is not None:
                 raise UsageError(f"run {event.spec.run!r} exists already; leave the id out to have one made up")
-            return _Step.begin(self, event)
-        if state is None:
+            draft = Draft(self._gathering(event), event.at, self.server)
+            _gather(draft)
+        elif state is None:
             raise ValueError(f"a run begins with Start, not with {event.kind}")
-        step = _Step(self, state, event.at)
-        return step.note(event) if isinstance(event, NoBroker) else step.take(event)
+        else:
+            draft = Draft(state, event.at, self.server)
+            if isinstance(event, NoBroker):
+                _note_outage(draft, event)
+            else:
+                _take(draft, event)
+        return draft.result()
+
+    def _gathering(self, event: Start) -> RunState:
+        parameters, most = self.parameters(event.spec), event.spec.max_rows_each or 0
+        phase = TABLE.target("", "wanted", None)
+        agents = dict(event.agents)
+        return RunState(event.spec, parameters, phase, event.at, event.at, agents=agents, max_rows_each=most)
 
     def parameters(self, spec: RunSpec) -> Any:
         """Check what can be checked of a spec before it is a run, and return the scheme's parameters.
@@ -145,111 +155,68 @@ class Engine:
         return scheme.server, state.parameters
 
 
-class _Step(Answers):
-    """One step in the making: the part that looks at the event first."""
-
-    @classmethod
-    def begin(cls, engine: Engine, event: Start) -> tuple[RunState, tuple[Effect, ...]]:
-        parameters = engine.parameters(event.spec)
-        assert ("", "wanted", "gathering") in MOVES
-        agents, most = dict(event.agents), event.spec.max_rows_each or 0
-        state = RunState(event.spec, parameters, "gathering", event.at, event.at, agents=agents, max_rows_each=most)
-        step = cls(engine, state, event.at)
-        step._gather()
-        return step._result()
-
-    def take(self, event: Event) -> tuple[RunState, tuple[Effect, ...]]:
-        match event:
-            case Answer():
-                self._answer(event)
-            case TurnedAway():
-                self._turn_away(event.agent, event.task_digest, event.outcome, event.reason)
-            case Counted():
-                self._tally(event.counts)
-            case Refused():
-                self._refused(event)
-            case Malformed():
-                self._turn_away(event.agent, event.task_digest, "rejected", event.reason)
-            case AgentUp():
-                self._agent_up(event.agent, event.offer)
-            case AgentDown():
-                self._agent_down(event.agent)
-            case Cancel() | Unable():
-                self._stop(event)
-            case Tick():
-                pass
-            case _:
-                raise TypeError(f"not an event: {event!r}")
-        self._gather()
-        self._settle()
-        return self._result()
-
-    def note(self, event: NoBroker) -> tuple[RunState, tuple[Effect, ...]]:
-        """Note for the end's reason that nobody could be heard; decides nothing, and time does not go on by it."""
-        state = self.state
-        self.at = state.at
-        began = state.started_at if state.open is None else state.open.opened_at
-        seconds = event.at - max(event.since, began)
-        if seconds > 0 and not state.is_ended:
-            self._update(without_broker=state.without_broker + seconds)
-        return self._result()
-
-    def _stop(self, event: Cancel | Unable) -> None:
-        """End from outside. A finished run can only become unpublishable; the shell knows that it is not published."""
-        if isinstance(event, Cancel):
-            if not self.state.is_ended:
-                self._end("cancelled", "cancelled", event.reason)
-        elif (self.state.phase, event.cause, "failed") in MOVES:
-            self._update(model=None)
-            self._end(event.cause, "failed", event.reason)
-
-    def _agent_up(self, agent: str, offer: Offer) -> None:
-        state = self.state
-        if state.is_ended:
-            return
-        if state.agents.get(agent) != offer:
-            self._update(agents={**state.agents, agent: offer})
-        self._heard(agent)
-
-    def _agent_down(self, agent: str) -> None:
-        if agent in self.state.agents and not self.state.is_ended:
-            self._update(agents={name: offer for name, offer in self.state.agents.items() if name != agent})
-
-    def _gather(self) -> None:
-        state = self.state
-        if state.phase != "gathering":
-            return
-        settled = asking.settled(state)
-        able = asking.able(settled) if settled.features else ()
-        wanted = state.spec.policy.gather_agents
-        if len(able) >= wanted:
-            self._update(features=settled.features, target=settled.target)
-            self._first_round()
-        elif self.at >= state.started_at + state.spec.policy.gather_timeout:
-            self._end(
-                "not-enough-agents",
-                "failed",
-                f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after "
-                f"{state.spec.policy.gather_timeout:g} s ({len(state.agents)} agents up in all)"
-                + self._without_broker("that time")
-                + asking.why_not(asking.unable(settled)),
-            )
+def _take(draft: Draft, event: Event) -> None:
+    """Take over what an event says; who is up and whether a round is complete is looked at afterwards."""
+    match event:
+        case Answer():
+            answers.answer(draft, event)
+        case TurnedAway():
+            answers.turn_away(draft, event.agent, event.task_digest, event.outcome, event.reason)
+        case Counted():
+            answers.tally(draft, event.counts)
+        case Refused():
+            answers.refused(draft, event)
+        case Malformed():
+            answers.turn_away(draft, event.agent, event.task_digest, "rejected", event.reason)
+        case AgentUp(agent=agent, offer=offer) if not draft.state.is_ended:
+            if draft.state.agents.get(agent) != offer:
+                draft.update(agents={**draft.state.agents, agent: offer})
+            answers.heard(draft, agent)
+        case AgentDown(agent=agent) if not draft.state.is_ended and agent in draft.state.agents:
+            draft.update(agents={name: offer for name, offer in draft.state.agents.items() if name != agent})
+        case Cancel() | Unable():
+            _stop(draft, event)
+    _gather(draft)
+    rounds.settle(draft)
 
 
-def standing(state: RunState) -> tuple[Effect, ...]:
-    """Return the effects that shall hold now: performed after a restart and on every connect."""
-    if state.open is not None:
-        return (request(state),)
-    if not state.is_ended:
-        return ()
-    assert state.phase in ("finished", "failed", "cancelled")
-    effects: list[Effect] = [ClearRequest(state.run)]
-    if state.phase == "finished":
-        effects.append(
-            Publish(state.run, state.spec.model, state.model, state.cohort, state.domain_contributors, state.summary)
+def _stop(draft: Draft, event: Cancel | Unable) -> None:
+    """End from outside. A finished run can only become unpublishable; the shell knows that it is not published."""
+    cause = "cancelled" if isinstance(event, Cancel) else event.cause
+    if TABLE.find(draft.state.phase, cause, draft.state) is not None:
+        if isinstance(event, Unable):
+            draft.update(model=None)
+        draft.move(cause, event.reason)
+
+
+def _note_outage(draft: Draft, event: NoBroker) -> None:
+    """Note for the end's reason that nobody could be heard; decides nothing, and time does not go on by it."""
+    state = draft.state
+    draft.at = state.at
+    began = state.started_at if state.open is None else state.open.opened_at
+    seconds = event.at - max(event.since, began)
+    if seconds > 0 and not state.is_ended:
+        draft.update(without_broker=state.without_broker + seconds)
+
+
+def _gather(draft: Draft) -> None:
+    state = draft.state
+    if state.phase != "gathering":
+        return
+    settled = asking.settled(state)
+    able = asking.able(settled) if settled.features else ()
+    wanted, timeout = state.spec.policy.gather_agents, state.spec.policy.gather_timeout
+    if len(able) >= wanted:
+        draft.update(features=settled.features, target=settled.target)
+        rounds.begin(draft, "enough-agents")
+    elif draft.at >= state.started_at + timeout:
+        draft.move(
+            "not-enough-agents",
+            f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
+            f"({len(state.agents)} agents up in all)"
+            + draft.without_broker("that time")
+            + asking.why_not(asking.unable(settled)),
         )
-    effects.append(Ended(state.run, state.phase, state.reason))
-    return tuple(effects)
 
 
 def wakes_at(state: RunState) -> float | None:

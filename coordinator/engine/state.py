@@ -198,7 +198,7 @@ class RunState:
     frozen : Mapping[str, tuple of (int, str)]
         Rows and data digest of each agent, fixed by its first accepted answer.
     store : Store
-    trail : tuple of Level
+    levels : tuple of Level
         Growth in the present phase; the last level is the open one.
     cohort : tuple of str
         Cohort participation: the members, once fixed. Elastic: who has been counted so far.
@@ -238,7 +238,7 @@ class RunState:
     guard: Mapping[str, Any] = field(default_factory=dict)
     frozen: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     store: Store = field(default_factory=dict)
-    trail: tuple[Level, ...] = ()
+    levels: tuple[Level, ...] = ()
     cohort: tuple[str, ...] = ()
     founders: int = 0
     lost: Mapping[str, str] = field(default_factory=dict)

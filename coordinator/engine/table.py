@@ -1,40 +1,14 @@
 # ruff: noqa: E501  a table is read by its columns
-"""The transition table: every change of phase that a run can make, and nothing else.
+"""The transition table of a run: every change of phase that it can make, and nothing else.
 
-The machine looks up each move here and refuses one that is not listed; docs/explanation/rounds.md shows the table and
-the diagram that `as_markdown` and `as_mermaid` draw from it, and a test keeps the page equal to them.
+It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows the table and its diagram, and
+a test keeps the page equal to them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from coordinator.engine.state import ENDED, Phase
-
-
-@dataclass(frozen=True)
-class Transition:
-    """One row.
-
-    Attributes
-    ----------
-    source : Phase or ""
-        Empty: there is no run yet.
-    cause : str
-        What happened; the name is unique for a source and a target.
-    target : Phase
-    when : str
-        The condition in words.
-    effects : str
-        What the shell is told to do.
-    """
-
-    source: Phase | str
-    cause: str
-    target: Phase
-    when: str
-    effects: str
-
+from coordinator.engine.state import ENDED, RunState
+from coordinator.engine.transitions import Table, Transition
 
 SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",
@@ -49,14 +23,24 @@ SCHEME_ENDS: dict[str, str] = {
 _END = "ClearRequest, Ended"
 _OPEN = "RoundClosed, OpenRound"
 
-TABLE: tuple[Transition, ...] = (
+
+def _searches(state: RunState) -> bool:
+    return state.spec.domain is None
+
+
+def _cohort(state: RunState) -> bool:
+    return state.spec.participation == "cohort"
+
+
+TABLE = Table(
+    ENDED,
     Transition("", "wanted", "gathering", "a valid spec arrives", "none"),
-    Transition("gathering", "enough-agents", "domain", "`gather_agents` able agents are up; no domain given", "OpenRound"),
-    Transition("gathering", "enough-agents", "recruiting", "the same; domain given, cohort participation", "OpenRound"),
+    Transition("gathering", "enough-agents", "domain", "`gather_agents` able agents are up; no domain given", "OpenRound", _searches),
+    Transition("gathering", "enough-agents", "recruiting", "the same; domain given, cohort participation", "OpenRound", _cohort),
     Transition("gathering", "enough-agents", "learning", "the same; domain given, elastic participation", "OpenRound"),
     Transition("gathering", "not-enough-agents", "failed", "`gather_timeout` has passed", _END),
     Transition("domain", "counted", "domain", "a histogram round closed; the search goes on", _OPEN),
-    Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation", _OPEN),
+    Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation", _OPEN, _cohort),
     Transition("domain", "domain-found", "learning", "the search is done; elastic participation", _OPEN),
     Transition("recruiting", "cohort-fixed", "learning", "the first statistics round closed: who answered is the cohort", _OPEN),
     Transition("recruiting", "rows-limited", "recruiting", "the same, but one of five agents or more claims over five times the median's rows: all are asked again, with that limit", _OPEN),
@@ -85,25 +69,3 @@ TABLE: tuple[Transition, ...] = (
         for source in ("gathering", "domain", "recruiting", "learning")
     ),
 )  # fmt: skip
-
-MOVES: frozenset[tuple[str, str, str]] = frozenset((row.source, row.cause, row.target) for row in TABLE)
-
-
-def as_markdown() -> str:
-    """Draw the table for the docs."""
-    lines = ["| from | cause | to | when | effects |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {row.source or '(none)'} | {row.cause} | {row.target} | {row.when} | {row.effects} |" for row in TABLE
-    ]
-    return "\n".join(lines)
-
-
-def as_mermaid() -> str:
-    """Draw the diagram for the docs; causes between the same two phases share an arrow."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for row in TABLE:
-        arrows.setdefault((row.source or "[*]", row.target), []).append(row.cause)
-    lines = ["stateDiagram-v2"]
-    lines += [f"    {source} --> {target}: {', '.join(causes)}" for (source, target), causes in arrows.items()]
-    lines += [f"    {phase} --> [*]" for phase in sorted(ENDED)]
-    return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""Who is there: vehicles, their arrivals, and which coordinator leads."""
+"""Who is there: known vehicles, their births and deaths, their scores, and which coordinator leads."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import structlog
 
 from coordinator.engine import AgentDown, AgentUp
-from coordinator.fleet.directory import Fleet, FleetLimits, offer_of, size_of
-from coordinator.fleet.rebroadcast import Newcomers
+from coordinator.fleet.directory import Fleet, offer_of, size_of
+from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.messages.decoder import Birth, Death
 
 _log = structlog.get_logger("coordinator")
@@ -23,86 +23,74 @@ class _Held(NamedTuple):
     """What came too often: when it is due, what it is, the bytes of memory that it takes."""
 
     due: float
-    found: Birth | Death
+    message: Birth | Death
     size: int
 
 
-class Reception:
+class Arrivals:
     """Who comes and goes, no faster than the coordinator can write it down.
 
     Parameters
     ----------
-    wall : callable
-        Wall clock, for displays.
+    fleet : Fleet
+        Told of all that is taken.
+    rebroadcast : Rebroadcast
+        Told of agents that came up.
     clock : callable
         Seconds that only go forward.
-    limits : FleetLimits
-    newcomer_pause : float
-        See `coordinator.fleet.rebroadcast`.
     metrics : Counter
         Counts what is held back and refused.
-
-    Attributes
-    ----------
-    fleet : Fleet
-    newcomers : Newcomers
     """
 
     def __init__(
-        self,
-        wall: Callable[[], float],
-        clock: Callable[[], float],
-        limits: FleetLimits,
-        newcomer_pause: float,
-        metrics: Counter[str],
+        self, fleet: Fleet, rebroadcast: Rebroadcast, clock: Callable[[], float], metrics: Counter[str]
     ) -> None:
-        self.fleet = Fleet(wall, clock, limits)
-        self.newcomers = Newcomers(newcomer_pause)
+        self._fleet = fleet
+        self._rebroadcast = rebroadcast
         self._clock = clock
         self._metrics = metrics
-        self._most_bytes = limits.memory_bytes
         self._held: dict[str, _Held] = {}
 
-    def take(self, found: Birth | Death, at: float) -> AgentUp | AgentDown | None:
+    def event_of(self, message: Birth | Death, at: float) -> AgentUp | AgentDown | None:
         """Return what a birth certificate or last will means to the runs; None: nothing, or nothing yet.
 
         Parameters
         ----------
-        found : Birth or Death
+        message : Birth or Death
         at : float
             The event's time, on the coordinator's time line.
         """
-        agent = found.agent
+        agent = message.agent
         former = self._held.pop(agent, None)
-        self.fleet.held -= 0 if former is None else former.size
-        known = (found.body, None) if isinstance(found, Birth) else (None, found.incarnation)
-        wait = self.fleet.wait(agent, *known)
+        self._fleet.held -= 0 if former is None else former.size
+        known = (message.body, None) if isinstance(message, Birth) else (None, message.incarnation)
+        wait = self._fleet.wait(agent, *known)
         if wait > 0:
-            self._hold(found, self._clock() + wait)
+            self._hold(message, self._clock() + wait)
             return None
-        if isinstance(found, Death):
-            is_news = self.fleet.down(agent, found.incarnation, found.software, found.born)
+        if isinstance(message, Death):
+            is_news = self._fleet.down(agent, message.incarnation, message.software, message.born)
             return AgentDown(at, agent) if is_news else None
-        refused = self.fleet.refused
-        offer = self.fleet.up(agent, found.body, found.born)
-        if self.fleet.refused > refused:
-            self._tell_refused(agent)
+        refused = self._fleet.refused
+        offer = self._fleet.up(agent, message.body, message.born)
+        if self._fleet.refused > refused:
+            self._log_refused(agent)
         if offer is None:
             return None
-        self.newcomers.add(agent, self._clock())
+        self._rebroadcast.add(agent, self._clock())
         return AgentUp(at, agent, offer)
 
-    def _hold(self, found: Birth | Death, due: float) -> None:
+    def _hold(self, message: Birth | Death, due: float) -> None:
         """Keep what came too often until its time comes. A will in any case: who is down must not be taken for up."""
-        size = _HELD_BYTES + (size_of(offer_of(found.body)) if isinstance(found, Birth) else 0)
-        if isinstance(found, Birth) and self.fleet.size + size > self._most_bytes:
-            self._tell_refused(found.agent)
+        size = _HELD_BYTES + (size_of(offer_of(message.body)) if isinstance(message, Birth) else 0)
+        if isinstance(message, Birth) and not self._fleet.fits(size):
+            self._log_refused(message.agent)
             return
         self._metrics["births.held"] += 1
-        self._held[found.agent] = _Held(due, found, size)
-        self.fleet.held += size
+        self._held[message.agent] = _Held(due, message, size)
+        self._fleet.held += size
 
-    def _tell_refused(self, agent: str) -> None:
+    def _log_refused(self, agent: str) -> None:
         self._metrics["births.refused"] += 1
         if self._metrics["births.refused"] == 1:
             _log.error("fleet-full", agent=agent, hint="raise max_agents or fleet_bytes, or find out who floods")
@@ -110,10 +98,9 @@ class Reception:
     def released(self, at: float) -> list[AgentUp | AgentDown]:
         """Return what was held back and may be taken now."""
         now = self._clock()
-        due = [held.found for held in list(self._held.values()) if held.due <= now]
-        return [event for found in due if (event := self.take(found, at)) is not None]
+        due = [held.message for held in list(self._held.values()) if held.due <= now]
+        return [event for message in due if (event := self.event_of(message, at)) is not None]
 
-    def dues(self) -> list[float]:
-        """Return when there will be something to do, on the clock that was given."""
-        dues = [held.due for held in self._held.values()]
-        return dues if self.newcomers.due is None else [*dues, self.newcomers.due]
+    def due_times(self) -> list[float]:
+        """Return when what is held back may be taken, on the clock that was given."""
+        return [held.due for held in self._held.values()]

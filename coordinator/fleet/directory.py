@@ -17,39 +17,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.engine import Offer
+from coordinator.limits import FleetLimits
 from schemas.messages import AgentState, Evaluation
 
+KEPT_EVALUATIONS = 64
+"""Scores that are remembered of each agent; the oldest go first: a rollout and the pages look at the latest versions.
+Fewer in a fleet so large that they would take more than half of the memory: nobody is turned away for others' scores.
+"""
 
-@dataclass(frozen=True)
-class FleetLimits:
-    """What a fleet may make the coordinator remember, and how fast.
+BIRTHS_BURST = 60
+"""Changes (up, down, another incarnation or offer) of one agent that are taken as they come: a bad link makes some."""
 
-    Attributes
-    ----------
-    agents : int
-        Most agents that are remembered; a newcomer beyond it takes the place of the one that has been down for longest,
-        or is not taken in.
-    memory_bytes : int
-        Most bytes of memory for all of them together, likewise: as Python's objects take it, not as they travel.
-    evaluations : int
-        Scores that are remembered of each agent; the oldest go first. Fewer in a fleet so large that they would take
-        more than half of the memory: nobody is turned away for others' scores.
-    burst : int
-        Changes (up, down, another incarnation or offer) of one agent that are taken as they come, ...
-    per_minute : float
-        ... and so many a minute after that; of what comes faster, the latest is taken when its time has come.
-    longest_up : float
-        Seconds that an agent may say it has been up when the coordinator meets it; more is taken for a clock that was
-        not set when it began.
-    """
+BIRTHS_PER_MINUTE = 30.0
+"""So many after that: each costs a line in the journal. Of what comes faster, the latest is taken when it is due."""
 
-    agents: int = 100_000
-    memory_bytes: int = 256 * 1024 * 1024
-    evaluations: int = 64
-    burst: int = 60
-    per_minute: float = 30.0
-    longest_up: float = 365 * 86400.0
-
+LONGEST_UP = 365 * 86400.0
+"""Seconds that an agent may say it has been up when the coordinator meets it; more is a clock that was not set then."""
 
 _AGENT_BYTES = 640
 """Memory of one agent without its own words, offer and scores: record, id, times, place in the table."""
@@ -96,14 +79,14 @@ class SharedOffers:
         """Return the bytes that one more agent with this offer takes."""
         return 0 if offer in self._known else size_of(offer)
 
-    def take(self, offer: Offer) -> Offer:
+    def acquire(self, offer: Offer) -> Offer:
         """Return the one that is kept, for one more agent."""
         self.size += self.cost(offer)
         kept, users = self._known.get(offer, (offer, 0))
         self._known[kept] = (kept, users + 1)
         return kept
 
-    def give_back(self, offer: Offer) -> None:
+    def release(self, offer: Offer) -> None:
         """Note that an agent needs it no more."""
         kept, users = self._known[offer]
         if users > 1:
@@ -145,7 +128,7 @@ class Fleet:
         self,
         wall: Callable[[], float],
         clock: Callable[[], float] | None = None,
-        limits: FleetLimits = FleetLimits(),
+        limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
     ) -> None:
         self._wall = wall
         self.began = wall()
@@ -161,8 +144,12 @@ class Fleet:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that all agents take, at most `FleetLimits.memory_bytes`."""
+        """Bytes of memory that all agents take, at most `FleetLimits.fleet_bytes`."""
         return self._records + self._offers.size + self.held
+
+    def fits(self, size: int) -> bool:
+        """Whether there is memory for so many bytes more."""
+        return self.size + size <= self._limits.fleet_bytes
 
     def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
         """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.
@@ -183,8 +170,8 @@ class Fleet:
             is_news = known.status == "up" and incarnation in (None, known.incarnation)
         if not is_news:
             return 0.0
-        rate = self._limits.per_minute / 60.0
-        turns = min(self._limits.burst, known.turns + rate * (self._clock() - known.counted))
+        rate = BIRTHS_PER_MINUTE / 60.0
+        turns = min(BIRTHS_BURST, known.turns + rate * (self._clock() - known.counted))
         return max(0.0, (1.0 - turns) / rate)
 
     def up(self, agent: str, body: AgentState, born: float = 0.0) -> Offer | None:
@@ -192,7 +179,7 @@ class Fleet:
 
         `born` is when the agent's process began by its own clock, seconds since the epoch; 0: it did not say. A
         coordinator that meets an agent which was up before takes it for the beginning, unless it lies in the future, or
-        farther back than `FleetLimits.longest_up`.
+        farther back than `LONGEST_UP`.
         """
         offer = offer_of(body)
         known = self._agents.get(agent)
@@ -207,12 +194,12 @@ class Fleet:
         if not is_news:
             self._agents[agent] = replace(known, seen=now)
             return None
-        before, shared = self.size, self._offers.take(offer)
-        self._offers.give_back(known.offer)
+        before, shared = self.size, self._offers.acquire(offer)
+        self._offers.release(known.offer)
         size = known.size + _words(body.incarnation, body.software) - _words(known.incarnation, known.software)
-        if self.size + size - known.size > max(before, self._limits.memory_bytes):
-            self._offers.take(known.offer)
-            self._offers.give_back(shared)
+        if self.size + size - known.size > max(before, self._limits.fleet_bytes):
+            self._offers.acquire(known.offer)
+            self._offers.release(shared)
             self._put(agent, self._counted(known, seen=now))
             self.refused += 1
             return None
@@ -251,11 +238,11 @@ class Fleet:
 
     def _since(self, born: float) -> float:
         now = self._wall()
-        return born if born > 0 and now - self._limits.longest_up <= born <= now else now
+        return born if born > 0 and now - LONGEST_UP <= born <= now else now
 
     def _meet(self, agent: str, record: KnownAgent) -> Offer:
-        shared = self._offers.take(record.offer)
-        self._put(agent, replace(record, offer=shared, turns=self._limits.burst - 1.0, counted=self._clock()))
+        shared = self._offers.acquire(record.offer)
+        self._put(agent, replace(record, offer=shared, turns=BIRTHS_BURST - 1.0, counted=self._clock()))
         return shared
 
     def _put(self, agent: str, record: KnownAgent) -> None:
@@ -268,12 +255,12 @@ class Fleet:
     def _counted(self, known: KnownAgent, **changes: Any) -> KnownAgent:
         """Return a record after one more change."""
         now = self._clock()
-        gained = self._limits.per_minute / 60.0 * (now - known.counted)
-        turns = min(float(self._limits.burst), known.turns + gained) - 1.0
+        gained = BIRTHS_PER_MINUTE / 60.0 * (now - known.counted)
+        turns = min(float(BIRTHS_BURST), known.turns + gained) - 1.0
         return replace(known, turns=turns, counted=now, **changes)
 
     def _has_room(self, size: int) -> bool:
-        return len(self._agents) < self._limits.agents and self.size + size <= self._limits.memory_bytes
+        return len(self._agents) < self._limits.max_agents and self.fits(size)
 
     def _make_room(self, size: int) -> bool:
         """Forget agents that are down, the longest first, until one more fits."""
@@ -283,14 +270,14 @@ class Fleet:
             return False
         down = sorted((known.since, agent) for agent, known in self._agents.items() if known.status == "down")
         # A tenth at once: a full table is not sorted for every newcomer.
-        agents = self._limits.agents
+        agents = self._limits.max_agents
         keep = max(0, min(agents - 1, len(self._agents) - max(1, agents // 10)))
         for _, agent in down:
             if len(self._agents) <= keep and self._has_room(size):
                 break
             gone = self._agents.pop(agent)
             self._down -= 1
-            self._offers.give_back(gone.offer)
+            self._offers.release(gone.offer)
             self._records -= gone.size
             self._scores -= len(gone.evaluations)
         return self._has_room(size)
@@ -307,8 +294,8 @@ class Fleet:
         if known is None:
             return
         scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
-        most = self._limits.memory_bytes // 2 // _SCORES_BYTES
-        kept = min(self._limits.evaluations, max(1, most // len(self._agents)))
+        most = self._limits.fleet_bytes // 2 // _SCORES_BYTES
+        kept = min(KEPT_EVALUATIONS, max(1, most // len(self._agents)))
         if self._scores + len(scores) - len(known.evaluations) > most:
             kept = min(kept, len(known.evaluations))
         while len(scores) > kept:

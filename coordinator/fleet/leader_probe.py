@@ -22,7 +22,7 @@ from schemas.topics import Topics
 
 
 @dataclass(frozen=True)
-class Sighting:
+class ProbeResult:
     """What a look found.
 
     Attributes
@@ -40,7 +40,7 @@ class Sighting:
     software: str = ""
 
 
-class Lookout:
+class LeaderProbe:
     """Reads the coordinator's topic under a client id of its own.
 
     Parameters
@@ -69,7 +69,7 @@ class Lookout:
         *,
         cancelled: Callable[[], bool],
         connect: Callable[[], bool],
-    ) -> Sighting:
+    ) -> ProbeResult:
         """Look, for at most `wait` seconds after the connection stands.
 
         Parameters
@@ -89,7 +89,7 @@ class Lookout:
         transport.start(Handlers(self._take, lambda: None, lambda _why: None))
         try:
             if not connect():
-                return Sighting()
+                return ProbeResult()
             transport.publish(self._question.topic, self._question.payload)
             deadline = time.monotonic() + wait
             quiet: float | None = None
@@ -105,7 +105,7 @@ class Lookout:
         finally:
             transport.stop()
         living = self._living
-        return Sighting(self._term, living.incarnation if living else "", living.software if living else "")
+        return ProbeResult(self._term, living.incarnation if living else "", living.software if living else "")
 
     def _take(self, message: Message) -> None:
         if not message.payload:

@@ -9,8 +9,8 @@ also when a clock was wrong.
   unless told to take over.
 - Who runs and reads a state that is not its own birth certificate publishes that again: a last will of a life before, a
   retained state that a broker brought back from its disk, or the question of somebody who starts.
-- Who runs and reads, `Rivalry.sightings` times, that a *later* term is up, stops: somebody took over. Once is not
-  enough: brokers deliver late copies. A living rival comes back, for it repeats its birth when it reads ours.
+- Who runs and reads, `ElectionPolicy.sightings` times, that a *later* term is up, stops: somebody took over. Once is
+  not enough: brokers deliver late copies. A coordinator that lives repeats its birth when it reads ours.
 
 The earlier one stops, never both; and neither goes on beside the other, throwing it out of the broker for ever because
 both connect under the same client id.
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rivalry:
+class ElectionPolicy:
     """How sure a coordinator must be that another has taken over.
 
     Attributes
@@ -43,7 +43,7 @@ class Rivalry:
     pause: float = 0.25
 
 
-class Rivals:
+class Election:
     """What a running coordinator knows about others.
 
     Parameters
@@ -52,20 +52,20 @@ class Rivals:
         Incarnation of this life.
     term : float
         Of this life.
-    rivalry : Rivalry
+    policy : ElectionPolicy
     """
 
-    def __init__(self, own: str, term: float, rivalry: Rivalry = Rivalry()) -> None:
+    def __init__(self, own: str, term: float, policy: ElectionPolicy = ElectionPolicy()) -> None:
         self.own = own
         self.term = term
         self.due: float | None = None
-        self._rivalry = rivalry
+        self._policy = policy
         self._other = ""
         self._count = 0
         self._last = float("-inf")
         self._published = float("-inf")
 
-    def sees(self, incarnation: str, status: str, term: float, at: float, *, retained: bool) -> bool:
+    def is_lost(self, incarnation: str, status: str, term: float, at: float, *, retained: bool) -> bool:
         """Take a state read at `at` (any steady clock); whether this coordinator must stop.
 
         When it returns False, `due` may say when to publish the birth certificate again. What is `retained` came with
@@ -74,19 +74,19 @@ class Rivals:
         if incarnation == self.own and status == "up":
             return False
         if not retained and self.due is None:
-            self.due = max(at, self._published + self._rivalry.pause)
+            self.due = max(at, self._published + self._policy.pause)
         if status != "up" or (term, incarnation) < (self.term, self.own):
             return False
-        if incarnation != self._other or at - self._last > self._rivalry.quiet:
+        if incarnation != self._other or at - self._last > self._policy.quiet:
             self._other, self._count, self._last = incarnation, 0, float("-inf")
-        if at - self._last >= self._rivalry.apart:
+        if at - self._last >= self._policy.apart:
             self._count, self._last = self._count + 1, at
         elif self._count:
             return False
-        if self._count >= self._rivalry.sightings:
+        if self._count >= self._policy.sightings:
             return True
         if self.due is None:
-            self.due = max(at, self._published + self._rivalry.pause)
+            self.due = max(at, self._published + self._policy.pause)
         return False
 
     def published(self, at: float) -> None:

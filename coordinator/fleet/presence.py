@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from coordinator.fleet.leadership import Rivalry, Rivals
+from coordinator.fleet.leadership import Election, ElectionPolicy
 from coordinator.messages.decoder import Peer
 from coordinator.messages.publisher import Publisher, birth
 from schemas.errors import IdentityError
@@ -22,7 +22,7 @@ class Presence:
     incarnation, software : str
     term : float
         Orders the lives, see `coordinator.fleet.leadership`.
-    rivalry : Rivalry
+    election_policy : ElectionPolicy
     clock : callable
         Seconds that only go forward.
     metrics : Counter
@@ -37,31 +37,31 @@ class Presence:
         incarnation: str,
         software: str,
         term: float,
-        rivalry: Rivalry,
+        election_policy: ElectionPolicy,
         clock: Callable[[], float],
         metrics: Counter[str],
     ) -> None:
         self._topics = topics
         self._publisher = publisher
-        self._incarnation = incarnation
-        self._software = software
+        self.incarnation = incarnation
+        self.software = software
         self._clock = clock
         self._metrics = metrics
-        self._rivals = Rivals(incarnation, term, rivalry)
+        self._election = Election(incarnation, term, election_policy)
 
     @property
     def due(self) -> float | None:
         """When the birth certificate is to be published again, on the clock that was given; None: it need not be."""
-        return self._rivals.due
+        return self._election.due
 
-    def outrank(self, term: float) -> None:
+    def raise_term(self, term: float) -> None:
         """Let this life's term be later than one that was read before it began; before the first connection."""
-        self._rivals.term = max(self._rivals.term, term + 1e-3)
+        self._election.term = max(self._election.term, term + 1e-3)
 
     def announce(self) -> None:
         """Publish the birth certificate."""
         self._say("up")
-        self._rivals.published(self._clock())
+        self._election.published(self._clock())
 
     def announce_if_due(self) -> None:
         """Publish it again when somebody else's state stands in its place."""
@@ -73,15 +73,15 @@ class Presence:
         """Say that this life ends: a clean stop does not trigger the last will."""
         self._say("down")
 
-    def meet(self, peer: Peer, *, retained: bool) -> None:
+    def check_peer(self, peer: Peer, *, retained: bool) -> None:
         """Take what stands on the coordinator's topic; raises IdentityError when another has taken over."""
-        if self._rivals.sees(peer.incarnation, peer.status, peer.term, self._clock(), retained=retained):
+        if self._election.is_lost(peer.incarnation, peer.status, peer.term, self._clock(), retained=retained):
             raise IdentityError(
                 f"another coordinator has taken over fleet {self._topics.fleet!r} (incarnation {peer.incarnation[:8]}, "
-                f"this one is {self._incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
+                f"this one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
                 "them, stop the other and start this one again, or give it another --fleet"
             )
 
     def _say(self, status: str) -> None:
-        state = birth(self._topics, self._incarnation, self._software, status, term=self._rivals.term)
+        state = birth(self._topics, self.incarnation, self.software, status, term=self._election.term)
         self._publisher.publish_state(state)

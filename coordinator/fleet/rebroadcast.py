@@ -8,8 +8,11 @@ no help: the coordinator's own subscriptions have wildcards, too.
 
 from __future__ import annotations
 
+PAUSE = 1.0
+"""Seconds between two repetitions: a fleet that starts comes within some, and each repetition goes to all agents."""
 
-class Newcomers:
+
+class Rebroadcast:
     """Who came since the last repetition, and when the next is due.
 
     Parameters
@@ -50,7 +53,7 @@ class Newcomers:
             self.due = None
         return self.due is not None and self.due <= at
 
-    def take(self) -> set[str]:
+    def pop_agents(self) -> set[str]:
         """Return who came; the next repetition is due a pause after the next of them."""
         agents, self._agents, self.due = self._agents, set(), None
         return agents

@@ -11,8 +11,16 @@ from starlette.requests import Request
 
 from coordinator.http.guard import READING, Line, Rules, is_foreign, is_loopback_name, is_token
 from coordinator.http.server import HttpLimits
-from coordinator.limits import DashboardLimits
 from schemas.limits import MAX_DECODED_BYTES
+
+EXPLAIN_AT_ONCE = 2
+"""Explanations that are computed at a time; the others wait, for the coordinator needs the processor too."""
+
+EXPLAIN_WAIT = 20.0
+"""Seconds that an explanation, or a page, may wait for its turn before its asker is told to come again."""
+
+FORM_BYTES = 64 * 1024
+"""Longest form that is read: a reason and some numbers."""
 
 PROGRAMS = ("/api/", "/events/", "/metrics")
 """Addresses for programs: their faults are JSON, and no page of another site may ask for them."""
@@ -47,7 +55,6 @@ class OperatorRules(Rules):
     Parameters
     ----------
     token : str
-    limits : DashboardLimits
     is_signed_in : callable
         Whether a request comes from an operator who has signed in.
     loopback_only : bool
@@ -56,15 +63,12 @@ class OperatorRules(Rules):
         that we cannot know.
     """
 
-    def __init__(
-        self, token: str, limits: DashboardLimits, is_signed_in: Callable[[Request], bool], *, loopback_only: bool
-    ) -> None:
+    def __init__(self, token: str, is_signed_in: Callable[[Request], bool], *, loopback_only: bool) -> None:
         self._token = token
-        self._limits = limits
         self._is_signed_in = is_signed_in
         self._loopback_only = loopback_only
-        self._questions = Line(limits.explain_at_once, limits.explain_wait)
-        self._reads = Line(READS_AT_ONCE, limits.explain_wait)
+        self._questions = Line(EXPLAIN_AT_ONCE, EXPLAIN_WAIT)
+        self._reads = Line(READS_AT_ONCE, EXPLAIN_WAIT)
 
     def check(self, request: Request) -> None:
         """Raise HTTPException when it may not be answered."""
@@ -86,7 +90,7 @@ class OperatorRules(Rules):
         """Return how many bytes of its body are read."""
         path = request.url.path
         if not path.startswith(PROGRAMS):
-            return self._limits.form_bytes
+            return FORM_BYTES
         return ROW_BYTES if request.method in READING or _asks(path) else limits.body_bytes
 
     def line(self, request: Request) -> Line | None:

@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException as HttpFault
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
-from coordinator.http.dashboard.calm import Calm
 from coordinator.http.dashboard.site import add_dashboard
+from coordinator.http.error_handler import ErrorHandler
 from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
 from coordinator.http.guard import READING, Guard
 from coordinator.http.rollout_api import add_rollouts
@@ -44,6 +44,9 @@ from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.service import Service
+
+STOP_WAIT = 1
+"""Seconds that open requests have to end when the coordinator does."""
 
 TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
 URL_FILE = "api-url"
@@ -84,11 +87,11 @@ def make_app(  # noqa: C901  one short function per address
     dashboard = Dashboard(service, token, hub)
     dashboard.add_api(app)
 
-    told = dashboard.tell
-
     @app.exception_handler(GlassfleetError)
     async def _told(request: Request, fault: GlassfleetError) -> Response:
-        return told(request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault))
+        return dashboard.error_response(
+            request, next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500), str(fault)
+        )
 
     @app.exception_handler(HttpFault)
     async def _http(request: Request, fault: HttpFault) -> Response:
@@ -98,22 +101,22 @@ def make_app(  # noqa: C901  one short function per address
             detail = f"{request.method} is not for {request.url.path}{f', which takes {allowed}' if allowed else ''}"
         elif fault.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
             detail = f"no such address: {request.url.path}; docs/reference/http-api.md lists them"
-        answer = told(request, fault.status_code, detail)
+        answer = dashboard.error_response(request, fault.status_code, detail)
         answer.headers.update(fault.headers or {})
         return answer
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, fault: RequestValidationError) -> Response:
-        return told(request, 422, in_words(request, fault))
+        return dashboard.error_response(request, 422, in_words(request, fault))
 
     @app.exception_handler(TimeoutError)
     async def _busy(request: Request, _fault: TimeoutError) -> Response:
-        return told(request, 503, "the coordinator is busy; look again before repeating this")
+        return dashboard.error_response(request, 503, "the coordinator is busy; look again before repeating this")
 
     def refuse(request: Request, status: int, detail: str) -> Response:
         if status == HTTPStatus.MISDIRECTED_REQUEST and not request.url.path.startswith(PROGRAMS):
             return PlainTextResponse(f"{detail}\n", status)  # who asks under a foreign name learns nothing from a page
-        return told(request, status, detail)
+        return dashboard.error_response(request, status, detail)
 
     @app.get("/api/health")
     def _health() -> dict[str, Any]:
@@ -189,14 +192,13 @@ def make_app(  # noqa: C901  one short function per address
     add_dashboard(app, dashboard)
     rules = OperatorRules(
         token,
-        dashboard.limits,
         lambda request: dashboard.sessions.of(request) is not None,
-        loopback_only=not service.config.api_expose,
+        loopback_only=not service.config.http.api_expose,
     )
     # From the inside to the outside: the guard's headers are on all answers.
-    app.add_middleware(Calm, tell=dashboard.tell)
+    app.add_middleware(ErrorHandler, error_response=dashboard.error_response)
     app.add_middleware(Heads)
-    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, tell=refuse)
+    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, error_response=refuse)
     return app
 
 
@@ -223,7 +225,7 @@ class ApiServer:
     def __init__(self, service: Service) -> None:
         self._config = service.config
         self._token = read_or_make_token(service.config.state_dir)
-        self._hub = Hub(service.config.dashboard_limits)
+        self._hub = Hub()
         self._app = make_app(service, self._token, self._hub)
         self._server: HttpServer | None = None
 
@@ -235,17 +237,17 @@ class ApiServer:
         UsageError
             The port is taken, or the address is not one of this machine's.
         """
-        config = self._config
+        config, http = self._config, self._config.http
         note = config.state_dir / PORT_FILE
         self._server = server = HttpServer(
-            self._app, HTTP_LIMITS, config.api_host, config.api_port,
-            former=_read_port(note), stop_wait=config.api_stop_wait,
+            self._app, HTTP_LIMITS, http.api_host, http.api_port,
+            former=_read_port(note), stop_wait=STOP_WAIT,
         )  # fmt: skip
         server.begin("glassfleet-api")
-        host = f"[{config.api_host}]" if ":" in config.api_host else config.api_host
+        host = f"[{http.api_host}]" if ":" in http.api_host else http.api_host
         url = f"http://{host}:{server.port}"
         replace_private(config.state_dir / URL_FILE, f"{url}\n".encode("ascii"))
-        if not config.api_port:
+        if not http.api_port:
             replace_private(note, f"{server.port}\n".encode("ascii"))
         return url
 

@@ -42,8 +42,8 @@ READING = ("GET", "HEAD", "OPTIONS")
 LONGEST_LENGTH = 12
 """Digits of a ``Content-Length`` that are read."""
 
-Tell = Callable[[Request, int, str], Response]
-"""Tells a fault to whoever asked: as JSON to programs, as a page to people."""
+ErrorResponse = Callable[[Request, int, str], Response]
+"""Makes the answer that says what is wrong: JSON to programs, a page to people."""
 
 
 class Line:
@@ -93,15 +93,15 @@ class Guard:
     app : ASGIApp
     limits : HttpLimits
     rules : Rules
-    tell : callable
+    error_response : callable
         Request, status and text to an answer.
     """
 
-    def __init__(self, app: ASGIApp, *, limits: HttpLimits, rules: Rules, tell: Tell) -> None:
+    def __init__(self, app: ASGIApp, *, limits: HttpLimits, rules: Rules, error_response: ErrorResponse) -> None:
         self._app = app
         self._limits = limits
         self._rules = rules
-        self._tell = tell
+        self._error_response = error_response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -130,7 +130,7 @@ class Guard:
             body = await self._body(request)
             line = await self._place(request)
         except HTTPException as fault:
-            await self._tell(request, fault.status_code, str(fault.detail))(scope, receive, guarded)
+            await self._error_response(request, fault.status_code, str(fault.detail))(scope, receive, guarded)
             return
         except ClientDisconnect:
             return

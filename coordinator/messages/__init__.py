@@ -1,1 +1,1 @@
-"""Between the broker and the engine: what arrives as events, what is sent as messages."""
+"""Between broker and engine: incoming messages become events, outgoing ones are built and published."""

@@ -56,7 +56,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Leftover:
+class RetainedRequest:
     """A request (of ours): it may have outlived its run, or its round. `blobs` are the topics that it names."""
 
     run: str
@@ -64,7 +64,7 @@ class Leftover:
 
 
 @dataclass(frozen=True)
-class Gone:
+class ClearedRequest:
     """A retained request was cleared: by us when its run ended, or by somebody else."""
 
     run: str
@@ -86,7 +86,7 @@ class Ignored:
     detail: str
 
 
-Inbound: TypeAlias = Birth | Death | Peer | Scores | Leftover | Gone | ForRun | Ignored
+Inbound: TypeAlias = Birth | Death | Peer | Scores | RetainedRequest | ClearedRequest | ForRun | Ignored
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Decoder:
         self._assembler = Assembler(total_bytes=parts.total_bytes, per_sender=parts.per_agent)
         self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def read(self, message: Message, at: float) -> Inbound | None:
+    def decode(self, message: Message, at: float) -> Inbound | None:
         """Return what a message says; None when it is one part of several. Raises nothing, whatever the bytes."""
         try:
             address = self._topics.parse(message.topic)
@@ -128,7 +128,9 @@ class Decoder:
         if address.kind == "contribution":
             return self._contribution(address, message.payload, at)
         if address.kind == "request":
-            return Leftover(address.run, self._blobs(message.payload)) if message.payload else Gone(address.run)
+            if not message.payload:
+                return ClearedRequest(address.run)
+            return RetainedRequest(address.run, self._blobs(message.payload))
         if address.kind == "coordinator-state":
             return self._peer(message.payload)
         return self._of_agent(address, message.payload) if address.kind in ("agent-state", "evaluation") else None

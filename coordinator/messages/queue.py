@@ -19,7 +19,7 @@ _MESSAGE_BYTES = 256
 
 @dataclass
 class Batch:
-    """What was waiting. `arrived` are the times at which `messages` arrived, on the inbox's clock."""
+    """What was waiting. `arrived` are the times at which `messages` arrived, on the queue's clock."""
 
     messages: list[Message] = field(default_factory=list)
     arrived: list[float] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Batch:
     connected: bool = False
 
 
-class Inbox:
+class EventQueue:
     """Takes from many threads without ever blocking them; gives to one.
 
     States of agents (births, wills) are few and must not be lost: only the latest of each topic is kept, and they have
@@ -102,12 +102,12 @@ class Inbox:
         return future
 
     def wake(self) -> None:
-        """Let `take` return."""
+        """Let `get_batch` return."""
         with self._ready:
             self._calls.append(lambda: None)
             self._ready.notify()
 
-    def take(self, most: int, timeout: float) -> Batch:
+    def get_batch(self, most: int, timeout: float) -> Batch:
         """Wait up to `timeout` seconds for something, and take at most `most` messages (and all states) of it."""
         with self._ready:
             if not self._has_something():

@@ -1,1 +1,1 @@
-"""Versions of models: registered, tried, promoted, signed again."""
+"""Published models: versions, names and what they point to, central references, signatures."""

@@ -44,7 +44,7 @@ class Aliases:
     had_candidate: set[str] = field(default_factory=set)
     _sequence: dict[str, int] = field(default_factory=dict)
 
-    def take(self, decisions: Iterable[Decision]) -> None:
+    def apply(self, decisions: Iterable[Decision]) -> None:
         """Take over decisions that are in the journal; those of rollouts change nothing here."""
         current, candidate = self.current.copy(), self.candidate.copy()
         for each in decisions:

@@ -119,11 +119,11 @@ class Models:
         Raises
         ------
         NotFoundError, UsageError, DocumentError
-            As `Registry.vouch`.
+            As `Registry.sign_by_hand`.
         StorageError
             The journal cannot be written.
         """
-        former, model, about = self._registry.vouch(name, version, digest)
+        former, model, about = self._registry.sign_by_hand(name, version, digest)
         if model != former:
             self._put_signature(former, model, {**about, "reason": reason[:500]})
             _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)
@@ -137,21 +137,21 @@ class Models:
         try:
             self._publisher.signature(former, model)
         except (BrokerError, UsageError) as fault:
-            self._tell_unpublishable(model.name, fault)
+            self._log_unpublishable(model.name, fault)
         if about is None:
             self._registry.keep_signed(model)
 
     def connected(self) -> None:
         """Publish all that is retained again."""
         self.sign_again()
-        self._publisher.models(self._tell_unpublishable)
+        self._publisher.models(self._log_unpublishable)
         self.rollouts.connected()
 
     def repeat_pointers(self) -> None:
         """Publish again what each name stands for."""
         self._publisher.pointers()
 
-    def must_stay(self) -> set[tuple[str, int]]:
+    def pinned(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.
 
         What the names stand for, what rollouts compare, and what a rollback would go to.
@@ -176,7 +176,7 @@ class Models:
             self._publisher.model(model, stood)
         except (BrokerError, UsageError) as fault:
             # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
-            self._tell_unpublishable(effect.name, fault)
+            self._log_unpublishable(effect.name, fault)
         about = {"name": model.name, "version": model.version, "digest": model.digest}
         self._metrics["models.published"] += 1
         log.info("model-published", **about)
@@ -250,7 +250,7 @@ class Models:
         try:
             self._publisher.model(stored, stood)
         except (BrokerError, UsageError) as fault:
-            self._tell_unpublishable(name, fault)
+            self._log_unpublishable(name, fault)
         self._metrics["models.references"] += 1
         _log.info("reference-registered", name=name, version=stored.version, digest=stored.digest)
         return self._registry.aliases.current[name]
@@ -296,15 +296,15 @@ class Models:
         withdrawn = [aliases.to_none(name, "superseded")] if name in aliases.candidate else []
         current = aliases.to_current(name, model.version, model.digest, cause, reason)
         self._registry.decide([*ended, current, *withdrawn])
-        self.rollouts.take(ended)
+        self.rollouts.apply(ended)
         return stood
 
     def _show(self, name: str, before: Collection[int]) -> None:
         try:
             self._publisher.moved(name, before)
         except (BrokerError, UsageError) as fault:
-            self._tell_unpublishable(name, fault)
+            self._log_unpublishable(name, fault)
 
-    def _tell_unpublishable(self, name: str, fault: Exception) -> None:
+    def _log_unpublishable(self, name: str, fault: Exception) -> None:
         self._metrics["models.unpublishable"] += 1
         _log.error("model-unpublishable", name=name, detail=str(fault))

@@ -42,7 +42,7 @@ class ModelPublisher:
         Exception
             It cannot; the scheme's own code runs here, so it may be any.
         """
-        self._registry.rehearse(effect, state, self._topics, self._publisher.limit)
+        self._registry.check_model(effect, state, self._topics, self._publisher.limit)
 
     def check_record(self, record: ModelRecord) -> None:
         """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""

@@ -15,7 +15,7 @@ from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, SIGNED, Aliases
 from coordinator.models.central import SOURCE, CentralModel
-from coordinator.models.resigning import Vouching, one_by_one
+from coordinator.models.resigning import ReSigner, one_by_one
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import DamagedError, NotFoundError, UsageError
@@ -73,9 +73,9 @@ class Registry:
         self._wall = wall
         self._signer = signer
         self._missing: set[tuple[str, int]] = set()
-        self._vouching = None if signer is None or verifier is None else Vouching(signer, verifier)
+        self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
         self.aliases = Aliases(now or wall, wall)
-        self.aliases.take(journal.decisions())
+        self.aliases.apply(journal.decisions())
 
     def adopt(self) -> None:
         """Make the newest version of each name current that was registered before there were decisions."""
@@ -90,7 +90,7 @@ class Registry:
         """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
         if decisions:
             self._journal.decide(decisions)
-            self.aliases.take(decisions)
+            self.aliases.apply(decisions)
 
     def history(self, name: str) -> list[Decision]:
         """Return all decisions about a model, oldest first; raises NotFoundError when there is no such model."""
@@ -172,10 +172,10 @@ class Registry:
 
         The newest `keep` versions of each name come first, and those that it stands for.
         """
-        if self._vouching is not None:
-            yield from self._vouching.due(lambda: one_by_one(self._journal, self.aliases.pinned(), keep))
+        if self._re_signer is not None:
+            yield from self._re_signer.due(lambda: one_by_one(self._journal, self.aliases.pinned(), keep))
 
-    def vouch(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
+    def sign_by_hand(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
         """Return a version as it is and as an operator's word makes it, and what to write down about that.
 
         Raises
@@ -188,9 +188,9 @@ class Registry:
             The record is damaged, or another document than was registered, or looked at.
         """
         model = self.get(name, version)
-        if self._vouching is None:
+        if self._re_signer is None:
             raise UsageError("this coordinator signs nothing: start it with --identity")
-        signed, signer, former = self._vouching.by_hand(model, digest)
+        signed, signer, former = self._re_signer.by_hand(model, digest)
         return model, signed, {"signer": signer, "former": former}
 
     def keep_signed(self, model: StoredModel, about: dict[str, str] | None = None) -> None:
@@ -222,7 +222,7 @@ class Registry:
         """Whether the model was registered already: in an earlier life of the coordinator."""
         return any(model.run == effect.run for model in self._journal.models(effect.name))
 
-    def rehearse(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
+    def check_model(self, effect: Publish, state: RunState, topics: Topics, limit: int) -> None:
         """Write a model down and cut it into messages, without registering it; raises whatever stands against it."""
         self.check(self._record(effect, state, LONGEST, ["0" * 64]), topics, limit)
 

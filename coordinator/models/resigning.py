@@ -33,7 +33,7 @@ _CERTIFICATE = re.compile(_SIGNATURES + rb'\[\{"algorithm":"ed25519","certificat
 """In the canonical JSON of a record; no text in a record can hold it, as its quotation marks would be escaped."""
 
 
-class Vouching:
+class ReSigner:
     """Signatures over what is in the registry.
 
     Parameters
@@ -69,7 +69,7 @@ class Vouching:
             self._verifier.owner(signer.certificate)
         except WireError as fault:
             self._seen = (signer.certificate, trusted)
-            _tell_own(fault)
+            _log_own_certificate(fault)
             return
         faults: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
         for model in models():
@@ -175,7 +175,7 @@ class Vouching:
                 )  # fmt: skip
 
 
-def _tell_own(fault: WireError) -> None:
+def _log_own_certificate(fault: WireError) -> None:
     """Tell that the coordinator's own certificate is refused: no model is to blame."""
     is_foreign = fault.code == "foreign-certificate"
     hint = "trust its authority first (`ca trust`)" if is_foreign else "renew it, or issue another one (`ca`)"

@@ -1,1 +1,1 @@
-"""Runs around the engine: started, performed, resumed, shown."""
+"""Runs around the engine: decided and journalled in transactions, performed, resumed, shown."""

@@ -1,7 +1,7 @@
 """The runs of a coordinator as its journal has them: live, suspended and past. Says nothing to anybody.
 
-A *live* run has a state: `resume` folds it from the journal, `take_over` puts the next in its place once the events
-that led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
+A *live* run has a state: `resume` folds it from the journal, `replace_states` sets the next one once the events that
+led to it are appended, and `close` lets the run be past when its end is performed. A *suspended* one is in the
 journal, and this software cannot follow it. A *past* one is known by its document.
 
 The coordinator's thread writes, the API's threads read: everything they see is one `Known`, which is never changed but
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import structlog
 
 from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting
-from coordinator.engine.books import Books
+from coordinator.engine.counters import Counters
 from coordinator.journal.port import Entry, Journal
 from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
@@ -78,7 +78,7 @@ class Runs:
 
     Attributes
     ----------
-    books : dict of str to Books
+    counters : dict of str to Counters
         What was counted since the last record of a live run.
     """
 
@@ -96,7 +96,7 @@ class Runs:
         kept_versions: int,
     ) -> None:
         self._known = Known(past=dict.fromkeys(journal.ended()))
-        self.books: dict[str, Books] = {}
+        self.counters: dict[str, Counters] = {}
         self._engine = engine
         self._journal = journal
         self._wall = wall
@@ -144,7 +144,7 @@ class Runs:
                 continue
             if state is not None:
                 agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
-                self.take_over({run: replace(state, agents=agents)}, {})
+                self.replace_states({run: replace(state, agents=agents)}, {})
                 self._metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
 
@@ -159,24 +159,24 @@ class Runs:
         """Note name, version and digest of a live run's model."""
         self._known = replace(self._known, models={**self._known.models, run: model})
 
-    def take_over(self, states: Mapping[str, RunState], books: Mapping[str, Books | None]) -> None:
-        """Let new states hold, and new books; None: everything that was counted is in the journal."""
+    def replace_states(self, states: Mapping[str, RunState], counters: Mapping[str, Counters | None]) -> None:
+        """Let new states hold, and new counters; None: everything that was counted is in the journal."""
         if states:
             self._known = replace(self._known, live={**self._known.live, **states})
-        for run, kept in books.items():
-            self.books.pop(run, None)
+        for run, kept in counters.items():
+            self.counters.pop(run, None)
             if kept is not None:
-                self.books[run] = kept
+                self.counters[run] = kept
 
     def write_counts(self) -> None:
         """Append what was only counted: the last thing that is done."""
         wall = self._wall()
-        entries = [entry_of(run, books.event(), wall) for run, books in self.books.items() if run in self.live]
+        entries = [entry_of(run, counters.event(), wall) for run, counters in self.counters.items() if run in self.live]
         try:
             self._journal.append(entries)
         except StorageError as fault:
             _log.warning("counts-not-written", reason=str(fault))
-        self.books.clear()
+        self.counters.clear()
 
     def close(
         self,
@@ -204,7 +204,7 @@ class Runs:
                 past.pop(forgotten, None)
         started, models = _without(known.started, run), _without(known.models, run)
         self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)
-        for memory in (self.books, self._moments, self._found):
+        for memory in (self.counters, self._moments, self._found):
             memory.pop(run, None)
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:

@@ -25,10 +25,9 @@ from coordinator.engine import (
 )
 from coordinator.messages.publisher import Publisher
 from coordinator.models.lifecycle import Models
-from coordinator.models.registry import Registry
 from coordinator.runs.directory import Runs
 from coordinator.runs.observer import canonical, place
-from coordinator.runs.preflight import Rehearsal
+from coordinator.runs.preflight import Preflight
 from coordinator.runs.transaction import Ready
 from glassfleet.discovery.guard import in_words
 from schemas.messages import Outcome
@@ -37,16 +36,15 @@ from schemas.parts import Retained
 _log = structlog.get_logger("coordinator")
 
 
-class Performer:
+class EffectHandler:
     """Does what the engine asks for.
 
     Parameters
     ----------
     runs : Runs
     publisher : Publisher
-    registry : Registry
     models : Models
-    rehearse : Rehearsal
+    preflight : Preflight
         For what is said again.
     metrics : Counter
         Counts what is performed.
@@ -58,18 +56,16 @@ class Performer:
         self,
         runs: Runs,
         publisher: Publisher,
-        registry: Registry,
         models: Models,
-        rehearse: Rehearsal,
+        preflight: Preflight,
         *,
         metrics: Counter[str],
         now: Callable[[], float],
     ) -> None:
         self._runs = runs
         self._publisher = publisher
-        self._registry = registry
         self._models = models
-        self._rehearse = rehearse
+        self._preflight = preflight
         self._metrics = metrics
         self._now = now
 
@@ -82,7 +78,7 @@ class Performer:
         state : RunState or None
             Its run, as it stands; None when it is not live.
         ready : mapping of str to Retained
-            As the rehearsal left it.
+            As the preflight left it.
         """
         # A receipt may concern a round before the one that is open by now; 0: none was opened.
         task = effect.task_digest if isinstance(effect, SendReceipt) else ""
@@ -90,7 +86,7 @@ class Performer:
         match effect:
             case OpenRound():
                 self._publisher.request(effect.run, ready[effect.key])
-                self._tell_opened(effect, log)
+                self._log_opened(effect, log)
             case ClearRequest():
                 self._publisher.clear(effect.run)
             case SendReceipt():
@@ -98,7 +94,7 @@ class Performer:
             case RoundClosed():
                 self._metrics["rounds.closed"] += 1
                 log.info("round-closed", **canonical(effect.summary, state))
-                self._tell_outliers(effect, state, log)
+                self._log_outliers(effect, state, log)
             case Restarted():
                 self._metrics["runs.restarts"] += 1
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
@@ -106,7 +102,7 @@ class Performer:
                 assert state is not None  # its `Ended` comes after it
                 self._runs.registered(effect.run, self._models.register(effect, state, log))
             case Ended():
-                self._runs.close(effect.run, self._models.must_stay, self._models.rollouts.remembered_from)
+                self._runs.close(effect.run, self._models.pinned, self._models.rollouts.remembered_from)
                 self._metrics[f"runs.{effect.outcome}"] += 1
                 log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
 
@@ -117,7 +113,18 @@ class Performer:
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
 
-    def answer_for_absent(self, run: str, event: Answer | Refused | Malformed) -> None:
+    def clear(self, run: str) -> None:
+        """Say that nothing is open in a run."""
+        self._publisher.clear(run)
+
+    def check_request(self, run: str, blobs: tuple[str, ...]) -> None:
+        """Take note of a request of ours on the broker, and of the topics that it names; see `Publisher.seen`."""
+        if run in self._runs.suspended:
+            self._publisher.adopt(run, blobs)
+        else:
+            self._publisher.seen(run, blobs, is_live=run in self._runs.live)
+
+    def reply_not_live(self, run: str, event: Answer | Refused | Malformed) -> None:
         """Tell an agent what becomes of its answer to a run that is not live."""
         if run in self._runs.suspended:
             # No receipt: the agent keeps its answer and sends it again, for the day when the run goes on.
@@ -138,7 +145,7 @@ class Performer:
                 continue
             ready: Ready = {}
             effects = standing(state)
-            if self._rehearse(state, effects, ready, again=True) is None:
+            if self._preflight(state, effects, ready, again=True) is None:
                 self._metrics["requests.repeated"] += 1
                 for effect in effects:
                     if isinstance(effect, OpenRound):
@@ -146,7 +153,7 @@ class Performer:
         self._models.repeat_pointers()
 
     @staticmethod
-    def _tell_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
+    def _log_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
         """Name the vehicles that stand out, once: with the round that found the domain, or the limit of rows."""
         if state is None or state.domain is None or state.open is None:
             return
@@ -154,7 +161,7 @@ class Performer:
             for line in in_words(state.guard, state.max_rows_each):
                 log.warning("vehicle-stands-out", what=line)
 
-    def _tell_opened(self, effect: OpenRound, log: Any) -> None:
+    def _log_opened(self, effect: OpenRound, log: Any) -> None:
         self._metrics["rounds.opened"] += 1
         log.info(
             "round-opened",

@@ -37,7 +37,7 @@ class Observer(Protocol):
         ...
 
 
-class Nobody:
+class NullObserver:
     """An `Observer` that does not look."""
 
     def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
@@ -50,7 +50,7 @@ class Nobody:
         """Ignore it."""
 
 
-class Several:
+class Observers:
     """An `Observer` that passes on to several, in order."""
 
     def __init__(self, *observers: Observer) -> None:

@@ -14,7 +14,7 @@ _TOLD_FROM = 0.1
 class Outages:
     """Remembers connections that were lost until the runs have been told.
 
-    `lost` and `found` are for the transport's thread, `take` for the coordinator's own.
+    `lost` and `found` are for the transport's thread, `pop_events` for the coordinator's own.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ class Outages:
 
     @property
     def are_over(self) -> bool:
-        """Whether something has ended that `take` has not given yet."""
+        """Whether something has ended that `pop_events` has not given yet."""
         return bool(self._over)
 
-    def take(self, until: float) -> list[NoBroker]:
+    def pop_events(self, until: float) -> list[NoBroker]:
         """Return what has not been given yet; of what goes on, the time up to `until`. No two overlap.
 
         Losses shorter than a tenth of a second are one with the next, as if they had come right before it.

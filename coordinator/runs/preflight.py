@@ -17,7 +17,7 @@ from schemas.errors import GlassfleetError, StorageError
 _log = structlog.get_logger("coordinator")
 
 
-class Rehearsal:
+class Preflight:
     """Cuts requests and writes models down, without saying anything to anybody: a part of deciding.
 
     Parameters

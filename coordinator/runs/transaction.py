@@ -1,7 +1,7 @@
-"""One turn of the coordinator: what a batch of events leads to, decided before any of it holds.
+"""One transaction of the coordinator: what a batch of events leads to, decided before any of it holds.
 
-Pure but for the rehearsal, which is given: it finds out what could not be sent, so that a run that cannot go on ends by
-name instead of waiting for answers to a request that nobody saw.
+Pure but for the preflight, which is given: it finds what cannot be sent, so that a run that cannot go on ends by name
+instead of waiting for answers to a request that nobody saw.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coordinator.engine import (
     SendReceipt,
     Unable,
 )
-from coordinator.engine.books import Books, is_counted_only
+from coordinator.engine.counters import Counters, is_counted_only
 from coordinator.journal.port import Entry
 from coordinator.runs.records import entry_of, shortened
 from schemas.parts import Retained
@@ -30,19 +30,19 @@ from schemas.parts import Retained
 Ready: TypeAlias = dict[str, Retained]
 """Requests that were cut already, by the key of their effect."""
 
-Rehearse: TypeAlias = Callable[[RunState, Iterable[Effect], Ready], Unable | None]
+Preflight: TypeAlias = Callable[[RunState, Iterable[Effect], Ready], Unable | None]
 """Finds out whether effects can be performed; None: they can. What it cuts for that is put into the third."""
 
 
 @dataclass
-class Turn:
+class Transaction:
     """What a batch of events leads to.
 
     Attributes
     ----------
     states : dict of str to RunState
         The runs that changed.
-    books : dict of str to Books or None
+    counters : dict of str to Counters or None
         What is only counted, by run; None: what was counted goes into the journal now.
     entries : list of Entry
         For the journal, in one transaction.
@@ -55,7 +55,7 @@ class Turn:
     """
 
     states: dict[str, RunState] = field(default_factory=dict)
-    books: dict[str, Books | None] = field(default_factory=dict)
+    counters: dict[str, Counters | None] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     ready: Ready = field(default_factory=dict)
@@ -65,65 +65,66 @@ class Turn:
 def decide(
     engine: Engine,
     live: Mapping[str, RunState],
-    books: Mapping[str, Books],
+    counters: Mapping[str, Counters],
     events: Iterable[tuple[str, Event]],
     *,
-    rehearse: Rehearse,
+    preflight: Preflight,
     wall: float,
-) -> Turn:
-    """Return what the events lead to; changes neither `live` nor `books`.
+) -> Transaction:
+    """Return what the events lead to; changes neither `live` nor `counters`.
 
     Parameters
     ----------
     engine : Engine
     live : mapping of str to RunState
         By run.
-    books : mapping of str to Books
+    counters : mapping of str to Counters
         What was counted since the last record, by run.
     events : iterable of (str, Event)
         With the run that each concerns, in order.
-    rehearse : callable
+    preflight : callable
     wall : float
         Wall clock, seconds since the epoch; for displays.
     """
-    turn = Turn()
+    transaction = Transaction()
     for run, event in events:
-        before = turn.states.get(run) or live.get(run)
+        before = transaction.states.get(run) or live.get(run)
         after, effects = engine.step(before, event)
         if after is not before:
-            turn.states[run] = after
-            _write_down(turn, event, effects, before, after, counted=turn.books.get(run, books.get(run)), wall=wall)
-        unable = rehearse(after, effects, turn.ready)
+            transaction.states[run] = after
+            counted = transaction.counters.get(run, counters.get(run))
+            _write_down(transaction, event, effects, before, after, counted=counted, wall=wall)
+        unable = preflight(after, effects, transaction.ready)
         if unable is not None:
-            turn.states[run], instead = engine.step(after, unable)
-            turn.entries.append(entry_of(run, unable, wall))
+            transaction.states[run], instead = engine.step(after, unable)
+            transaction.entries.append(entry_of(run, unable, wall))
             effects = (*_without(effects, unable), *instead)
-        turn.effects += effects
-    return turn
+        transaction.effects += effects
+    return transaction
 
 
 def _write_down(
-    turn: Turn,
+    transaction: Transaction,
     event: Event,
     effects: tuple[Effect, ...],
     before: RunState | None,
     after: RunState,
     *,
-    counted: Books | None,
+    counted: Counters | None,
     wall: float,
 ) -> None:
     """Count an event that changes nothing but counters; else it becomes an entry, after what was counted before it."""
     run = after.run
     receipt = next((effect for effect in effects if isinstance(effect, SendReceipt)), None)
     if receipt is not None and before is not None and is_counted_only(before, after):
-        turn.books[run] = counted = counted.copy() if counted is not None else Books()
+        transaction.counters[run] = counted = counted.copy() if counted is not None else Counters()
         counted.add(before, receipt.task_digest, receipt.outcome, after.at)
-        turn.only_counted += 1
+        transaction.only_counted += 1
         return
     if counted is not None:
-        turn.entries.append(entry_of(run, counted.event(), wall))
-    turn.books[run] = None
-    turn.entries.append(entry_of(run, shortened(event, effects), wall))
+        transaction.entries.append(entry_of(run, counted.event(), wall))
+    transaction.counters[run] = None
+    transaction.entries.append(entry_of(run, shortened(event, effects), wall))
 
 
 def _without(effects: Iterable[Effect], unable: Unable) -> Iterable[Effect]:

@@ -159,7 +159,7 @@ def _open(state: RunState) -> dict[str, Any] | None:
     return {
         "number": current.number,
         "phase": current.kind,
-        "kind": state.trail[-1].task.kind,
+        "kind": state.levels[-1].task.kind,
         "attempt": current.attempt,
         "asked": len(current.asked),
         "accepted": len(state.accepted),
@@ -176,12 +176,12 @@ def _open(state: RunState) -> dict[str, Any] | None:
 
 
 def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
-    if not state.trail:
+    if not state.levels:
         return {}
     try:
         server, _ = engine.server(state)
         progress = getattr(server, "progress", None)
-        return {} if progress is None else dict(plain(dict(progress(state.trail[-1].state))))
+        return {} if progress is None else dict(plain(dict(progress(state.levels[-1].state))))
     except Exception as fault:  # noqa: BLE001  a display must not stop a run
         return {"fault": f"{type(fault).__name__}: {fault}"[:200]}
 

@@ -7,11 +7,19 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from coordinator.engine import Effect, RunState, SendReceipt
-from coordinator.limits import RefusalLimits
+
+RUNS = 100
+"""Runs whose reasons are told apart, more than anybody looks at; the one that began to be refused first gives way."""
+
+REASONS = 40
+"""Reasons of one run that are told apart: a few kinds, with a few details; the others are counted together."""
+
+AGENTS = 50
+"""Agents that are named with one reason: more nobody reads."""
 
 
 @dataclass
-class Told:
+class RefusalReason:
     """One reason.
 
     Attributes
@@ -19,7 +27,7 @@ class Told:
     count : int
         Receipts that gave it.
     agents : dict of str to None
-        Whom, the first `RefusalLimits.agents`.
+        Whom, the first `AGENTS`.
     """
 
     count: int = 0
@@ -27,16 +35,10 @@ class Told:
 
 
 class Refusals:
-    """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run.
+    """An `Observer` that remembers the receipts other than ``accepted`` since the process began, bounded, by run."""
 
-    Parameters
-    ----------
-    limits : RefusalLimits
-    """
-
-    def __init__(self, limits: RefusalLimits = RefusalLimits()) -> None:  # noqa: B008 - frozen
-        self._limits = limits
-        self._runs: OrderedDict[str, dict[tuple[str, str], Told]] = OrderedDict()
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, dict[tuple[str, str], RefusalReason]] = OrderedDict()
         self._lock = threading.Lock()
 
     def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
@@ -47,13 +49,13 @@ class Refusals:
         with self._lock:
             reasons = self._runs.setdefault(effect.run, {})
             key = (effect.outcome, effect.reason)
-            if key not in reasons and len(reasons) >= self._limits.reasons:
+            if key not in reasons and len(reasons) >= REASONS:
                 key = (effect.outcome, "other reasons")
-            told = reasons.setdefault(key, Told())
+            told = reasons.setdefault(key, RefusalReason())
             told.count += 1
-            if len(told.agents) < self._limits.agents:
+            if len(told.agents) < AGENTS:
                 told.agents[effect.agent] = None
-            while len(self._runs) > self._limits.runs:
+            while len(self._runs) > RUNS:
                 self._runs.popitem(last=False)
 
     def appended(self, seconds: float, records: int) -> None:

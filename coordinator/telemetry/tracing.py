@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from coordinator.engine import Effect, Ended, RoundClosed, RunState
-from coordinator.runs.observer import Observer, Several, canonical
+from coordinator.runs.observer import Observer, Observers, canonical
 from coordinator.telemetry.metrics import Metrics
 from schemas.errors import UsageError
 from schemas.trace import trace_ids
@@ -38,7 +38,7 @@ def observers(config: CoordinatorConfig, metrics: Metrics) -> Observer:
     """
     if config.traces == "off":
         return metrics
-    return Several(metrics, Traces(config.fleet, find_exporter(config.traces)))
+    return Observers(metrics, Traces(config.fleet, find_exporter(config.traces)))
 
 
 def find_exporter(name: str) -> SpanExporter:

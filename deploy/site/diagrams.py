@@ -65,21 +65,21 @@ _GAP = 222
 
 def _sequence(lines: list[str]) -> tuple[str, int, int, list[str]]:
     names: dict[str, str] = {}
-    said: list[tuple[str, str, str]] = []
+    messages: list[tuple[str, str, str]] = []
     for line in lines:
-        if found := re.fullmatch(r"participant (\w+) as (.+)", line):
-            names[found[1]] = found[2]
-        elif found := re.fullmatch(r"(\w+)->>(\w+): (.+)", line):
-            said.append((found[1], found[2], found[3]))
-        elif found := re.fullmatch(r"Note over (\w+): (.+)", line):
-            said.append((found[1], found[1], found[2]))
+        if match := re.fullmatch(r"participant (\w+) as (.+)", line):
+            names[match[1]] = match[2]
+        elif match := re.fullmatch(r"(\w+)->>(\w+): (.+)", line):
+            messages.append((match[1], match[2], match[3]))
+        elif match := re.fullmatch(r"Note over (\w+): (.+)", line):
+            messages.append((match[1], match[1], match[2]))
         else:
             raise DiagramError(f"cannot draw {line!r}")
     at = {name: 100 + _GAP * index for index, name in enumerate(names)}
     width = 200 + _GAP * (len(names) - 1)
     y = 64
     shapes: list[str] = []
-    for start, end, words in said:
+    for start, end, words in messages:
         wrapped = _wrapped(words, 27 if start == end else 31)
         middle = (at[start] + at[end]) / 2
         if start == end:
@@ -115,12 +115,12 @@ def _read_states(lines: list[str]) -> _Graph:
     graph = _Graph()
     order: list[str] = []
     for line in lines:
-        found = re.fullmatch(r"(\[\*\]|\w+) --> (\[\*\]|\w+)(?:: (.+))?", line)
-        if found is None:
+        match = re.fullmatch(r"(\[\*\]|\w+) --> (\[\*\]|\w+)(?:: (.+))?", line)
+        if match is None:
             raise DiagramError(f"cannot draw {line!r}")
-        if found[2] != FIRST:
-            graph.moves[found[1], found[2]] = found[3] or ""
-        order += [name for name in found.group(1, 2) if name != FIRST and name not in order]
+        if match[2] != FIRST:
+            graph.moves[match[1], match[2]] = match[3] or ""
+        order += [name for name in match.group(1, 2) if name != FIRST and name not in order]
     leaving = {start for start, end in graph.moves if start != end}
     graph.chain = [name for name in order if name in leaving]
     graph.ends = [name for name in order if name not in leaving]

@@ -22,7 +22,7 @@ _REPLACED = {r"\\big([\[\]])": r"\1", r"\\text\{": r"\\mathrm{", r"\\ ": r"\\;",
 
 def replace(html: str) -> str:
     """Return a page with its formulas drawn; raises ValueError, naming the formula, for one that cannot be drawn."""
-    return _MARKED.sub(lambda found: _element(unescape(found[3]), block=found[2] == "["), html)
+    return _MARKED.sub(lambda match: _element(unescape(match[3]), block=match[2] == "["), html)
 
 
 def _element(formula: str, *, block: bool) -> str:

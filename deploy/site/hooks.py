@@ -1,4 +1,4 @@
-"""What MkDocs is told beyond ``mkdocs.yml``: pages that live elsewhere, diagrams and formulas without scripts.
+"""What the site needs beyond ``mkdocs.yml``: pages that live elsewhere, diagrams and formulas without scripts.
 
 - Each scheme's README is a page of the reference; a new folder under ``glassfleet/schemes/`` appears by itself. The
   change log and the guide for contributors are pages, too.
@@ -86,8 +86,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = borrowed().get(here, f"docs/{here}")
     if here == DECISIONS:
         markdown += "\n" + "".join(f"- [{title}]({name})\n" for name, title in decisions().items())
-    markdown = _MERMAID.sub(lambda found: diagrams.draw(found[1]), markdown)
-    return _LINK.sub(lambda found: _link(found, here=here, source=source, files=files), markdown)
+    markdown = _MERMAID.sub(lambda match: diagrams.draw(match[1]), markdown)
+    return _LINK.sub(lambda match: _link(match, here=here, source=source, files=files), markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -99,11 +99,11 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return formulas.replace(html)
 
 
-def _link(found: re.Match[str], *, here: str, source: str, files: Files) -> str:
-    words, target = found.groups()
+def _link(match: re.Match[str], *, here: str, source: str, files: Files) -> str:
+    words, target = match.groups()
     path, mark, anchor = target.partition("#")
     if not path or "://" in target or target.startswith("mailto:"):
-        return found[0]
+        return match[0]
     where = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
     pages = {file: page for page, file in borrowed().items()}
     if here != MESSAGES:
@@ -116,4 +116,4 @@ def _link(found: re.Match[str], *, here: str, source: str, files: Files) -> str:
         return f"[{words}]({posixpath.relpath(place, posixpath.dirname(here) or '.')}{mark}{anchor})"
     if (ROOT / where).exists():  # part of the repository, and no page
         return words if words.strip("`") == where else f"{words} (`{where}`)"
-    return found[0]  # leads nowhere: the strict build fails
+    return match[0]  # leads nowhere: the strict build fails

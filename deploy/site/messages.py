@@ -47,7 +47,7 @@ def _shown(messages: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _table(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
     schema = _whole(schema, schemas)
-    summary, told = _docstring(schema.get("description", ""))
+    summary, descriptions = _docstring(schema.get("description", ""))
     lines = [summary, ""] if summary else []
     fields = schema.get("properties", {})
     if not fields:
@@ -55,7 +55,7 @@ def _table(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
     required = set(schema.get("required", ()))
     lines += ["| field | type | must be there | what |", "|---|---|---|---|"]
     for name, entry in fields.items():
-        what = " ".join(str(entry.get("description", told.get(name, ""))).split()).replace("|", "\\|")
+        what = " ".join(str(entry.get("description", descriptions.get(name, ""))).split()).replace("|", "\\|")
         lines.append(f"| `{name}` | {_type(entry)} | {'yes' if name in required else ''} | {what} |")
     return lines
 
@@ -78,14 +78,14 @@ def _whole(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
     """Return a numpydoc description's text and what its section Attributes says of each field."""
     summary, _, section = text.partition("Attributes\n----------\n")
-    told: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     names: list[str] = []
     for line in section.splitlines():
         if line and not line.startswith(" "):
             names = [name.strip() for name in line.partition(" : ")[0].split(",")]
         for name in names if line.startswith(" ") else ():
-            told[name] = f"{told.get(name, '')} {line.strip()}".strip()
-    return " ".join(summary.replace("``", "`").split()), told
+            descriptions[name] = f"{descriptions.get(name, '')} {line.strip()}".strip()
+    return " ".join(summary.replace("``", "`").split()), descriptions
 
 
 def _type(entry: dict[str, Any]) -> str:

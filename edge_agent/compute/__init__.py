@@ -1,1 +1,1 @@
-"""Answers under a budget of time and memory, in a process of their own."""
+"""Long answers and scores: computed in a process of their own, under a budget of time and memory."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le
 
 
 @dataclass(frozen=True)
@@ -12,14 +15,18 @@ class Budget:
     Attributes
     ----------
     seconds : float
-        From the start of the process, > 0. Ten times the usual deadline of a round: who is slower helps nobody.
+        Longest that one answer, or the scores of one model, may take, from the start of the process; what would take
+        longer is refused. Ten times the usual deadline of a round: who is slower helps nobody. Why: rounds with a
+        longer deadline.
     megabytes : int
-        All that the process holds of its own; the code of programs and libraries does not count. An answer and scores
-        at once, and the agent, stay below the limit of deploy/systemd.
+        Most memory for one answer, or the scores of one model: all that the process holds of its own; the code of
+        programs and libraries does not count. An answer and scores
+        at once, and the agent, stay below the limit of deploy/systemd. What needs more is refused. Why: the memory of
+        the vehicle.
     """
 
-    seconds: float = 300.0
-    megabytes: int = 384
+    seconds: Annotated[float, Gt(0), Le(7 * 24 * 3600)] = 300.0
+    megabytes: Annotated[int, Ge(256), Le(1 << 20)] = 384
 
     def exceeded_time(self) -> str:
         """Return the reason of a refusal."""

@@ -3,102 +3,86 @@
 from __future__ import annotations
 
 import json
-import os
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from edge_agent.config import SHARED, Id
+from edge_agent.config import SHARED
 from edge_agent.forecast.log import DEFAULT_MAX_BYTES
 from glassfleet.data.windows import WindowPlan
 from schemas.errors import UsageError
-from schemas.topics import DEFAULT_FLEET
+from schemas.settings import Id, Settings
 
 
-class ForecastConfig(BaseModel):
-    """Everything that one forecaster can be told. Use `load_config` to read environment and file too.
+class ForecastConfig(Settings):
+    """What a forecaster can be told beyond `Settings`.
 
     Attributes
     ----------
     id : str
-        The agent beside which it works: its models are used, and forecasts are published under its id.
-    fleet : str
-        Fleet id.
-    state_dir : Path
-        As the agent has it.
+        The agent beside which it works: its models are used, and forecasts are published under its id. Why: every
+        vehicle has its own.
     source : str
         Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt[s]://host/a/topic`` (JSON
         objects on a broker of the vehicle), a ``.csv``, ``.csv.gz`` or ``.parquet`` file (replayed), or a file or named
-        pipe of JSON lines.
+        pipe of JSON lines. Why: every vehicle has its own.
     window : Path or None
         JSON file that says which inputs the last samples make, or ``qoe`` for the case study's; without it samples are
-        rows with the inputs already.
+        rows with the inputs already. Why: samples that are no rows yet.
     model : str or None
-        Name of the model to serve; None: the only one that the agent keeps.
+        Name of the model to serve; None: the only one that the agent keeps. Why: an agent that keeps several.
     data : str or None
         The vehicle's rows, as the agent has them: for models of which every vehicle makes its own, such as fedga's
         trees. That is made when the model is taken over, kept in the log alone, and what forecasts and is explained.
-    data_pause : float
-        Seconds until rows of `data` that could not be read or used are tried again.
+        Why: such a model.
     models : Path or None
-        Folder of the models; None: the agent's.
+        Folder of the models; None: the agent's. Why: a model that was carried here by hand.
     log : Path or None
-        Folder of the log of forecasts; None: ``forecasts`` beside the agent's models.
+        Folder of the log of forecasts; None: ``forecasts`` beside the agent's models. Why: another disk.
     log_max_bytes : int
-        Most bytes of the log; then the oldest sixteenth gives way. 64 KiB to 1 TiB.
+        Most bytes of the log; then the oldest sixteenth gives way. 64 KiB to 1 TiB. Why: the disk, and how long
+        forecasts must be kept.
     speed : float
-        A replayed file goes so many times as fast as one row a second; 0: as fast as it can.
+        A replayed file goes so many times as fast as one row a second; 0: as fast as it can. Why: a long file.
     every : float
         Seconds from a forecast to the next, 0 to 3600; samples that come faster still fill windows and memory. A row
-        of a replayed file is a second.
+        of a replayed file is a second. Why: forecasts that are needed more, or less, often.
     alert : str or None
-        A forecast below this number, or of this class, is an alert.
+        A forecast below this number, or of this class, is an alert. Why: it says what is bad here.
     observed : str or None
-        Field of a sample with the target's present value, for models that remember the target.
+        Field of a sample with the target's present value, for models that remember the target. Why: such a model.
     publish : str
         ``none``, ``alerts`` or ``all`` of the forecasts on the fleet's broker, with their explanation. It tells about
         the vehicle's rows, so nothing is published unless asked. Of a tree of the vehicle's own only what it answers.
+        Why: somebody in the cloud wants to see them.
     broker : str or None
-        Broker's URL, when forecasts are published.
+        Broker's URL, when forecasts are published. Why: every fleet has its own.
     source_identity : Path or None
-        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for a source at ``mqtts``, of an id of its own too.
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for a source at ``mqtts``, of an id of its own too. Why: a
+        vehicle's broker that asks for a certificate.
     source_ca_file : Path or None
-        Certificate authority for a source at ``mqtts``, in place of that identity's or the system's.
-    identity : Path or None
-        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``: of an agent id of the forecaster's own,
-        since brokers give each certificate one connection. Forecasts are signed with it, and published under its id.
-    ca_file : Path or None
-        Certificate authority for ``mqtts``, in place of the identity's.
-    insecure_plaintext : bool
-        Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said.
-    kept_rows : int
-        Rows that are kept in memory, so that a new model with a longer memory need not wait for them.
-    queue_samples : int
-        Samples that wait to be forecast from; a live topic drops the newest beyond it, a file waits.
-    max_sample_bytes : int
-        Longer lines and messages are no samples.
-    faults_told_every : int
-        So often the same kind of fault of a sample is logged once: a broken sensor must not fill the log.
-    identity_look : float
-        Seconds between two looks whether the files of `identity` changed, at least.
-    log_level : str
-        ``debug``, ``info``, ``warning`` or ``error``.
-    log_format : str
-        ``console`` or ``json``.
+        Certificate authority for a source at ``mqtts``, in place of that identity's or the system's. Why: a vehicle's
+        broker with a certificate of others.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    service: ClassVar = "forecast"
+    shared: ClassVar = SHARED
+    top: ClassVar = "shared"
+    retired: ClassVar = {
+        "data_pause": "edge_agent.forecast.model.DATA_PAUSE",
+        "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",
+        "queue_samples": "edge_agent.forecast.source.SampleLimits.waiting",
+        "max_sample_bytes": "edge_agent.forecast.source.SampleLimits.max_bytes",
+        "faults_told_every": "edge_agent.forecast.serve.FAULTS_TOLD_EVERY",
+        "identity_look": "broker.credentials.LOOK_EVERY",
+    }
 
     id: Id
-    fleet: Id = DEFAULT_FLEET
-    state_dir: Path
     source: str = Field(min_length=1)
     window: Path | None = None
     model: Id | None = None
     data: str | None = None
-    data_pause: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
     models: Path | None = None
     log: Path | None = None
     log_max_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = DEFAULT_MAX_BYTES
@@ -110,16 +94,6 @@ class ForecastConfig(BaseModel):
     broker: str | None = None
     source_identity: Path | None = None
     source_ca_file: Path | None = None
-    identity: Path | None = None
-    ca_file: Path | None = None
-    insecure_plaintext: bool = False
-    kept_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 600
-    queue_samples: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
-    max_sample_bytes: Annotated[int, Field(ge=1024, le=1 << 26)] = 1 << 16
-    faults_told_every: Annotated[int, Field(ge=1, le=1_000_000)] = 60
-    identity_look: Annotated[float, Field(ge=0, le=24 * 3600)] = 2.0
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["console", "json"] = "console"
 
     @model_validator(mode="after")
     def _consistent(self) -> ForecastConfig:
@@ -154,49 +128,4 @@ class ForecastConfig(BaseModel):
             raise UsageError(f"--window: {self.window} is not valid JSON: {fault}") from fault
 
 
-def load_config(file: Path | None = None, **flags: Any) -> ForecastConfig:
-    """Return the configuration from flags, environment, `file` and defaults, the former stronger than the latter.
-
-    Parameters
-    ----------
-    file : Path or None
-        TOML; the ``[forecast]`` table, over top-level keys that all processes of a fleet share.
-    flags
-        Settings by name; None means not given.
-
-    Raises
-    ------
-    UsageError
-        A setting is missing, unknown or out of range.
-    """
-    settings: dict[str, Any] = {}
-    if file is not None:
-        try:
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as fault:
-            raise UsageError(f"cannot read the configuration {file}: {fault.strerror}") from fault
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-            raise UsageError(f"the configuration {file} is not valid TOML: {fault}") from fault
-        own = content.get("forecast", {})
-        settings = {name: content[name] for name in ForecastConfig.model_fields if name in SHARED and name in content}
-        settings.update(own if isinstance(own, dict) else {"forecast": own})
-    for name in ForecastConfig.model_fields:
-        for prefix in ("GLASSFLEET_", "GLASSFLEET_FORECAST_") if name in SHARED else ("GLASSFLEET_FORECAST_",):
-            value = os.environ.get(prefix + name.upper())
-            if value is not None:
-                settings[name] = value
-    settings.update({name: value for name, value in flags.items() if value is not None})
-    try:
-        return ForecastConfig(**settings)
-    except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else ""
-        flag = f"--{name.replace('_', '-')}"
-        if first["type"] == "missing":
-            prefix = "GLASSFLEET_" if name in SHARED else "GLASSFLEET_FORECAST_"
-            raise UsageError(
-                f"{name} is missing: give {flag}, set {prefix}{name.upper()}, or write it in the --config file "
-                "(see: glassfleet forecast run --help)"
-            ) from fault
-        text = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{f'{flag}: ' if name else ''}{text} (see: glassfleet forecast run --help)") from fault
+load_config = ForecastConfig.load

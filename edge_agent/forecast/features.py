@@ -13,6 +13,9 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Recollection
 from glassfleet.data.windows import SlidingWindow, WindowPlan
 
+KEPT_ROWS = 600
+"""Rows in memory, ten minutes of one a second, so that a new model with a longer memory need not wait for them."""
+
 
 class LiveFeatures:
     """What the vehicle has seen lately, as the inputs of whichever model is served.
@@ -27,7 +30,7 @@ class LiveFeatures:
         Rows that are kept, so that a new model with a longer memory need not wait for them.
     """
 
-    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None, kept_rows: int = 600) -> None:
+    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None, kept_rows: int = KEPT_ROWS) -> None:
         self._window = None if plan is None else SlidingWindow(plan)
         self._observed = observed
         self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=kept_rows)

@@ -14,6 +14,9 @@ from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
 
+DATA_PAUSE = 60.0
+"""Seconds until rows that could not be read or used are tried again: a database may come back, and is not pressed."""
+
 PERSONAL = "personal"
 """``parameters.source`` of a record whose model a vehicle made of a published one, its parent; it stays there.
 
@@ -130,7 +133,7 @@ class ModelWatch:
         log: Any,
         rows: str | None = None,
         *,
-        pause: float = 60.0,
+        pause: float = DATA_PAUSE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory

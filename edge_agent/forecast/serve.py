@@ -21,7 +21,7 @@ from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
-from edge_agent.forecast.source import Access, Sample, SampleLimits, Samples, is_topic
+from edge_agent.forecast.source import Access, Sample, Samples, is_topic
 from glassfleet.data.windows import WindowPlan
 from glassfleet.rules import Explanation
 from schemas.envelope import Envelope
@@ -31,6 +31,9 @@ from schemas.topics import Topics
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
+
+FAULTS_TOLD_EVERY = 60
+"""So often the same kind of fault of a sample is logged once: a broken sensor must not fill the log."""
 
 OWN_TREE = "(the vehicle's own tree)"
 """What is published in place of the rule where the vehicle made the model of its rows: that stays at the vehicle."""
@@ -74,7 +77,7 @@ class Forecaster:
         alert: str | None,
         publish: Callable[[Forecast], None],
         say: Any,
-        told_every: int = 60,
+        told_every: int = FAULTS_TOLD_EVERY,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -247,15 +250,16 @@ def run(
 
         refuse_password(config.data, "--data")
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
+    for note in config.notes:
+        say.warning("retired-setting", note=note)
     with ExitStack() as stack:
-        features = LiveFeatures(plan, config.observed, config.kept_rows)
+        features = LiveFeatures(plan, config.observed)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
         stack.callback(log.close)
         publish = _publisher(config, stack)
-        limits = SampleLimits(config.queue_samples, config.max_sample_bytes)
-        samples = Samples(config.source, speed=config.speed, limits=limits, access=_access(config))
+        samples = Samples(config.source, speed=config.speed, access=_access(config))
         stack.callback(samples.close)
-        watch = ModelWatch(config.models_directory, config.model, say, config.data, pause=config.data_pause)
+        watch = ModelWatch(config.models_directory, config.model, say, config.data)
         forecaster = Forecaster(
             features,
             watch,
@@ -264,7 +268,6 @@ def run(
             alert=config.alert,
             publish=publish,
             say=say,
-            told_every=config.faults_told_every,
             # A replayed row is a second, however fast it comes.
             clock=itertools.count().__next__ if samples.is_replay else time.monotonic,
         )
@@ -323,7 +326,7 @@ def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast],
                 "certificate, so publishing would throw the agent out. Enrol a second one, such as "
                 f"{config.id}-forecast"
             )
-        credentials = FolderCredentials(config.identity, pause=config.identity_look)
+        credentials = FolderCredentials(config.identity)
     topics = Topics(config.fleet)
     link = Link(
         url=config.broker,

@@ -1,1 +1,1 @@
-"""What a vehicle says about itself, and what it understands of what it hears."""
+"""Between the broker and the session: incoming messages are checked, outgoing ones are built and published."""

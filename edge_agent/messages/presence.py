@@ -14,6 +14,9 @@ from schemas.errors import BrokerError, IdentityError, UsageError
 from schemas.messages import AgentState
 from schemas.topics import Topics
 
+BIRTH_PAUSE = 0.25
+"""Seconds between two birth certificates at least, so that two processes with one id do not flood the broker."""
+
 
 class Presence:
     """What an agent says about itself.
@@ -49,7 +52,7 @@ class Presence:
         rows: Dataset,
         clock: Callable[[], float],
         log: Any,
-        pause: float = 0.25,
+        pause: float = BIRTH_PAUSE,
     ) -> None:
         self._pause = pause
         self._topics = topics

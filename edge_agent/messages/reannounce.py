@@ -11,6 +11,9 @@ import hashlib
 
 from schemas.messages import CoordinatorState
 
+SPREAD = 1.0
+"""Seconds: the births of ten thousand agents are a stream then, and a run waits for nobody longer than usual."""
+
 
 class Reannouncer:
     """Knows the life of the coordinator to which this agent has announced itself.
@@ -23,7 +26,7 @@ class Reannouncer:
         Seconds, >= 0.
     """
 
-    def __init__(self, own: str, spread: float) -> None:
+    def __init__(self, own: str, spread: float = SPREAD) -> None:
         share = int.from_bytes(hashlib.sha256(own.encode()).digest()[:4], "big") / 2**32
         self._wait = spread * share
         self._seen = ""

@@ -31,6 +31,9 @@ from schemas.documents import canonical_json, document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 
+KEPT_LOCAL_MODELS = 4
+"""Local models that are remembered for scoring, so that they are not learned again for each version."""
+
 _BLOCK = 4096
 
 _CELL_SECONDS: Final = 1e-9
@@ -99,7 +102,13 @@ class Evaluator:
     """
 
     def __init__(
-        self, train: Dataset, test: Dataset, kept: int = 4, *, budget: Budget | None = None, directory: Path = Path()
+        self,
+        train: Dataset,
+        test: Dataset,
+        kept: int = KEPT_LOCAL_MODELS,
+        *,
+        budget: Budget | None = None,
+        directory: Path = Path(),
     ) -> None:
         self._kept = kept
         self._train = train

@@ -34,6 +34,9 @@ from schemas.trial import place
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
     from schemas.trust.signing import Verifier
 
+FOLLOWED_MODELS = 64
+"""Model names that are followed at once: far more than a fleet learns, and each keeps a document on disk."""
+
 SEQUENCES = ".sequences.json"
 """Name -> highest sequence that was followed. No model's name begins with a dot."""
 
@@ -98,7 +101,7 @@ class ModelFollower:
         agent: str = "",
         counts: Counter[str] | None = None,
         verifier: Verifier | None = None,
-        max_names: int = 64,
+        max_names: int = FOLLOWED_MODELS,
     ) -> None:
         self._max_names = max_names
         self._topics = topics

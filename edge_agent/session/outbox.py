@@ -22,6 +22,12 @@ from pathlib import Path
 from schemas.errors import StorageError
 from schemas.private_files import private_database
 
+KEPT_RECEIPTS = 4096
+"""Marks of ended answers, a hundred bytes each, so that a restarted agent does not answer again."""
+
+BUSY_WAIT = 5.0
+"""Seconds to wait for another process that holds the file: a backup."""
+
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 
 _SCHEMA = """
@@ -69,7 +75,12 @@ class Outbox:
     """
 
     def __init__(
-        self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, max_ended: int = 4096, busy_timeout: float = 5.0
+        self,
+        path: Path,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_ended: int = KEPT_RECEIPTS,
+        busy_timeout: float = BUSY_WAIT,
     ) -> None:
         self._path = path
         self.max_bytes = max_bytes

@@ -27,8 +27,8 @@ handled. Five rules explain it:
    coordinator that came back, a retained request seen twice, an extended deadline) gets the same bytes again or, after
    a receipt, nothing.
 3. *PUBACK is not delivery.* Only a receipt ends a send, and every receipt does: accepted, duplicate, late, rejected and
-   unknown-run. What is not acknowledged is resent after ``first`` seconds, then ``factor`` times later each time, at
-   most ``longest``, each shortened by up to ``jitter`` so that a fleet does not answer in step. Offline, nothing is
+   unknown-run. What is not acknowledged is resent after ``first`` seconds, then twice as much later each time, at
+   most ``longest``, each shortened by up to half so that a fleet does not answer in step. Offline, nothing is
    resent: the transport keeps what it was given, and giving it twice would send it twice.
 4. *The newest request counts.* Requests of one run are ordered by the time the coordinator wrote into them, not by
    arrival: a newer one parks the older answers. A request that arrives late out of order (older time, never seen) is
@@ -47,7 +47,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Gt, Le
 
 from edge_agent.session.events import (
     Compute,
@@ -68,6 +70,12 @@ from edge_agent.session.events import (
     Send,
     Tick,
 )
+
+RESEND_FACTOR = 2.0
+"""Each wait is so many times the one before: a link that comes back in seconds is used soon, a dead one costs less."""
+
+RESEND_JITTER = 0.5
+"""Each wait is shortened by a random share of at most this, so that a fleet does not answer in step."""
 
 Phase = Literal["unseen", "computing", "sending", "refused", "parked", "ended"]
 Trigger = Literal["asked", "unable", "computed", "failed", "receipt", "superseded"]
@@ -100,19 +108,15 @@ class Timing:
     Attributes
     ----------
     first : float
-        Seconds until the first resend, > 0.
-    factor : float
-        Each further wait is this much longer, >= 1.
+        Seconds until an unacknowledged answer is sent again, > 0. Why: longer than a round trip on a slow link, or
+        copies fill it.
     longest : float
-        Longest wait in seconds, >= `first`.
-    jitter : float
-        Each wait is shortened by a random share of at most this, in [0, 1).
+        Longest wait between two resends, seconds; each is twice the one before. Why: shorter where links come back
+        often, longer on a metered one.
     """
 
-    first: float = 2.0
-    factor: float = 2.0
-    longest: float = 60.0
-    jitter: float = 0.5
+    first: Annotated[float, Gt(0), Le(3600)] = 2.0
+    longest: Annotated[float, Gt(0), Le(24 * 3600)] = 60.0
 
 
 @dataclass(frozen=True)
@@ -364,9 +368,9 @@ def _send(state: SessionState, run: str, digest: str, job: Job, effects: list[Ef
     effects.append(Send(run, digest, tries))
     timing = state.timing
     # Exponents beyond 64 would overflow a float; the longest wait is reached long before.
-    wait = min(timing.longest, timing.first * timing.factor ** min(tries - 1, 64))
+    wait = min(timing.longest, timing.first * RESEND_FACTOR ** min(tries - 1, 64))
     state, share = _draw(state)
-    due = state.now + wait * (1.0 - timing.jitter * share)
+    due = state.now + wait * (1.0 - RESEND_JITTER * share)
     return _put(state, run, digest, replace(job, tries=tries, due=due))
 
 
@@ -375,7 +379,7 @@ def _hasten(state: SessionState, run: str, digest: str, job: Job) -> SessionStat
     if job.tries == 0:
         return state
     state, share = _draw(state)
-    due = state.now + state.timing.first * (1.0 - state.timing.jitter * share)
+    due = state.now + state.timing.first * (1.0 - RESEND_JITTER * share)
     return _put(state, run, digest, replace(job, due=min(job.due, due)))
 
 

@@ -24,6 +24,9 @@ from glassfleet.data.dataset import Dataset
 from schemas import codec
 from schemas.errors import StorageError
 
+KEPT_RUNS = 16
+"""Snapshots of frozen rows that are kept when runs end while the agent is away: each is as large as the data."""
+
 _BLOCK = 4096
 
 
@@ -92,7 +95,7 @@ class Snapshots:
         Snapshots on disk at most: runs may end while the agent is away. The oldest go first.
     """
 
-    def __init__(self, directory: Path, secret: bytes, *, max_runs: int = 16) -> None:
+    def __init__(self, directory: Path, secret: bytes, *, max_runs: int = KEPT_RUNS) -> None:
         self._directory = directory
         self._secret = secret
         self._max_runs = max_runs

@@ -1,4 +1,4 @@
-"""A vehicle's data: files, database queries and windows over a live stream, read into one kind of table.
+"""A vehicle's rows: files, database queries and windows over a live stream, read into one kind of table.
 
 ``readers`` lists the kinds of sources; ``files``, ``database`` and ``window`` read them; ``cells`` knows what a cell
 may be and the words for what it may not; ``table`` makes rows to learn from; ``check`` finds all faults at once.

@@ -65,8 +65,6 @@ class Location:
         Table or view whose rows are taken; empty unless it was given.
     shown : str
         What may be shown and logged: the URL without a password, a long query cut.
-    wait : float
-        Seconds to wait for another process that writes to a window.
     """
 
     text: str
@@ -74,7 +72,6 @@ class Location:
     query: str = ""
     table: str = ""
     shown: str = ""
-    wait: float = 10.0
 
 
 def without_password(text: str) -> str:

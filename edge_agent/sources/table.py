@@ -124,7 +124,6 @@ def read_source(
     target: str | None = None,
     labels: bool = False,
     categories: bool = False,
-    window_wait: float = 10.0,
 ) -> Source:
     """Read a vehicle's data.
 
@@ -139,8 +138,6 @@ def read_source(
         The target is a class label, kept as text; otherwise it must be a number.
     categories : bool
         Other columns of text are taken too, as positions among their categories; otherwise text is a fault.
-    window_wait : float
-        Seconds to wait for another process that writes to a window store.
 
     Raises
     ------
@@ -149,7 +146,7 @@ def read_source(
     UsageError
         The URL names no kind of source that there is.
     """
-    place = replace(locate(path), wait=window_wait)
+    place = locate(path)
     read = partial(_read_source, place, target=target, labels=labels, categories=categories)
     return read() if place.reader.mark is None else _Moving(place.reader.mark(place), read).source()
 

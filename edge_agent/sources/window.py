@@ -22,6 +22,9 @@ from edge_agent.sources.cells import header, is_finite
 from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError, StorageError
 
+BUSY_WAIT = 10.0
+"""Seconds to wait for another process that writes to the same window: its transactions take milliseconds."""
+
 FORMAT: Final = "1"
 ENDING: Final = ".window"
 """How the name of a window store ends."""
@@ -69,7 +72,7 @@ class WindowStore:
         max_rows: int | None = None,
         max_seconds: float | None = None,
         columns: Sequence[str] = (),
-        wait: float = 10.0,
+        wait: float = BUSY_WAIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
@@ -117,7 +120,7 @@ class WindowStore:
                 return
 
     @classmethod
-    def open(cls, path: Path, *, wait: float = 10.0) -> WindowStore:
+    def open(cls, path: Path, *, wait: float = BUSY_WAIT) -> WindowStore:
         """Open a window that is there already; raises DataError when it is not."""
         if not path.is_file():
             raise DataError(
@@ -267,7 +270,7 @@ def _rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list
 
 
 def _open(place: Location) -> WindowStore:
-    return WindowStore.open(Path(place.text), wait=place.wait)
+    return WindowStore.open(Path(place.text))
 
 
 READER: Final = Reader("window", _rows, endings=(ENDING,), mark=lambda place: _open(place).mark)

@@ -15,7 +15,7 @@ from glassfleet.crisp.document import write_tree
 from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Domain
-from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.rules import Activation, Consequent, Explanation, Rule
 
 
 class TreeModel:
@@ -124,7 +124,7 @@ class TreeModel:
             conditions=tuple(
                 interval_condition(self.domain.features[feature], low, high) for feature, (low, high) in limits.items()
             ),
-            output=self._output(leaf),
+            consequent=self._consequent(leaf),
             weight=2.0 * support * confidence / together if together > 0 else 0.0,
             support=support,
             confidence=confidence,
@@ -137,11 +137,10 @@ class TreeModel:
         whole = float(self.tree.impurity[0])
         return float(np.clip(1.0 - self.tree.impurity[leaf] / whole, 0.0, 1.0)) if whole > 0 else 1.0
 
-    def _output(self, leaf: int) -> str:
+    def _consequent(self, leaf: int) -> Consequent:
         if self.domain.target is None:
-            return f"{self.domain.label or 'class'} is {self._answers[leaf]}"
-        unit = f" {self.domain.target.unit}" if self.domain.target.unit else ""
-        return f"{self.domain.target.name} = {self._answers[leaf]:.4g}{unit}"
+            return Consequent(self.domain.label or "class", str(self._answers[leaf]))
+        return Consequent(self.domain.target.name, float(self._answers[leaf]), self.domain.target.unit)
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (leaves included), leaves, depth, mean rule length and parameters."""

@@ -1,1 +1,1 @@
-"""Rows, domains, and what is made of them before a scheme sees them."""
+"""Rows before a scheme sees them: data sets, domains, units, lagged features, windows, condensed rows."""

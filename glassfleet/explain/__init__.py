@@ -5,15 +5,18 @@ models whose ``to_dict()`` is the documented JSON form (docs/reference/exports.m
 
 - :func:`explain_row`: the rule that answered in words, its rivals, and each input's share;
 - :func:`counterfactual`: the smallest change of the inputs found that gives another outcome, checked by predicting;
-- :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity.
+- :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity;
+- :func:`difference`: what differs between two models; :func:`over_rows`: what many forecasts have in common.
 
 :func:`example_row` makes a row to begin with. :mod:`glassfleet.rules` holds what the schemes themselves return, and
 :mod:`glassfleet.nature` says what kind of thing a model is (a network has no rules).
 """
 
 from glassfleet.explain.counterfactual import Change, Counterfactual, counterfactual
+from glassfleet.explain.difference import Difference, difference
 from glassfleet.explain.example import example_row
 from glassfleet.explain.goal import Goal
+from glassfleet.explain.over_rows import over_rows
 from glassfleet.explain.partitions import FuzzySet, Partition, partitions
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
@@ -24,6 +27,7 @@ __all__ = [
     "Change",
     "ConditionView",
     "Counterfactual",
+    "Difference",
     "FuzzySet",
     "Goal",
     "ModelSummary",
@@ -32,8 +36,10 @@ __all__ = [
     "RuleView",
     "as_row",
     "counterfactual",
+    "difference",
     "example_row",
     "explain_row",
+    "over_rows",
     "partitions",
     "summary",
 ]

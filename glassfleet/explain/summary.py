@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,23 +160,16 @@ def _effects(model: Model, rules: list[Rule]) -> NDArray[np.float64] | None:
 def slopes_of(model: Model) -> NDArray[np.float64] | None:
     """Return the change of each rule's output when an input crosses its range, shape (r, F), in the target's unit.
 
-    None for schemes whose consequents are no polynomials. Read from the document, whose form is the same in all
-    schemes that have them: by position, or by input name.
+    None for models whose consequents are no polynomials.
     """
-    target = model.domain.target
-    lines: list[dict[str, Any]] = model.to_document()["model"].get("rules", [])
-    if target is None or not lines or "coefficients" not in lines[0]:
+    rules, place = model.rules(), {name: index for index, name in enumerate(model.domain.names)}
+    if not rules or rules[0].consequent.slopes is None:
         return None
-    width = target.high - target.low
-    names = model.domain.names
-    slopes = np.zeros((len(lines), len(names)))
-    for number, line in enumerate(lines):
-        told = line["coefficients"]
-        if isinstance(told, dict):
-            slopes[number] = [float(told.get(name, 0.0)) for name in names]
-        elif told:
-            slopes[number] = told
-    return slopes * width
+    slopes = np.zeros((len(rules), len(place)))
+    for line, rule in enumerate(rules):
+        for slope in rule.consequent.slopes or ():
+            slopes[line, place[slope.feature]] = slope.over_range
+    return slopes
 
 
 def _notes(model: Model) -> tuple[str, ...]:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from glassfleet.export.device.common import Tables
-from glassfleet.export.tables import tables
+from glassfleet.export.tables import conditions_part, device_text, table_values, tables
 from glassfleet.nature import nature
+from glassfleet.tables import RuleTables, Tables
 from schemas.documents import document_digest
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
-
-_PARTS = {
-    "frt": ("common", "sets", "polynomial", "frt"),
-    "fmt": ("common", "polynomial", "fmt"),
-    "tsk": ("common", "sets", "strength", "polynomial", "tsk"),
-    "frbc": ("common", "sets", "strength", "frbc"),
-    "tree": ("tree",),
-    "mlp": ("common", "mlp"),
-}
-"""Pieces of each engine, in order."""
 
 
 def to_c(model: Model, prefix: str = "model", title: str = "") -> str:
@@ -45,9 +34,10 @@ def to_c(model: Model, prefix: str = "model", title: str = "") -> str:
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise UsageError(f"prefix {prefix!r} is no C identifier: letters, digits and _, a letter first")
-    engine, found = tables(model)
-    pieces = [(resources.files("glassfleet.export.device") / f"{name}.c").read_text("utf-8") for name in _PARTS[engine]]
-    text = "\n".join([_head(model, title), _numbers(engine, found), _data(engine, found), *pieces, _predict(found)])
+    found = tables(model)
+    code = "\n".join(device_text(f"{name}.c") for name in _parts(found))
+    kind = "int" if model.domain.classes else "double"
+    text = "\n".join([_head(model, title), _data(model, table_values(model, found), code, kind), code, _predict(kind)])
     lower, upper = prefix.lower(), prefix.upper()
     return re.sub(r"\bGF_", f"{upper}_", re.sub(r"\bgf_", f"{lower}_", text))
 
@@ -85,100 +75,41 @@ def _head(model: Model, title: str) -> str:
     )
 
 
-def _numbers(engine: str, found: Tables) -> str:
-    numbers = {"INPUTS": len(found["inputs"]), "CLASSES": len(found["classes"])}
-    if engine in ("frt", "tsk", "frbc"):
-        numbers |= {"SETS": found["n_sets"], "DEFAULT": found["default"]}
-    if engine in ("frt", "tsk", "fmt"):
-        numbers |= {"AVERAGED": int(found["averaged"]), "RULES": len(found["coefficients"])}
-    if engine == "frt":
-        numbers["NODES"] = len(found["split"])
-    if engine == "fmt":
-        numbers["SPLITS"] = len(found["splits"])
-    if engine == "frbc":
-        numbers |= {"WEIGHTED": int(found["weighted"]), "RULES": len(found["class"])}
-    if engine in ("tsk", "frbc"):
-        numbers["CONDITIONS"] = len(found["sets"][0])
-    if engine == "mlp":
-        numbers |= {"LAYERS": len(found["layers"]), "WIDEST": max(found["layer_units"])}
-    return "enum {\n" + "".join(f"    GF_{name} = {value},\n" for name, value in numbers.items()) + "};\n"
+def _parts(found: Tables) -> list[str]:
+    """Return the names of the device parts, each after those that it needs."""
+    if not isinstance(found, RuleTables):
+        return ["common", found.evaluator]
+    conditions = conditions_part(found)
+    sets = ["sets"] * (conditions in ("rule_list", "set_tree"))
+    return ["common", *sets, "matching", *(["polynomial"] * bool(found.constants)), found.evaluator, conditions]
 
 
-def _data(engine: str, found: Tables) -> str:
-    kind = "int" if found["classes"] else "double"
-    parts = []
-    if found["classes"]:
-        parts.append(f"static const char *const gf_classes[] = {{{', '.join(map(_text, found['classes']))}}};")
-    elif engine != "tree":  # which states its answers in the target's unit, and compares raw inputs
-        parts.append(
-            f"static const double gf_target_low = {_number(found['target_low'])}, "
-            f"gf_target_high = {_number(found['target_high'])};"
-        )
-    if engine in ("tree", "mlp"):
-        parts.append(f"typedef {kind} gf_output;")
-    if engine != "tree":
-        parts += [_array("double", name, found[name]) for name in ("low", "high")]
-    arrays: dict[str, list[tuple[str, str, Sequence[Any]]]] = {
-        "frt": _listed(found, int=("rank", "rule_of", "split", "child"), double=("coefficients", "mean_strength")),
-        "tsk": [*_listed(found, int=("rank",), double=("coefficients",)), *_sets(found)],
-        "fmt": _fmt(found) if engine == "fmt" else [],
-        # A weight that does not count is not stated: rules then compete by strength alone.
-        "frbc": [
-            *_listed(found, int=("rank", "class")),
-            *_sets(found),
-            ("double", "weight", found["weight"] if found.get("weighted") else [1.0]),
-        ]
-        if engine == "frbc"
-        else [],
-        "tree": [
-            *_listed(found, int=("feature", "right", "rule_of"), double=("threshold",)),
-            (kind, "answers", found.get("answer", [])),
-        ],
-        "mlp": [("double", "weights", _flat(found)), ("int", "units", found.get("layer_units", []))],
-    }
-    parts += [_array(*array) for array in arrays[engine]]
-    if engine == "mlp":
-        parts.append(_last(found))
-    return "\n".join(parts) + "\n"
+def _data(model: Model, values: dict[str, Any], code: str, kind: str) -> str:
+    """Return the numbers and tables that `code` names; nested tables line by line."""
+    numbers = {"INPUTS": len(model.domain.features), "WIDEST": max(values.get("units", [0]))}
+    arrays = []
+    for name, value in values.items():
+        if not isinstance(value, tuple):
+            numbers[name.upper()] = int(value)
+            continue
+        nested = bool(value) and isinstance(value[0], tuple)
+        lines = list(value) if nested else [value[at : at + 8] for at in range(0, len(value), 8)]
+        if nested:
+            width = max(map(len, value))
+            numbers[f"{name.upper()}_WIDTH"] = width
+            lines = [(*line, *[2.0] * (width - len(line))) for line in lines]
+        numbers[f"{name.upper()}_COUNT"] = len(value)
+        if re.search(rf"\bgf_{name}\b", code):
+            arrays.append(_array(name, lines))
+    stated = [f"    GF_{name} = {value},\n" for name, value in numbers.items() if re.search(rf"\bGF_{name}\b", code)]
+    parts = ["enum {\n" + "".join(stated) + "};", f"typedef {kind} gf_output;"]
+    if model.domain.classes:
+        parts.insert(1, f"static const char *const gf_classes[] = {{{', '.join(map(_text, model.domain.classes))}}};")
+    return "\n".join([*parts, *arrays]) + "\n"
 
 
-def _listed(found: Tables, **names: Sequence[str]) -> list[tuple[str, str, Sequence[Any]]]:
-    return [(kind, name, found[name]) for kind, listed in names.items() for name in listed if name in found]
-
-
-def _sets(found: Tables) -> list[tuple[str, str, Sequence[Any]]]:
-    return [("signed char", "sets", [line or [0] for line in found.get("sets", [])])]
-
-
-def _fmt(found: Tables) -> list[tuple[str, str, Sequence[Any]]]:
-    widest = max(len(line) for line in found["knots"])
-    return [
-        ("double", "coefficients", found["coefficients"]),
-        ("double", "knots", [line + [1.0] * (widest - len(line)) for line in found["knots"]]),
-        ("int", "knot_count", [len(line) for line in found["knots"]]),
-        ("int", "splits", found["splits"] or [[0, 0, 0]]),
-        ("int", "leaves", found["leaves"]),
-    ]
-
-
-def _flat(found: Tables) -> list[float]:
-    return [value for lines, biases in found.get("layers", []) for line in [*lines, biases] for value in line]
-
-
-def _last(found: Tables) -> str:
-    """Return how a network's last layer is read."""
-    if not found["classes"]:
-        body = "    return gf_target_low + last[0] * (gf_target_high - gf_target_low);"
-    else:
-        body = (
-            "    int best = 0;\n    for (int i = 1; i < GF_CLASSES; i++)\n        if (last[i] > last[best])\n"
-            "            best = i;\n    return best;"
-        )
-    return f"\nstatic inline gf_output gf_last(const double *last)\n{{\n{body}\n}}"
-
-
-def _predict(found: Tables) -> str:
-    kind, nothing = ("int", "-1") if found["classes"] else ("double", "NAN")
+def _predict(kind: str) -> str:
+    nothing = "-1" if kind == "int" else "NAN"
     return (
         f"static inline {kind} gf_predict(const double *x, int *rule)\n{{\n    int decided = -1;\n"
         f"    {kind} output = {nothing};\n    int finite = 1;\n    for (int f = 0; f < GF_INPUTS; f++)\n"
@@ -187,18 +118,16 @@ def _predict(found: Tables) -> str:
     )
 
 
-def _array(kind: str, name: str, values: Sequence[Any]) -> str:
-    size = f"[{len(values)}]"
-    if isinstance(values[0], list):
-        lines = ",\n".join(f"    {{{', '.join(map(_number, line))}}}" for line in values)
-        return f"static const {kind} gf_{name}{size}[{len(values[0])}] = {{\n{lines},\n}};"
-    lines = ",\n".join(f"    {', '.join(map(_number, values[at : at + 8]))}" for at in range(0, len(values), 8))
-    return f"static const {kind} gf_{name}{size} = {{\n{lines},\n}};"
-
-
-def _number(value: float) -> str:
+def _array(name: str, lines: Sequence[Sequence[float]]) -> str:
+    """Return an array of doubles, or of the smallest whole numbers that hold it; one 0 where it would be empty."""
+    flat = [value for line in lines for value in line]
+    largest = max(map(abs, flat), default=0)
+    kind = "signed char" if largest < 2**7 else "short" if largest < 2**15 else "int"
+    if any(isinstance(value, float) for value in flat):
+        kind = "double"
     # repr of a float is the shortest decimal that reads back as the same double.
-    return repr(value)
+    text = "".join(f"    {', '.join(map(repr, line))},\n" for line in lines if line) or "    0,\n"
+    return f"static const {kind} gf_{name}[{max(len(flat), 1)}] = {{\n{text}}};"
 
 
 def _unit(unit: str) -> str:

@@ -1,67 +1,85 @@
-"""Pictures of models: trees, rule bases, partitions with a row's memberships, shares. PNG or SVG as bytes.
+"""Pictures of models: trees, rule bases, partitions with a row's memberships, shares. SVG, or PNG as bytes.
 
-Drawn with matplotlib (the extra ``operator`` or ``experiments``), which is imported when a picture is asked for. The
-same model gives the same bytes with the same version of matplotlib.
+SVG needs nothing else; PNG is painted with matplotlib (the extra ``operator`` or ``experiments``).
 """
 
 from __future__ import annotations
 
-import re
-import textwrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-import numpy as np
-
-from glassfleet.explain.partitions import Partition, partitions
-from glassfleet.explain.row import Contribution, RowExplanation, explain_row
+from glassfleet.explain.partitions import partitions
+from glassfleet.explain.row import explain_row
 from glassfleet.explain.summary import slopes_of, summary
-from glassfleet.export.canvas import (
-    INK,
-    LINE,
-    MARK,
-    MOVES_MOST,
-    PALE,
-    Kind,
-    colours,
-    consequents,
-    figure_bytes,
-    figure_of,
-    inches,
-    name_of,
-    plain,
-    short,
-    wrapped,
-)
-from glassfleet.export.tables import tables
-from glassfleet.export.tree_figure import MOST_LEAVES, NETWORK, tree_figure
+from glassfleet.export.svg.branches import is_tree, rule_tree
+from glassfleet.export.svg.charts import REPORT, waterfall
+from glassfleet.export.svg.png import to_png
+from glassfleet.export.svg.rule_summary import rule_summaries
+from glassfleet.export.svg.rule_table import rule_table
+from glassfleet.export.svg.sets import cuts, degrees, memberships, value_of
+from glassfleet.export.svg.shapes import Svg, beside, file_of
+from glassfleet.export.svg.structures import StructureTree, structures
+from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree, whole
 from glassfleet.nature import nature
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from glassfleet.explain.views import Row
     from glassfleet.scheme import Model
 
+Kind = Literal["png", "svg"]
+
 PICTURES: Final = ("tree", "rules", "partitions", "shares")
 """What can be drawn: the tree, or the rules as a table of coloured terms; the inputs' sets; the shares of one row."""
+
+MOST_PARTITIONS: Final = 12
+MOST_SHARES: Final = 12
+"""Inputs that have a picture, or a line, of their own."""
+
+MOVES_MOST: Final = "the input that moves the forecast most, and by how much over its range (…: others, too)"
+"""What the consequents of polynomials are in pictures."""
+
+NETWORK: Final = (
+    "this model is a network: it has neither rules nor a tree to draw. The shares of one row can be drawn "
+    "where its forecast is a number: --picture shares --data FILE"
+)
 
 
 def picture(
     model: Model, what: str, kind: Kind = "svg", *, row: Row | None = None, title: str = "", structure: int = 1
 ) -> bytes:
+    """Return one picture of a model as the bytes of a file; see `drawing`.
+
+    Parameters
+    ----------
+    title : str
+        Printed above.
+    """
+    if structure != 1 and nature(model) != "structures":
+        raise UsageError("there are no structures to choose from: only a population of fedga has them")
+    svg = drawing(model, what, row=row, structure=structure)
+    if what == "tree" and nature(model) == "structures":
+        which = structure_title(model, structure)
+        title = f"{title}: {which}" if title else which
+    text = file_of(svg, title, _note(model, what))
+    return to_png(text) if kind == "png" else text.encode("utf-8")
+
+
+def _note(model: Model, what: str) -> str:
+    """Return what is to be said below a picture of rules."""
+    if what not in ("tree", "rules") or nature(model) != "rules":
+        return ""
+    return f"per cent: the share of the training rows{f'; → {MOVES_MOST}' if slopes_of(model) is not None else ''}"
+
+
+def drawing(model: Model, what: str, *, row: Row | None = None, structure: int = 1) -> Svg:
     """Draw one picture of a model.
 
     Parameters
     ----------
     model : Model
     what : {"tree", "rules", "partitions", "shares"}
-    kind : {"png", "svg"}
     row : mapping of column to value, or numbers; None
         For the shares; on partitions it marks where the row lies and to which degree.
-    title : str
-        Printed above.
     structure : int
         Of a population of tree structures: which one the tree is, 1 being the fittest.
 
@@ -73,207 +91,89 @@ def picture(
         The row lacks an input.
     """
     if what == "tree":
-        figure = tree_figure(model, title, structure)
-    elif what == "rules":
-        figure = _rules_figure(model, title)
-    elif what == "partitions":
-        figure = _partitions_figure(model, row, title)
-    elif what == "shares":
-        if row is None:
-            raise UsageError("the shares are those of one row: name it")
-        figure = _shares_figure(explain_row(model, None, row), title)
-    else:
+        return _tree(model, structure)
+    if what == "rules":
+        return _rules(model)
+    if what == "partitions":
+        return _partitions(model, row)
+    if what != "shares":
         raise UsageError(f"no picture {what!r}; there are: {', '.join(PICTURES)}")
-    return figure_bytes(figure, kind)
+    if row is None:
+        raise UsageError("the shares are those of one row: name it")
+    return _shares(model, row)
 
 
 def main_picture(model: Model) -> str | None:
     """Return the picture that shows a model best: its tree where it has one, else its rules; None for a network."""
     kind = nature(model)
-    if kind != "rules":
-        return "tree" if kind == "structures" else None
-    try:
-        return "tree" if tables(model)[0] in ("frt", "fmt", "tree") else "rules"
-    except UsageError:
-        return "rules"
+    if kind == "network":
+        return None
+    return "tree" if kind == "structures" or is_tree(model) else "rules"
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------
+def structure_title(model: Model, number: int) -> str:
+    """Return what the structure of a rank is."""
+    ranked = structures(model)
+    return f"structure {number} of {len(ranked)}, fitness {ranked[number - 1].fitness:.4g}"
 
 
-def _rules_figure(model: Model, title: str) -> Figure:
-    """Draw the most used rules as a table: one line per rule, one column per input, terms as colours and words."""
+def _tree(model: Model, structure: int) -> Svg:
+    kind = nature(model)
+    if kind == "network":
+        raise UsageError(NETWORK)
+    if kind == "structures":
+        ranked = structures(model)
+        if not 1 <= structure <= len(ranked):
+            raise UsageError(f"no structure {structure}: there are {len(ranked)}, from 1, the fittest, on")
+        root = ranked[structure - 1].root
+        return StructureTree([root, *whole(root)]).picture()
+    if not is_tree(model):
+        raise UsageError("this model is a list of rules, not a tree; draw its rules")
+    root = rule_tree(model)
+    labels = [each.label for each in rule_summaries(model, tuple(model.rules()))]
+    return RuleTree([root, *whole(root)], labels=labels).picture()
+
+
+def _rules(model: Model) -> Svg:
+    """Draw the most used rules."""
     kind = nature(model)
     if kind == "network":
         raise UsageError(NETWORK)
     if kind == "structures":
         raise UsageError("these are tree structures, not rules; draw one as a tree")
-    told = summary(model)
-    shown = told.rules[:MOST_LEAVES]
-    says = consequents(model)
-    columns = [use.feature for use in told.features if use.rules][:16]
-    terms = {part.feature: [item.term for item in part.sets] for part in told.partitions}
-    then = [("otherwise: " if rule.otherwise else "") + short(says[rule.index], 56) for rule in shown]
-    room = max(inches(text, 8) for text in then) + 0.3
-    figure, axes = figure_of(1.6 + 0.95 * len(columns) + room, 1.3 + 0.3 * len(shown), title)
-    scale = colours()
-    for line, rule in enumerate(shown):
-        given = {part.feature: part.term for part in rule.conditions}
-        for place, feature in enumerate(columns):
-            term = given.get(feature)
-            if term is None:
-                continue
-            names = terms.get(feature) or []
-            level = names.index(term) / max(len(names) - 1, 1) if term in names else 0.5
-            axes.add_patch(_cell(place, line, scale(level)))
-            ink = "white" if level < 0.55 else INK
-            small = len(term) > 11
-            words, size = (wrapped(_between(term), 17, 2), 5.5) if small else (term, 7)
-            axes.text(place, line, words, fontsize=size, ha="center", va="center", color=ink, linespacing=1.1)
-        axes.text(len(columns) - 0.3, line, then[line], fontsize=8, va="center", color=INK)
-    axes.set_xlim(-0.6, len(columns) - 0.3 + room / 0.95)
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_xticks(range(len(columns)), [name_of(name) for name in columns], fontsize=8, rotation=30, ha="left")
-    axes.xaxis.tick_top()
-    labels = [f"rule {rule.index}  ({100 * (rule.support or 0.0):.3g} %)" for rule in shown]
-    axes.set_yticks(range(len(shown)), labels, fontsize=8)
-    axes.tick_params(length=0, colors=INK)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    left = told.rule_count - len(shown)
-    below = [f"and {left} {'rule' if left == 1 else 'rules'} with less support"] * (left > 0)
-    below += [f"at the right: {MOVES_MOST}"] * (slopes_of(model) is not None)
-    axes.set_xlabel("\n".join(below), fontsize=8, color=PALE, loc="left")
-    return figure
+    rules = tuple(model.rules())
+    shown = sorted(rules, key=lambda rule: (-rule.support, rule.index))[:MOST_LEAVES]
+    columns = [use.feature for use in summary(model, top=0).features if use.rules]
+    terms = {part.feature: [item.term for item in part.sets] for part in partitions(model)}
+    labels = [each.label for each in rule_summaries(model, rules)]
+    return rule_table(shown, labels, columns, terms, len(rules) - len(shown))
 
 
-def _between(term: str) -> str:
-    """Return a crisp interval in fewer words: "above 2 m and at most 5 m" is "2 to 5 m"."""
-    return re.sub(r"^above (\S+)(?: .+)? and at most (.+)$", r"\1 to \2", plain(term))
-
-
-def _cell(x: int, y: int, colour: Any) -> Any:
-    from matplotlib.patches import Rectangle  # noqa: PLC0415 - an extra
-
-    return Rectangle((x - 0.47, y - 0.42), 0.94, 0.84, facecolor=colour, edgecolor="none")
-
-
-# --- partitions ------------------------------------------------------------------------------------------------------
-
-
-def _partitions_figure(model: Model, row: Row | None, title: str, most: int = 12) -> Figure:
-    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - an extra
-
+def _partitions(model: Model, row: Row | None) -> Svg:
     used = [use.feature for use in summary(model, top=1).features]
     places = sorted(
         (part for part in partitions(model) if part.sets or part.thresholds), key=lambda part: used.index(part.feature)
-    )[:most]
+    )[:MOST_PARTITIONS]
     if not places:
         raise UsageError("this model has no fuzzy sets and no thresholds to draw")
-    told = explain_row(model, None, row) if row is not None else None
-    columns = min(3, len(places))
-    lines = -(-len(places) // columns)
-    terms = {part.feature: _labels(part) for part in places}
-    high = max((label.count("\n") + 1 for labels in terms.values() for label in labels), default=0)
-    size = (3.9 * columns, (1.7 + 0.12 * high) * lines + (0.4 if title else 0.0))
-    figure = Canvas(figsize=size, layout="constrained")
-    grid = np.atleast_1d(figure.subplots(lines, columns, squeeze=False)).ravel()
-    for axes, part in zip(grid, places, strict=False):
-        at = next(item for item in told.inputs if item.feature == part.feature) if told is not None else None
-        _draw_partition(axes, part, terms[part.feature], at)
-    for axes in grid[len(places) :]:
-        axes.axis("off")
-    if title:
-        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
-    return figure
+    values = {part.feature: part.value for part in explain_row(model, None, row).inputs} if row is not None else {}
+    drawn = []
+    for part in places:
+        value = values.get(part.feature)
+        name = f"{part.feature} ({part.unit})" if part.unit else part.feature
+        if value is not None:
+            name = f"{part.feature} = {value_of(part, value)}{f': {degrees(part, value)}' if part.sets else ''}"
+        drawn.append((name, memberships(part, value) if part.sets else cuts(part, value)))
+    return beside(drawn)
 
 
-def _draw_partition(axes: Axes, part: Partition, labels: list[str], at: Contribution | None) -> None:
-    """Draw the sets or thresholds of one input, and where a row lies."""
-    scale = colours()
-    for number, item in enumerate(part.sets):
-        colour = scale(0.9 * number / max(len(part.sets) - 1, 1))
-        x = sorted({part.low, item.low, item.peak, item.high, part.high})
-        axes.plot(x, [item.degree(value) for value in x], color=colour, linewidth=1.6)
-    for number, (item, words) in enumerate(zip(part.sets, labels, strict=False)):
-        ha = "left" if number == 0 else "right" if number == len(part.sets) - 1 else "center"
-        axes.text(item.peak, 1.04, words, fontsize=6.5, ha=ha, va="bottom", color=INK, linespacing=1.1)
-    for threshold in part.thresholds:
-        axes.axvline(threshold, color=scale(0.3), linewidth=0.9)
-    if at is not None:
-        axes.axvline(at.value, color=MARK, linewidth=1.4, linestyle="--")
-        words = ", ".join(f"{degree.term} {degree.degree:.2f}" for degree in at.memberships)
-        axes.set_xlabel(short(f"{at.text}{f': {words}' if words else ''}", 60), fontsize=7, color=MARK)
-    unit = f" ({part.unit})" if part.unit else ""
-    rows = max((label.count("\n") + 1 for label in labels), default=0)
-    axes.set_title(f"{name_of(part.feature, 44)}{unit}", fontsize=8.5, color=INK, loc="left", pad=6 + 8 * rows)
-    axes.set_ylim(0, 1.02)
-    axes.set_xlim(part.low, part.high if part.high > part.low else part.low + 1.0)
-    axes.tick_params(labelsize=6.5, colors=PALE)
-    if part.categories:
-        _name_categories(axes, part.categories)
-    elif max(abs(part.low), abs(part.high)) < 1e7:
-        axes.ticklabel_format(axis="x", style="plain", useOffset=False)
-    axes.set_yticks([0, 0.5, 1] if part.sets else [])
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def _name_categories(axes: Axes, categories: tuple[str, ...], most: int = 12) -> None:
-    """Write categories below an axis, aslant where they are many; of very many some."""
-    step = -(-len(categories) // most)
-    axes.set_xlim(-0.5, len(categories) - 0.5)
-    few = len(categories) <= 3
-    axes.set_xticks(
-        range(0, len(categories), step),
-        [short(text, 22) for text in categories[::step]],
-        rotation=0 if few else 35,
-        ha="center" if few else "right",
-        rotation_mode="anchor",
-    )
-
-
-def _labels(part: Partition) -> list[str]:
-    """Return what stands above the sets: terms in lines as narrow as their distance asks; none where sets are many."""
-    count = len(part.sets)
-    return [wrapped(item.term, max(9, 56 // count)) for item in part.sets] if 0 < count <= 7 else []
-
-
-# --- shares ----------------------------------------------------------------------------------------------------------
-
-
-def _shares_figure(told: RowExplanation, title: str, most: int = 12) -> Figure:
-    """Draw how base and shares add up, as a waterfall from the base to the answer."""
+def _shares(model: Model, row: Row) -> Svg:
+    """Draw how base and shares add up, from the base to the answer."""
+    told = explain_row(model, None, row)
     if told.total is None:
         raise UsageError("this forecast has no shares to draw: " + "; ".join(told.notes or ("the model has none",)))
-    parts = [(part.feature, part.text, part.share or 0.0) for part in told.inputs if part.share]
-    rest = sum(share for _, _, share in parts[most:])
-    parts = parts[:most] + ([("the others", "", rest)] if rest else [])
-    figure, axes = figure_of(7.2, 1.4 + 0.34 * (len(parts) + 2), title)
-    unit = f" {told.unit}" if told.unit and not told.measure else ""
-    at = told.base
-    axes.barh(0, at, color=LINE, height=0.6)
-    labels = ["base"]
-    for line, (name, text, share) in enumerate(parts, start=1):
-        axes.barh(line, share, left=at, color="#0f766e" if share >= 0 else MARK, height=0.6)
-        at += share
-        labels.append(f"{name_of(name)}{f' = {text}' if text else ''}")
-    axes.barh(len(parts) + 1, told.total, color=INK, height=0.6)
-    labels.append(told.target if not told.measure else f"{told.target}: {told.prediction}")
-    values = [told.base, *(share for _, _, share in parts), told.total]
-    low, high = axes.get_xlim()
-    marks = [f"{value:+.4g}" if 0 < line <= len(parts) else f"{value:.4g}{unit}" for line, value in enumerate(values)]
-    # The marks stand at the right, beside the bars: a share of the plot's width that they need is kept free.
-    free = min(0.4, 0.03 + max(inches(mark, 8) for mark in marks) / 3.6)
-    axes.set_xlim(low - 0.02 * (high - low), low + (high - low) / (1.0 - free))
-    for line, mark in enumerate(marks):
-        axes.text(1.0, line, mark, transform=axes.get_yaxis_transform(), fontsize=8, va="center", ha="right", color=INK)
-    axes.set_yticks(range(len(labels)), [textwrap.fill(label, 44) for label in labels], fontsize=8)
-    axes.invert_yaxis()
-    axes.axvline(0, color=PALE, linewidth=0.6)
-    what = told.measure or f"{told.target}{f' ({told.unit})' if told.unit else ''}"
-    axes.set_xlabel(textwrap.fill(what, 60), fontsize=8, color=PALE)
-    axes.tick_params(labelsize=8, colors=INK)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return figure
+    parts = [(f"{part.feature} = {part.text}", part.share or 0.0) for part in told.inputs if part.share]
+    rest = sum(share for _, share in parts[MOST_SHARES:])
+    parts = parts[:MOST_SHARES] + ([("the others", rest)] if rest else [])
+    called = f"{told.target}: {told.prediction}" if told.measure else told.target
+    return waterfall(REPORT, told.base, parts, told.total, "" if told.measure else told.unit, called)

@@ -18,23 +18,22 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from glassfleet.explain.partitions import knots_of
-from glassfleet.export.device.common import Tables
-from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
+from glassfleet.export.regions import Shape, is_ordered, knots_of, regions, shape_of
 from glassfleet.export.tables import tables
+from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Variable
+    from glassfleet.data.domain import Domain, Variable
     from glassfleet.scheme import Model
 
 NAMESPACE: Final = "http://www.ieee1855.org"
 OURS: Final = "urn:glassfleet:fml:1"
-_CUSTOM = {"frt": "custom_maximum_matching_normalised", "tsk": "custom_maximum_matching"}
 _OTHERWISE = "custom_otherwise"
 
 
@@ -52,11 +51,8 @@ def to_fml(model: Model, title: str = "") -> str:
     UsageError
         The model has no rules that FML could hold.
     """
-    engine, found = tables(model)
-    if engine == "mlp":
-        raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
     document = model.to_document()
-    root = _standard(model, engine, found, title or f"model of scheme {model.scheme}")
+    root = _standard(model, title or f"model of scheme {model.scheme}")
     extra = ET.SubElement(root, f"{{{OURS}}}document", {"digest": document_digest(document)})
     extra.text = canonical_json(document).decode("utf-8")
     ET.register_namespace("", NAMESPACE)
@@ -101,7 +97,7 @@ def from_fml(text: str) -> Model:
         raise DocumentError(f"the document in this FML cannot be read: {fault}") from fault
     if document_digest(document) != extra.get("digest"):
         raise VerificationError("the document in this FML is not that of its digest: it was changed")
-    again = _standard(model, *tables(model), root.get("name", ""))
+    again = _standard(model, root.get("name", ""))
     for mine, theirs in zip(_told(again), _told(root), strict=False):
         if mine != theirs:
             raise VerificationError(
@@ -145,29 +141,32 @@ class _Names:
         return name
 
 
-def _standard(model: Model, engine: str, found: Tables, title: str) -> ET.Element:
-    names = _Names()
+def _standard(model: Model, title: str) -> ET.Element:
+    found, domain = tables(model), model.domain
+    if isinstance(found, NetworkTables):
+        raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
+    conditions, names = found.conditions, _Names()
     root = ET.Element(f"{{{NAMESPACE}}}fuzzySystem", {"name": names.new(title)})
     base = _add(root, "knowledgeBase")
-    where = regions(model, engine, found)
+    where = regions(domain, conditions)
     rules = list(model.rules())
     words = [{part.feature: part.term for part in rule.conditions} for rule in rules]
-    document = model.to_document()
-    knots = None if engine in ("tree", "fmt") else knots_of(document, len(model.domain.features))
+    # Where rules name single sets, all sets of an input are stated.
+    knots = knots_of(conditions, len(domain.features)) if isinstance(conditions, RuleList | SetTree) else None
     inputs, terms = [], []
-    for f, variable in enumerate(model.domain.features):
+    for f, variable in enumerate(domain.features):
         used = {region[f]: told[variable.name] for region, told in zip(where, words, strict=True) if f in region}
         inputs.append(names.new(variable.name))
         terms.append(_variable(base, names, inputs[-1], variable, _sets(variable, knots[f] if knots else None) | used))
-    otherwise = engine == "tsk" and len(where[-1]) == 0
+    otherwise = isinstance(conditions, RuleList) and conditions.otherwise
     free = None if all(where) else _anything(base, terms, inputs, names, otherwise=otherwise)
-    outputs = _output(base, names, model, engine, found)
-    rulebase = _rulebase(root, names, classes=bool(model.domain.classes))
+    outputs = _output(base, names, domain, found)
+    rulebase = _rulebase(root, names, classes=bool(domain.classes))
     for number, region in enumerate(where):
-        weight = found["weight"][number] if engine == "frbc" and found["weighted"] else 1.0
+        weight = found.factors[number] if found.factors else 1.0
         rule = _add(
             rulebase,
-            "rule" if model.domain.classes else "tskRule",
+            "rule" if domain.classes else "tskRule",
             name=names.new(f"rule{number}"),
             andMethod="PROD",
             connector="and",
@@ -175,17 +174,15 @@ def _standard(model: Model, engine: str, found: Tables, title: str) -> ET.Elemen
         )
         clauses = [(inputs[f], terms[f][shape]) for f, shape in region.items()]
         _clauses(_add(rule, "antecedent"), "clause", clauses or [free or ("", "")])
-        kind = "" if model.domain.classes else "tsk"
+        kind = "" if domain.classes else "tsk"
         then = _add(_add(rule, "tskConsequent" if kind else "consequent"), "tskThen" if kind else "then")
         _clauses(then, "tskClause" if kind else "clause", [outputs[number]])
     return root
 
 
-def _sets(variable: Variable, knots: object) -> dict[Shape, str]:
-    """Return the whole partition of an input, for schemes whose rules name its sets."""
-    from glassfleet.fuzzy.terms import linguistic_terms  # noqa: PLC0415 - it builds on the explain package
-
-    if not isinstance(knots, list) or variable.high <= variable.low:
+def _sets(variable: Variable, knots: Sequence[float] | None) -> dict[Shape, str]:
+    """Return the whole partition of an input, for models whose rules name its sets."""
+    if knots is None or variable.high <= variable.low:
         return {}
     names = linguistic_terms(len(knots), variable)
     return {shape_of(variable, knots, j, j): names[j] for j in range(len(knots))}
@@ -239,9 +236,8 @@ def _anything(
     return inputs[0], name
 
 
-def _output(base: ET.Element, names: _Names, model: Model, engine: str, found: Tables) -> list[tuple[str, str]]:
+def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) -> list[tuple[str, str]]:
     """Add the output; return each rule's consequent clause."""
-    domain = model.domain
     if domain.target is None:
         output = names.new(domain.label or "class")
         element = _add(
@@ -259,20 +255,25 @@ def _output(base: ET.Element, names: _Names, model: Model, engine: str, found: T
             labels.append(names.new(f"{output}.{label}"))
             term = _add(element, "fuzzyTerm", name=labels[-1], complement="false")
             _add(term, "singletonShape", param1=repr(float(number)))
-        classes = found["class"] if engine == "frbc" else _by_rule(found)
-        return [(output, labels[int(number)]) for number in classes]
+        return [(output, labels[number]) for number in found.votes]
     output = names.new(domain.target.name)
-    one = found.get("averaged", True) or engine == "fmt"
+    one_fires = isinstance(found.conditions, SplitTree) or (
+        isinstance(found.conditions, CutTree) and found.conditions.crisp
+    )
+    if found.evaluator == "weighted_mean" or one_fires:
+        combination = "WA"
+    else:
+        combination = f"custom_{found.evaluator}{'_normalised' * bool(found.divisors)}"
     element = _add(
         base,
         "tskVariable",
         name=output,
         scale=domain.target.unit,
         type="output",
-        combination="WA" if one else _CUSTOM[engine],
+        combination=combination,
     )
     clauses = []
-    for number, values in enumerate(_polynomials(model, engine, found)):
+    for number, values in enumerate(_polynomials(domain, found)):
         name = names.new(f"{output}.{number}")
         term = _add(element, "tskTerm", name=name, order="1" if len(values) > 1 else "0")
         for value in values:
@@ -281,27 +282,21 @@ def _output(base: ET.Element, names: _Names, model: Model, engine: str, found: T
     return clauses
 
 
-def _polynomials(model: Model, engine: str, found: Tables) -> list[list[float]]:
+def _polynomials(domain: Domain, found: RuleTables) -> list[list[float]]:
     """Return each rule's output in own units: the constant, then one slope per input; or the constant alone."""
-    target = model.domain.target
+    target = domain.target
     assert target is not None
-    if engine == "tree":
-        return [[float(value)] for value in _by_rule(found)]
     width = target.high - target.low
-    lines = []
-    for scaled in found["coefficients"]:
-        constant, slopes = target.low + width * scaled[-1], []
-        for variable, coefficient in zip(model.domain.features, scaled, strict=False):
+    polynomials = []
+    for scaled, line in zip(found.constants, found.slopes, strict=True):
+        constant, slopes = target.low + width * scaled, []
+        for variable, coefficient in zip(domain.features, line, strict=False):
             span = variable.high - variable.low
             slope = width * coefficient / span if span > 0 else 0.0
             constant -= slope * variable.low
             slopes.append(slope)
-        lines.append([constant, *slopes] if any(slopes) else [constant])
-    return lines
-
-
-def _by_rule(found: Tables) -> list[float]:
-    return [answer for leaf, answer in sorted(zip(found["rule_of"], found["answer"], strict=True)) if leaf >= 0]
+        polynomials.append([constant, *slopes] if any(slopes) else [constant])
+    return polynomials
 
 
 def _rulebase(root: ET.Element, names: _Names, *, classes: bool) -> ET.Element:

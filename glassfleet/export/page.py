@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from glassfleet.explain.row import RowExplanation
 from glassfleet.explain.summary import ModelSummary, summary
-from glassfleet.export.figures import main_picture, picture
-from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of, png
+from glassfleet.export.figures import drawing, main_picture
+from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
 from glassfleet.nature import nature
 from schemas.errors import UsageError
 
@@ -156,11 +156,11 @@ def _drawn(model: Model, wanted: Sequence[str], row: Mapping[str, Any] | None = 
     found = []
     for what in wanted:
         try:
-            data = picture(model, what, "png", row=row)
+            svg = drawing(model, what, row=row)
         except UsageError:
             continue
         alt = _SHOWS[what]
         if what == "tree" and nature(model) == "structures":
             alt = "The fittest structure: from left to right, which input is asked after which"
-        found.append(png(data, alt))
+        found.append(Picture(svg, alt))
     return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glassfleet.export.tables import tables
+from glassfleet.export.tables import conditions_part, device_text, table_values, tables
 from glassfleet.nature import nature
+from glassfleet.tables import RuleTables
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = Fals
         row = [row[name] for name in INPUTS]
     if len(row) != len(INPUTS):
         raise ValueError("a row is %d values, and this one has %d" % (len(INPUTS), len(row)))
-    output, decided = answer(MODEL, [_number(name, value) for name, value in zip(INPUTS, row)])
+    row = [_number(name, value) for name, value in zip(INPUTS, row)]
+    output, decided = ANSWER
     told = CLASSES[int(output)] if CLASSES else output
     return (told, decided) if rule else told
 
@@ -84,7 +87,11 @@ def to_python(model: Model, title: str = "") -> str:
     UsageError
         The format cannot hold the model.
     """
-    engine, found = tables(model)
+    found, domain = tables(model), model.domain
+    parts, answer = ["common", found.evaluator], "answer(MODEL, scaled(MODEL, row))"
+    if isinstance(found, RuleTables):
+        parts.insert(1, conditions_part(found))
+        answer = "answer(MODEL, scaled(MODEL, row), fire(MODEL, row, scaled(MODEL, row)))"
     digest = document_digest(model.to_document())
     head = [
         f'"""{_safe(title or f"A model of scheme {model.scheme}")}: forecasts {_safe(model.domain.target_name)}.',
@@ -97,36 +104,33 @@ def to_python(model: Model, title: str = "") -> str:
         "import math",
         "",
         f"DIGEST = {digest!r}",
-        f"INPUTS = {_listed(found.pop('inputs'))}",
-        f"UNITS = {_listed(found.pop('units'))}",
-        f"TARGET = {found.pop('target')!a}",
-        f"CLASSES = {_listed(found['classes'])}",
+        f"INPUTS = {_listed(domain.names)}",
+        f"UNITS = {_listed([variable.unit for variable in domain.features])}",
+        f"TARGET = {domain.target_name!a}",
+        f"CLASSES = {_listed(domain.classes)}",
         f"CATEGORIES = {_categories(model)}",
         f"RULES = {_listed([] if nature(model) == 'network' else [str(rule) for rule in model.rules()])}",
         "",
     ]
-    code = "".join(f"\n\n{_engine_text(name)}" for name in ("common", engine))
-    return "\n".join(head) + f"MODEL = {_table(found)}\n" + code + _PREDICT
+    code = "".join(f"\n\n{_part_text(name)}" for name in parts)
+    text = "\n".join(head) + f"MODEL = {_table(table_values(model, found))}\n" + code
+    return text + _PREDICT.replace("ANSWER", answer)
 
 
-def _engine_text(name: str) -> str:
-    """Return an engine's functions: what follows its imports, without the type names of this package."""
-    text = (resources.files("glassfleet.export.device") / f"{name}.py").read_text(encoding="utf-8")
+def _part_text(name: str) -> str:
+    """Return a part's functions: what follows its imports, without the type names and marks of this package."""
+    text = device_text(f"{name}.py")
     body = text[text.index("def ") :].rstrip() + "\n"
-    return body.replace("m: Tables", 'm: "dict"').replace(", strict=True)", ")").replace(", strict=False)", ")")
+    body = re.sub(r", strict=(True|False)\)|  # noqa.*", lambda found: ")" * found[0].startswith(","), body)
+    return re.sub(r"\b(Values|Fired)\b", lambda found: {"Values": '"dict"', "Fired": '"list"'}[found[0]], body)
 
 
-def _table(found: dict[str, object]) -> str:
-    lines = [f"    {json.dumps(name)}: {_plain(value)}," for name, value in found.items()]
-    return "{\n" + "\n".join(lines) + "\n}"
-
-
-def _plain(value: object) -> str:
+def _table(values: dict[str, object]) -> str:
     # repr of a float is the shortest text that reads back as the same float.
-    return ascii(value)
+    return "{\n" + "".join(f"    {json.dumps(name)}: {value!a},\n" for name, value in values.items()) + "}"
 
 
-def _listed(texts: list[str]) -> str:
+def _listed(texts: Sequence[str]) -> str:
     return "[\n" + "".join(f"    {text!a},\n" for text in texts) + "]" if texts else "[]"
 
 

@@ -1,18 +1,18 @@
-"""Where each rule of a model holds, input by input, from the engines' tables: for formats that state shapes."""
+"""Where each rule of a model holds, input by input, from its tables: for formats that state shapes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from glassfleet.explain.partitions import knots_of
-from glassfleet.export.device.common import Tables
+from glassfleet.tables import CutTree, RuleList, SetTree, SplitTree
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Variable
-    from glassfleet.scheme import Model
+    from glassfleet.data.domain import Domain, Variable
+    from glassfleet.tables import Conditions
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,38 @@ Region = dict[int, Shape]
 """The shapes of a rule's conditions by input; inputs without a condition are left out."""
 
 
-def regions(model: Model, engine: str, found: Tables) -> list[Region]:
+_Spans = list[dict[int, tuple[int, int]]]
+"""The first and the last set that each rule's conditions allow, by input."""
+
+
+def regions(domain: Domain, conditions: Conditions) -> list[Region]:
     """Return each rule's region, in the order of the model's rules."""
-    features = model.domain.features
-    if engine == "tree":
-        return [
-            {f: _interval(features[f], low, high) for f, (low, high) in limits.items()} for limits in _limits(found)
-        ]
-    knots = knots_of(model.to_document(), len(features)) or []
-    crisp = engine == "fmt" and not found["averaged"]
-    spans = {"frt": _frt, "fmt": _fmt}.get(engine, _named)(found)
-    return [
-        {
-            f: (_side if crisp else shape_of)(features[f], list(knots[f]), first, last)
-            for f, (first, last) in span.items()
-        }
-        for span in spans
-    ]
+    features = domain.features
+    match conditions:
+        case SplitTree():
+            return [
+                {f: _interval(features[f], low, high) for f, (low, high) in limits.items()}
+                for limits in _limits(conditions)
+            ]
+        case CutTree():
+            spans = _cut_spans(conditions)
+        case SetTree():
+            spans = _tree_spans(conditions)
+        case RuleList(none, rules):
+            spans = [{f: (j, j) for f, j in enumerate(sets) if j != none} for sets in rules]
+    knots = knots_of(conditions, len(features))
+    shape = _side if isinstance(conditions, CutTree) and conditions.crisp else shape_of
+    return [{f: shape(features[f], knots[f], *sets) for f, sets in span.items()} for span in spans]
 
 
-def shape_of(variable: Variable, knots: list[float], first: int, last: int) -> Shape:
+def knots_of(conditions: RuleList | SetTree | CutTree, n_features: int) -> Sequence[Sequence[float]]:
+    """Return the peaks of each input's sets, over its scaled range."""
+    if isinstance(conditions, CutTree):
+        return conditions.knots
+    return [[j / (conditions.n_sets - 1) for j in range(conditions.n_sets)]] * n_features
+
+
+def shape_of(variable: Variable, knots: Sequence[float], first: int, last: int) -> Shape:
     """Return the union of the sets `first` .. `last` of a partition.
 
     A shoulder goes on beyond the domain, where the model takes the nearest limit, and ends two ranges away.
@@ -68,7 +80,7 @@ def shape_of(variable: Variable, knots: list[float], first: int, last: int) -> S
     return Shape("triangular", (a, b, d)) if b == c else Shape("trapezoid", (a, b, c, d))
 
 
-def _side(variable: Variable, knots: list[float], first: int, last: int) -> Shape:
+def _side(variable: Variable, knots: Sequence[float], first: int, last: int) -> Shape:
     """Return where a row is on the side of the sets `first` .. `last` at every cut: from half to half."""
 
     def middle(j: int) -> float:
@@ -86,46 +98,41 @@ def _interval(variable: Variable, low: float, high: float) -> Shape:
     return Shape("rectangular", (begin, end))
 
 
-def _named(found: Tables) -> list[dict[int, tuple[int, int]]]:
-    none = found["n_sets"]
-    return [{f: (j, j) for f, j in enumerate(sets) if j != none} for sets in found["sets"]]
-
-
-def _frt(found: Tables) -> list[dict[int, tuple[int, int]]]:
+def _tree_spans(tree: SetTree) -> _Spans:
     spans: dict[int, dict[int, tuple[int, int]]] = {}
     stack: list[tuple[int, dict[int, tuple[int, int]]]] = [(0, {})]
     while stack:
         node, span = stack.pop()
-        if found["rule_of"][node] >= 0:
-            spans[found["rule_of"][node]] = span
-        for j, child in enumerate(found["child"][node]):
+        if tree.rule[node] >= 0:
+            spans[tree.rule[node]] = span
+        for j, child in enumerate(tree.child[node]):
             if child >= 0:
-                stack.append((child, {**span, found["split"][node]: (j, j)}))
+                stack.append((child, {**span, tree.feature[node]: (j, j)}))
     return [spans[rule] for rule in sorted(spans)]
 
 
-def _fmt(found: Tables) -> list[dict[int, tuple[int, int]]]:
+def _cut_spans(tree: CutTree) -> _Spans:
     spans: dict[int, dict[int, tuple[int, int]]] = {0: {}}
-    for index, (node, feature, cut) in enumerate(found["splits"]):
-        first, last = spans[node].get(feature, (0, len(found["knots"][feature]) - 1))
+    for index, (node, feature, cut) in enumerate(tree.splits):
+        first, last = spans[node].get(feature, (0, len(tree.knots[feature]) - 1))
         spans[2 * index + 1] = {**spans[node], feature: (first, cut)}
         spans[2 * index + 2] = {**spans[node], feature: (cut + 1, last)}
-    return [spans[leaf] for leaf in found["leaves"]]
+    return [spans[leaf] for leaf in tree.leaves]
 
 
-def _limits(found: Tables) -> list[dict[int, tuple[float, float]]]:
+def _limits(tree: SplitTree) -> list[dict[int, tuple[float, float]]]:
     limits: dict[int, dict[int, tuple[float, float]]] = {}
     stack: list[tuple[int, dict[int, tuple[float, float]]]] = [(0, {})]
     while stack:
         node, above = stack.pop()
-        feature = found["feature"][node]
+        feature = tree.feature[node]
         if feature < 0:
-            limits[found["rule_of"][node]] = above
+            limits[tree.rule[node]] = above
             continue
         low, high = above.get(feature, (-math.inf, math.inf))
-        threshold = found["threshold"][node]
+        threshold = tree.threshold[node]
         stack.append((node + 1, {**above, feature: (low, min(high, threshold))}))
-        stack.append((found["right"][node], {**above, feature: (max(low, threshold), high)}))
+        stack.append((tree.right[node], {**above, feature: (max(low, threshold), high)}))
     return [limits[rule] for rule in sorted(limits)]
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from glassfleet.explain.summary import summary
 from glassfleet.export.page import model_sections
-from glassfleet.export.rounds_figure import rounds_picture
-from glassfleet.export.sheet import Page, Section, Table, png
+from glassfleet.export.sheet import Page, Picture, Section, Table
+from glassfleet.export.svg.rounds import timeline
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -119,7 +119,11 @@ def _rounds(status: Mapping[str, Any], *, pictures: bool) -> Section:
         return Section("Rounds", ["No round was closed."])
     total = sum(int(item.get("bytes", 0)) for item in rounds)
     caption = f"{len(rounds)} rounds, {total:,} bytes of accepted answers"
-    drawn = [png(rounds_picture(rounds), f"{caption}: what became of the answers, round by round")] if pictures else []
+    drawn = (
+        [Picture(timeline(rounds, legend=True), f"{caption}: what became of the answers, round by round")]
+        if pictures
+        else []
+    )
     tables = [_each_round(rounds, caption)]
     if len(rounds) > MOST_ROUNDS:
         tables = [_kinds_of_rounds(rounds, caption), _each_round(rounds, "Every round by itself", folded=True)]

@@ -1,23 +1,21 @@
-"""What a page is made of, and the page as one HTML file with its pictures inside, or as Markdown."""
+"""What a page is made of, and the page as one HTML file with its pictures inside, or as Markdown without them."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 
 from glassfleet.explain.views import RuleView
-from glassfleet.export.canvas import DPI
+from glassfleet.export.svg.shapes import STYLE, Svg
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture inside the page: PNG as base64, what it shows, and its natural width in CSS pixels."""
+    """A picture inside the page, and what it shows."""
 
-    data: str
+    svg: Svg
     alt: str
-    width: int
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,6 @@ class Page:
     sections: Sequence[Section]
 
 
-def png(data: bytes, alt: str) -> Picture:
-    """Return a picture for a page; a PNG states its width behind its first mark."""
-    pixels = int.from_bytes(data[16:20], "big")
-    return Picture(base64.b64encode(data).decode("ascii"), alt, round(pixels * 96 / DPI))
-
-
 def called(rule: RuleView) -> str:
     """Return what stands before a rule's text: its number, or the fact that it is none."""
     if rule.fitness is not None:
@@ -79,7 +71,12 @@ def html_of(page: Page) -> str:
 
     text = (resources.files("glassfleet.export") / "templates" / "report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(text).render(page=page, called=called, measures=measures) + "\n"
+    return (
+        environment.from_string(text).render(
+            page=page, called=called, measures=measures, style=Svg(STYLE.read_text(encoding="utf-8"))
+        )
+        + "\n"
+    )
 
 
 def markdown_of(page: Page) -> str:
@@ -99,8 +96,6 @@ def markdown_of(page: Page) -> str:
             marks = ["--:" if index in table.numbers else "---" for index in range(len(table.head))]
             lines.append(f"| {' | '.join(marks)} |")
             lines += [f"| {' | '.join(map(_escaped, row))} |" for row in table.rows] + [""]
-        for item in section.pictures:
-            lines += [f"![{_escaped(item.alt)}](data:image/png;base64,{item.data})", ""]
         for rule in section.rules:
             name, told = called(rule), measures(rule)
             head = f"**{name}**{f' ({told})' * bool(told)}: " if name else ""

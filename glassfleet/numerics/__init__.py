@@ -1,1 +1,1 @@
-"""Exact sums, element-wise solvers and grids: nothing here knows of schemes."""
+"""Exact sums, solvers that give the same bits everywhere, and grids; nothing here knows of schemes."""

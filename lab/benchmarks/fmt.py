@@ -26,7 +26,8 @@ from glassfleet.local import federated
 from glassfleet.scheme import Done, Next
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
-from lab.protocols.protocols import client_parts, kfold, paper_fold, rmse, summarise
+from lab.experiments.folds import averages_of, plan_of
+from lab.protocols.paper import client_parts, kfold, rmse
 from schemas.codec import encode
 
 FMT, FRT = catalogue.load("fmt"), catalogue.load("frt")
@@ -188,10 +189,9 @@ def tables() -> None:
         data = Dataset(tuple(names[:-1]), names[-1], table.matrix(names[:-1]), table.matrix(names[-1:])[:, 0])
         row: list[Any] = [name]
         for scheme, settings in ((FMT, {}), (FMT, ACCURATE), (FRT, {})):
-            parameters = scheme.Parameters(**AS_THEY_ARE, **settings)
-            found = summarise([paper_fold(scheme, parameters, data, fold, settings=("FL",)) for fold in range(5)])
-            row += [f"{found.complexity['FL']['leaves']:.1f}", f"{found.complexity['FL']['parameters']:.0f}"]
-            row.append(f"{found.average('FL'):.5g}")
+            result = averages_of(plan_of(scheme, data, {**AS_THEY_ARE, **settings}, ["federated"]), data)["federated"]
+            row += [f"{result['complexity']['leaves']:.1f}", f"{result['complexity']['parameters']:.0f}"]
+            row.append(f"{result['test_rmse']['mean']:.5g}")
         for learner in learners.values():
             errors = []
             for train, test in kfold(data.rows, 5):

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from edge_agent.sources import read_table
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.local import central, federated
 from glassfleet.scheme import Done, Next, Task
 from lab.benchmarks import reference
 from lab.benchmarks.measure import data_folder, ms, print_table, timed
-from lab.protocols.protocols import client_parts, kfold
+from lab.experiments.folds import Parts, plan_of, rows_of
+from lab.experiments.rows import read_rows
 from schemas.codec import encode
 
 INPUTS = 15
@@ -101,9 +100,9 @@ def first_answer() -> None:
     task = first_levels(data, 1)[0]
     fresh = timed(lambda: FRT.client.contribute(task, Dataset(data.features, data.target, data.X, data.y), RNG), 9)[0]
     again = timed(lambda: FRT.client.contribute(task, data, RNG), 9)[0]
-    found = DISCOVERY.server.start(DiscoveryParameters(features=data.features, target="y"))
-    coarse, answer = timed(lambda: DISCOVERY.client.contribute(found.task, data, RNG), 5)
-    following = DISCOVERY.server.reduce(found.state, [answer])
+    step = DISCOVERY.server.start(DiscoveryParameters(features=data.features, target="y"))
+    coarse, answer = timed(lambda: DISCOVERY.client.contribute(step.task, data, RNG), 5)
+    following = DISCOVERY.server.reduce(step.state, [answer])
     assert isinstance(following, Next)
     fine, second = timed(lambda: DISCOVERY.client.contribute(following.task, data, RNG), 5)
     print_table(
@@ -130,7 +129,7 @@ def trees() -> None:
         parameters = FRT.Parameters(min_rows=1)
         pooled = pool(list(parts.values()))
 
-        def fresh(parts: dict[str, Dataset] = parts) -> dict[str, Dataset]:
+        def fresh(parts: Parts = parts) -> dict[str, Dataset]:
             return {agent: Dataset(d.features, d.target, d.X, d.y) for agent, d in parts.items()}
 
         fl, outcome = timed(lambda: federated(FRT, parameters, domain, fresh()), 7)  # noqa: B023 - used at once
@@ -170,13 +169,7 @@ def trees() -> None:
     )
 
 
-def _fold(path: Path, target: str) -> tuple[dict[str, Dataset], Domain]:
-    table = read_table(path)
-    names = [name for name in table.names if name != target]
-    X: NDArray[np.float64] = table.matrix(names)
-    y = table.matrix([target])[:, 0]
-    chosen = next(iter(kfold(len(y), 5)))[0]
-    parts = {
-        f"client-{i}": Dataset(tuple(names), target, X[rows], y[rows]) for i, rows in enumerate(client_parts(chosen))
-    }
-    return parts, pooled_domain(names, target, X, y)
+def _fold(path: Path, target: str) -> tuple[Parts, Domain]:
+    data = read_rows(path, target, FRT)
+    rows = rows_of(plan_of(FRT, data, {}, ()), data.X, data.y, 0)
+    return rows.train, rows.domain

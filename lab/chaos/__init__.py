@@ -1,5 +1,5 @@
-"""The chaos harness: a real fleet over a real broker, a seeded schedule of faults, and an audit of what came of it.
+"""``glassfleet chaos``: a real fleet, a real broker, a seeded schedule of faults, an audit of the result.
 
-``schedule`` decides (pure), ``fleet`` and ``proxy`` can hurt, ``office`` renews and revokes, ``conduct`` does,
-``audit`` looks (``seals``: at what concerns identities), ``report`` tells.
+``schedule`` decides (pure), ``fleet`` and ``proxy`` can hurt, ``certificate_office`` renews and revokes, ``conduct``
+does, ``audit`` looks (``signatures``: at what concerns identities), ``report`` tells.
 """

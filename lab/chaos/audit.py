@@ -26,11 +26,11 @@ from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
-from lab.chaos import seals
+from lab.chaos import signatures
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
-from lab.chaos.fleet import FLEET, Troupe
+from lab.chaos.fleet import FLEET, Fleet
 from lab.chaos.logs import read_lines
-from lab.chaos.office import Theft
 from lab.chaos.schedule import COORDINATOR
 from schemas import codec
 from schemas.documents import document_digest
@@ -112,7 +112,7 @@ class Evidence:
         Answers that waited for a receipt in the end.
     retained : mapping of topic to payload
         What the broker held in the end.
-    thefts : sequence of Theft
+    stolen_identities : sequence of StolenIdentity
         Vehicles that were revoked.
     reissued : collection of str
         Whoever had a certificate revoked.
@@ -125,34 +125,34 @@ class Evidence:
     runs: Sequence[str]
     pending: Sequence[str] = ()
     retained: Mapping[str, bytes] = field(default_factory=dict)
-    thefts: Sequence[Theft] = ()
+    stolen_identities: Sequence[StolenIdentity] = ()
     reissued: Collection[str] = ()
     trust: tuple[bytes, bytes] | None = None
 
 
-def gather(played: Played, troupe: Troupe, patience: float = 30.0) -> Evidence:
+def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     """Wait for the outboxes to empty, end coordinator and agents, then look at the broker: nothing changes any more."""
-    agents = [name for name in troupe.children if name != COORDINATOR]
-    pending = _wait_for_outboxes(troupe.work, agents, patience)
-    office = troupe.office
+    agents = [name for name in fleet.processes if name != COORDINATOR]
+    pending = _wait_for_outboxes(fleet.work, agents, patience)
+    office = fleet.office
     # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
-    played.broker_died += troupe.revive_broker(patience)
-    troupe.end(agents, _ENDING)
-    troupe.end([COORDINATOR], _ENDING)
-    played.broker_died += troupe.start_broker()
-    retained = read_retained(troupe.broker.url, tls=None if office is None else office.auditor)
+    played.broker_died += fleet.revive_broker(patience)
+    fleet.end(agents, _ENDING)
+    fleet.end([COORDINATOR], _ENDING)
+    played.broker_died += fleet.start_broker()
+    retained = read_retained(fleet.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
-        for theft in office.thefts:
-            played.broker_died += troupe.start_broker()
-            office.try_stolen(theft)
-    for name, child in troupe.children.items():
+        for stolen in office.stolen_identities:
+            played.broker_died += fleet.start_broker()
+            office.try_stolen(stolen)
+    for name, process in fleet.processes.items():
         # -15: asked to end before it had got so far as to handle the signal.
-        codes = [code for code in child.ends if code not in (0, -15)]
+        codes = [code for code in process.ends if code not in (0, -15)]
         played.died += [f"{name} ended with code {code} when it was asked to end" for code in codes]
-    evidence = Evidence(troupe.work, agents, played.runs, pending, retained)
+    evidence = Evidence(fleet.work, agents, played.runs, pending, retained)
     if office is None:
         return evidence
-    return replace(evidence, thefts=office.thefts, reissued=office.reissued, trust=office.trust)
+    return replace(evidence, stolen_identities=office.stolen_identities, reissued=office.reissued, trust=office.trust)
 
 
 def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
@@ -171,15 +171,17 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
         _check_models(journal, files, findings)
         # Not the newest versions: the gate may have left one a candidate.
         aliases = Aliases(time.monotonic, time.time)
-        aliases.take(journal.decisions())
+        aliases.apply(journal.decisions())
         pointers = {each.name: (each.version, each.digest) for each in aliases.current.values()}
     finally:
         journal.close()
     _check_retained(evidence.retained, pointers, findings)
     _read_logs(evidence, counted, findings)
     if evidence.trust is not None:
-        findings.harmed += seals.stale(evidence.retained, Topics(FLEET), evidence.trust)
-        findings.intruded += seals.intrusions(evidence.thefts, evidence.work / "logs" / f"{COORDINATOR}.log")
+        findings.harmed += signatures.stale(evidence.retained, Topics(FLEET), evidence.trust)
+        findings.intruded += signatures.intrusions(
+            evidence.stolen_identities, evidence.work / "logs" / f"{COORDINATOR}.log"
+        )
     return findings
 
 
@@ -214,14 +216,14 @@ def read_retained(
     url: str, fleet: str = FLEET, *, quiet: float = 0.5, patience: float = 10.0, tls: Tls | None = None
 ) -> dict[str, bytes]:
     """Return all retained messages of the fleet, as somebody sees them who subscribes now."""
-    found: dict[str, bytes] = {}
+    result: dict[str, bytes] = {}
     latest = [time.monotonic()]
     connected = threading.Event()
 
     def take(message: Message) -> None:
         latest[0] = time.monotonic()
         if message.retained and message.payload:
-            found[message.topic] = message.payload
+            result[message.topic] = message.payload
 
     transport = PahoTransport(Link(url, f"gf-{fleet}-audit", session_expiry=0, tls=tls))
     transport.subscribe(f"{Topics(fleet).prefix}#")
@@ -234,7 +236,7 @@ def read_retained(
             time.sleep(0.02)
     finally:
         transport.stop()
-    return found
+    return result
 
 
 def _check_retained(retained: Mapping[str, bytes], pointers: Mapping[str, tuple[int, str]], findings: Findings) -> None:
@@ -334,7 +336,7 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     told_twice: Counter[tuple[str, str, str]] = Counter()
     for name in (COORDINATOR, *evidence.agents):
         lines = read_lines(evidence.work / "logs" / f"{name}.log")
-        refused, wrongly = seals.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
+        refused, wrongly = signatures.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
         findings.refused = dict(sorted((Counter(findings.refused) + Counter(refused)).items()))
         findings.harmed += wrongly
         for line in lines:

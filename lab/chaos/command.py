@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from console.common import config_option, ended_by_sigterm, print_json, workshop
+from console.common import config_option, ended_by_sigterm, options_as, print_json, workshop
 from console.progress import progress
 from schemas.errors import StorageError, UsageError, VerificationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChaosOptions:
+    """Of ``glassfleet chaos``."""
+
+    faults: int
+    seed: int
+    vehicles: int
+    broker_kind: str
+    secure: bool
+    deadline: float
+    report: Path | None
+    keep: Path | None
+    as_json: bool
 
 
 @click.command()
@@ -41,7 +57,8 @@ from schemas.errors import StorageError, UsageError, VerificationError
               help="Work in DIR and keep journal, outboxes and logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; everything else on stderr.")
 @config_option
-def chaos(**options: Any) -> int:
+@options_as(ChaosOptions)
+def chaos(options: ChaosOptions) -> int:
     """Break a fleet in every way, run after run, and check that nothing was lost and nothing counted twice.
 
     Broker, coordinator and agents are real processes on loopback. They are killed (SIGKILL) in every state of the
@@ -66,36 +83,36 @@ def chaos(**options: Any) -> int:
     from lab.chaos import report as reports  # noqa: PLC0415 - what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather  # noqa: PLC0415
     from lab.chaos.conduct import Settings, play, write_data  # noqa: PLC0415
-    from lab.chaos.fleet import Troupe  # noqa: PLC0415
+    from lab.chaos.fleet import Fleet  # noqa: PLC0415
     from lab.chaos.schedule import COORDINATOR, make_schedule  # noqa: PLC0415
 
-    seed, vehicles, secure = options["seed"], options["vehicles"], options["secure"]
-    if secure and options["broker_kind"] == "embedded":
+    seed, vehicles, secure = options.seed, options.vehicles, options.secure
+    if secure and options.broker_kind == "embedded":
         raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
-    with ended_by_sigterm(), workshop(options["keep"], "chaos") as work:
+    with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
-        schedule = make_schedule(seed, options["faults"], list(files), secure=secure)
-        settings = Settings(schedule, files, work, options["broker_kind"], seed, options["deadline"])
+        schedule = make_schedule(seed, options.faults, list(files), secure=secure)
+        settings = Settings(schedule, files, work, options.broker_kind, seed, options.deadline)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        troupe = Troupe(work, files, options["broker_kind"], limits, secure=secure)
+        fleet = Fleet(work, files, options.broker_kind, limits, secure=secure)
         try:
-            with progress("faults", options["faults"]) as told:
-                played = play(settings, troupe, told)
-            with progress("waiting for the outboxes to empty") as told:
-                told.say("waiting for the outboxes to empty")
-                evidence = gather(played, troupe)
+            with progress("faults", options.faults) as bar:
+                played = play(settings, fleet, bar)
+            with progress("waiting for the outboxes to empty") as bar:
+                bar.say("waiting for the outboxes to empty")
+                evidence = gather(played, fleet)
         finally:
-            troupe.close()
-        with progress("comparing") as told:
-            told.say("reading journal and logs, learning the central models")
+            fleet.close()
+        with progress("comparing") as bar:
+            bar.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)
-        thefts = evidence.thefts if secure else None
-        report = reports.document(seed, options["faults"], vehicles, played, findings, thefts)
+        stolen_identities = evidence.stolen_identities if secure else None
+        report = reports.document(seed, options.faults, vehicles, played, findings, stolen_identities)
     page = "\n".join(reports.lines(report))
-    _save(options["report"], report, page)
-    click.echo(page, err=options["as_json"])
-    if options["as_json"]:
+    _save(options.report, report, page)
+    click.echo(page, err=options.as_json)
+    if options.as_json:
         print_json(report)
     if not report["ok"]:
         raise VerificationError(f"something did not hold; replay it with: {report['replay']} --keep DIR")

@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from console.progress import Work
-from lab.chaos.fleet import Troupe
+from lab.chaos.fleet import Fleet
 from lab.chaos.schedule import BROKER, COORDINATOR, EVERYONE, Fault
 from schemas.errors import RunFailedError
 
@@ -142,7 +142,7 @@ def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
     }
 
 
-def play(settings: Settings, troupe: Troupe, work: Work) -> Played:
+def play(settings: Settings, fleet: Fleet, work: Work) -> Played:
     """Start the fleet, play the schedule, heal everything and let the last run end.
 
     The processes still run when this returns: the audit looks at their outboxes and at the broker first.
@@ -152,7 +152,7 @@ def play(settings: Settings, troupe: Troupe, work: Work) -> Played:
     RunFailedError
         The fleet did not come up in the beginning.
     """
-    conductor = _Conductor(settings, troupe, work)
+    conductor = _Conductor(settings, fleet, work)
     began = time.monotonic()
     conductor.perform()
     conductor.played.seconds = time.monotonic() - began
@@ -160,10 +160,10 @@ def play(settings: Settings, troupe: Troupe, work: Work) -> Played:
 
 
 class _Conductor:
-    def __init__(self, settings: Settings, troupe: Troupe, work: Work) -> None:
-        self.settings, self.troupe, self.work, self.say = settings, troupe, work, work.say
-        self.played = Played(recoveries=troupe.recoveries, broker_kind=troupe.broker.kind)
-        self._http = httpx.Client(base_url=troupe.api_url, timeout=0.5, trust_env=False)
+    def __init__(self, settings: Settings, fleet: Fleet, work: Work) -> None:
+        self.settings, self.fleet, self.work, self.say = settings, fleet, work, work.say
+        self.played = Played(recoveries=fleet.recoveries, broker_kind=fleet.broker.kind)
+        self._http = httpx.Client(base_url=fleet.api_url, timeout=0.5, trust_env=False)
         self._actions: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._busy: dict[str, int] = {}
@@ -177,16 +177,16 @@ class _Conductor:
     # The loop
 
     def perform(self) -> None:
-        names = list(self.troupe.children)
+        names = list(self.fleet.processes)
         for name in names:
-            self.troupe.start(name)
-        self.troupe.wait_until_all_work(60.0)
-        self._token = (self.troupe.coordinator_state / "api-token").read_text(encoding="ascii").strip()
-        self.say(f"{len(names) - 1} agents, coordinator and broker ({self.troupe.broker.kind}) are up")
+            self.fleet.start(name)
+        self.fleet.wait_until_all_work(60.0)
+        self._token = (self.fleet.coordinator_state / "api-token").read_text(encoding="ascii").strip()
+        self.say(f"{len(names) - 1} agents, coordinator and broker ({self.fleet.broker.kind}) are up")
         remaining = self._remaining
         not_before, waiting_since = 0.0, time.monotonic()
         while remaining or self._actions or self._expected:
-            self._turn()
+            self._step()
             now = time.monotonic()
             if not remaining or now < not_before:
                 waiting_since = max(waiting_since, now)
@@ -200,22 +200,22 @@ class _Conductor:
         self.say("all faults are spent; the last run goes on to its end")
         end = time.monotonic() + self.settings.run_timeout
         while self._run and time.monotonic() < end:
-            self._turn()
-        self.troupe.wait_until_all_work(30.0)
+            self._step()
+        self.fleet.wait_until_all_work(30.0)
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         time.sleep(POLL)
         now = time.monotonic()
         while self._actions and self._actions[0][0] <= now:
             heapq.heappop(self._actions)[2]()
         if BROKER not in self._busy:
             # It is not ours, and any process may die: what must hold must hold then, too. But it is told.
-            self.played.broker_died += self.troupe.start_broker()
-        for name in self.troupe.watch():
+            self.played.broker_died += self.fleet.start_broker()
+        for name in self.fleet.watch():
             self._ended(name)
         for name, due in list(self._expected.items()):
             if now > due:
-                self.troupe.kill(name)
+                self.fleet.kill(name)
                 self._ended(name)
         self._look()
         if self._run and now - self._run_began > self.settings.run_timeout:
@@ -226,8 +226,8 @@ class _Conductor:
 
     def _look(self) -> None:
         self._status = None
-        child = self.troupe.children[COORDINATOR]
-        if not self._run or child.is_frozen or not self.troupe.is_running(COORDINATOR):
+        coordinator = self.fleet.processes[COORDINATOR]
+        if not self._run or coordinator.is_frozen or not coordinator.is_running:
             return
         try:
             answer = self._http.get(f"/api/runs/{self._run}")
@@ -264,32 +264,32 @@ class _Conductor:
             raise RunFailedError(f"the coordinator refuses the run: {answer.text[:300]}")
 
     def _shut_out(self) -> int:
-        return 0 if self.troupe.office is None else len(self.troupe.office.revoked)
+        return 0 if self.fleet.office is None else len(self.fleet.office.revoked)
 
     def _send_somebody_away(self) -> None:
         """Let the run wait for an agent, so that it can be met while it gathers: otherwise that takes milliseconds."""
         target = self._remaining[0].target
         for name in self.settings.files:
-            if name != target and not self._busy and self.troupe.is_running(name):
-                self.troupe.end([name])
+            if name != target and not self._busy and self.fleet.processes[name].is_running:
+                self.fleet.end([name])
                 self._busy[name] = 0
                 self._later(_AWAY, partial(self._bring_back, name))
                 return
 
     def _bring_back(self, name: str) -> None:
-        self.troupe.start(name)
+        self.fleet.start(name)
         self._busy.pop(name, None)
 
     def _ended(self, name: str) -> None:
         """Handle a process that is gone: as asked, or by itself."""
-        words = self.troupe.last_words(name)
-        code = self.troupe.bury(name)
+        words = self.fleet.processes[name].last_words()
+        code = self.fleet.processes[name].reap()
         if name in self._expected:
             del self._expected[name]
             return
         self.played.died.append(f"{name} ended by itself (exit code {code}): {words}")
         self.say(self.played.died[-1])
-        self.troupe.start(name)
+        self.fleet.start(name)
 
     # Faults
 
@@ -333,46 +333,45 @@ class _Conductor:
     def _without_status(self) -> str:
         if not self._run:
             return "between runs"
-        child = self.troupe.children[COORDINATOR]
-        away = child.is_frozen or not child.is_working
+        away = self.fleet.processes[COORDINATOR].is_frozen or COORDINATOR not in self.fleet.working
         return "coordinator away" if away else "unseen"
 
     def _do(self, fault: Fault) -> Callable[[], object]:  # noqa: C901 - a table of kinds
         """Inject; return what undoes it."""
-        troupe, name = self.troupe, fault.target
-        mischief = [child.mischief for who, child in troupe.children.items() if name in (who, EVERYONE)]
+        fleet, name = self.fleet, fault.target
+        mischief = [file for who, file in fleet.mischief.items() if name in (who, EVERYONE)]
         match fault.kind:
             case "broker-kill":
-                troupe.broker.kill()
-                return troupe.start_broker
+                fleet.broker.kill()
+                return fleet.start_broker
             case "broker-restart":
-                troupe.broker.stop()
-                return troupe.start_broker
+                fleet.broker.stop()
+                return fleet.start_broker
             case "coordinator-kill" | "agent-kill":
-                troupe.kill(name)
-                return lambda: troupe.start(name)
+                fleet.kill(name)
+                return lambda: fleet.start(name)
             case "coordinator-crash" | "agent-crash":
                 self._expected[name] = time.monotonic() + CRASH_PATIENCE
                 mischief[0].change(crash_at=fault.count, crash_topic=fault.topic)
-                return lambda: troupe.start(name)
+                return lambda: fleet.start(name)
             case "coordinator-freeze" | "agent-freeze" | "broker-freeze":
-                troupe.freeze(name)
-                return lambda: troupe.thaw(name)
+                fleet.freeze(name)
+                return lambda: fleet.thaw(name)
             case "link-cut":
-                troupe.proxy.cut(name)
-                return lambda: troupe.proxy.mend(name)
+                fleet.proxy.cut(name)
+                return lambda: fleet.proxy.mend(name)
             case "link-stall":
-                troupe.proxy.stall(name)
-                return lambda: troupe.proxy.mend(name)
+                fleet.proxy.stall(name)
+                return lambda: fleet.proxy.mend(name)
             case "link-delay":
-                troupe.proxy.slow(name, fault.strength)
-                return lambda: troupe.proxy.mend(name)
+                fleet.proxy.slow(name, fault.strength)
+                return lambda: fleet.proxy.mend(name)
             case "clock-jump":
                 # The wall clock stays wrong: it is the jump that is the fault, and the next may set it right.
                 mischief[0].change(wall_offset=fault.strength)
                 return lambda: None
             case "certificate-renew" | "certificate-replace" | "vehicle-revoke":
-                return self._at_the_office(fault)
+                return self._change_certificates(fault)
         what = {"loss": "loss", "duplication": "duplicate", "reordering": "reorder"}[fault.kind]
         for file in mischief:
             file.change(seed=fault.number, **{what: fault.strength})
@@ -383,9 +382,9 @@ class _Conductor:
 
         return stop
 
-    def _at_the_office(self, fault: Fault) -> Callable[[], None]:
+    def _change_certificates(self, fault: Fault) -> Callable[[], None]:
         """Renew or revoke; return what undoes it."""
-        troupe, name, office = self.troupe, fault.target, self.troupe.office
+        fleet, name, office = self.fleet, fault.target, self.fleet.office
         assert office is not None, "such faults are drawn for a secure fleet only"
         if fault.kind == "certificate-renew":
             office.renew(name)
@@ -393,20 +392,20 @@ class _Conductor:
         if fault.kind == "certificate-replace":
             office.replace(name)
             return lambda: None
-        theft = office.steal(name)
+        stolen = office.steal(name)
         if fault.strength:
-            troupe.proxy.cut(name)
-            troupe.proxy.mend(name)
+            fleet.proxy.cut(name)
+            fleet.proxy.mend(name)
 
         def shut_out() -> None:
             # One that stands still has not heard of it; what it then takes first was let in before.
             if name in office.revoked and COORDINATOR not in self._busy:
-                theft.begins = troupe.log_size(COORDINATOR)
+                stolen.begins = fleet.processes[COORDINATOR].log_size()
             elif name in office.revoked:
                 self._later(GRACE, shut_out)
 
         def admit() -> None:
-            theft.ends = troupe.log_size(COORDINATOR)
+            stolen.ends = fleet.processes[COORDINATOR].log_size()
             office.admit(name)
 
         self._later(GRACE, shut_out)

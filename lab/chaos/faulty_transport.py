@@ -92,8 +92,8 @@ class MischiefFile:
             return self._now
         self._looked = at
         try:
-            found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_ino)
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
             if stamp != self._stamp:
                 self._now = Mischief(**json.loads(self._path.read_text(encoding="utf-8")))
                 self._stamp = stamp

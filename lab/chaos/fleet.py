@@ -1,25 +1,24 @@
-"""The processes under test: started, killed, frozen, and never left behind."""
+"""The fleet under test: broker, coordinator and agents, whose processes and connections faults are done to."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
-from broker.servers.process import die_with_parent, free_port
+from broker.servers.process import free_port
 from broker.url import parse_url
+from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
-from lab.chaos.office import Office
 from lab.chaos.proxy import Proxy
 from lab.chaos.schedule import BROKER, COORDINATOR
+from lab.processes import Process, ProcessFleet
 from schemas.errors import RunFailedError
 
 _CONNECTED = b'"event": "connected"'
@@ -28,34 +27,7 @@ _CONNECTED = b'"event": "connected"'
 FLEET = "chaos"
 
 
-@dataclass
-class Child:
-    """One process, over its lives.
-
-    Attributes
-    ----------
-    arguments : sequence of str
-        Of the ``glassfleet`` command.
-    environment : mapping
-    log : Path
-    mischief : MischiefFile
-    """
-
-    arguments: Sequence[str]
-    environment: Mapping[str, str]
-    log: Path
-    mischief: MischiefFile
-    process: subprocess.Popen[bytes] | None = None
-    started_at: float = 0.0
-    offset: int = 0
-    is_frozen: bool = False
-    is_working: bool = False
-    lives: int = 0
-    ends: list[int] = field(default_factory=list)
-    """Exit codes of lives that ended without having been killed."""
-
-
-class Troupe:
+class Fleet:
     """Broker, coordinator and agents, each behind its own road to the broker.
 
     Parameters
@@ -82,16 +54,18 @@ class Troupe:
     ) -> None:
         self.work = work
         self.recoveries: dict[str, list[float]] = {"coordinator": [], "agent": [], "broker": []}
-        self.children: dict[str, Child] = {}
-        self.office = Office(work, FLEET, COORDINATOR, list(files)) if secure else None
+        self.processes = ProcessFleet(work / "logs", module="lab.chaos.child")
+        self.mischief: dict[str, MischiefFile] = {}
+        self.working: set[str] = set()
+        """Which processes are connected, as far as `watch` has seen."""
+        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files)) if secure else None
         self.broker: ChildBroker = (
             launch(prefer=broker_kind, state_dir=work / "broker") if self.office is None else self.office.broker
         )
         address = parse_url(self.broker.url)
         self.proxy = Proxy(address.host, address.port)
-        (work / "logs").mkdir(parents=True, exist_ok=True)
         self.api_port = free_port()
-        shared = {"GLASSFLEET_FLEET": FLEET, "GLASSFLEET_LOG_FORMAT": "json", "PYTHONUNBUFFERED": "1"}
+        shared = {"GLASSFLEET_FLEET": FLEET, "GLASSFLEET_LOG_FORMAT": "json"}
         common = ["--keepalive", "3", "--connect-timeout", "2", "--broker-wait", "0"]
         for index, name in enumerate((COORDINATOR, *files)):
             url = replace(address, port=self.proxy.open(name)).url
@@ -105,16 +79,12 @@ class Troupe:
                 # Answers that come one after the other, so that a fault can meet a round that is answered in part.
                 arguments += ["--slow", f"{0.04 * index:.2f}"]
                 arguments += ["--resend-first", "0.4", "--resend-longest", "2"]
-            mischief = MischiefFile(work / f"{name}.faults.json")
-            own = {"GLASSFLEET_BROKER": url, VARIABLE: str(work / f"{name}.faults.json")}
+            faults = work / f"{name}.faults.json"
+            self.mischief[name] = MischiefFile(faults)
+            own = {"GLASSFLEET_BROKER": url, VARIABLE: str(faults)}
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(name))
-            self.children[name] = Child(
-                arguments,
-                {**os.environ, **shared, **own},
-                work / "logs" / f"{name}.log",
-                mischief,
-            )
+            self.processes.add(name, arguments, {**shared, **own})
 
     @property
     def coordinator_state(self) -> Path:
@@ -126,75 +96,36 @@ class Troupe:
         """Where the coordinator's API is, in all its lives."""
         return f"http://127.0.0.1:{self.api_port}"
 
-    def log_size(self, name: str) -> int:
-        """Bytes of a process's log so far."""
-        path = self.children[name].log
-        return path.stat().st_size if path.exists() else 0
-
     # One process
 
     def start(self, name: str) -> None:
         """Start a process that does not run; a crash that was asked for and did not come is forgotten."""
-        child = self.children[name]
-        if self.is_running(name):
+        process = self.processes[name]
+        if process.is_running:
             return
-        if child.mischief.read().crash_at:
-            child.mischief.change(crash_at=0)
-        with child.log.open("ab") as log:
-            child.offset = log.tell()
-            child.process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                [sys.executable, "-m", "lab.chaos.child", *child.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=dict(child.environment),
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
-            )
-        child.started_at, child.is_working, child.is_frozen = time.monotonic(), False, False
-        child.lives += 1
-
-    def is_running(self, name: str) -> bool:
-        """Whether a process runs now (a frozen one does)."""
-        process = self.children[name].process
-        return process is not None and process.poll() is None
+        if self.mischief[name].read().crash_at:
+            self.mischief[name].change(crash_at=0)
+        self.working.discard(name)
+        process.start()
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
-        child = self.children[name]
-        if child.process is not None and child.process.poll() is None:
-            child.process.kill()
-        self.bury(name)
-
-    def bury(self, name: str) -> int | None:
-        """Take note of a process's end; return its exit code."""
-        child = self.children[name]
-        if child.process is None:
-            return None
-        code = child.process.wait()
-        child.process, child.is_frozen, child.is_working = None, False, False
-        return code
+        self.processes[name].kill()
+        self.working.discard(name)
 
     def freeze(self, name: str) -> None:
         """SIGSTOP."""
-        pid = self._pid(name)
-        if pid:
-            os.kill(pid, signal.SIGSTOP)
-            if name != BROKER:
-                self.children[name].is_frozen = True
+        if name != BROKER:
+            self.processes[name].freeze()
+        elif self.broker.is_running:
+            os.kill(self.broker.pid, signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
         """SIGCONT."""
-        pid = self._pid(name)
-        if pid:
-            os.kill(pid, signal.SIGCONT)
-            if name != BROKER:
-                self.children[name].is_frozen = False
-
-    def _pid(self, name: str) -> int:
-        if name == BROKER:
-            return self.broker.pid if self.broker.is_running else 0
-        process = self.children[name].process
-        return process.pid if process is not None and process.poll() is None else 0
+        if name != BROKER:
+            self.processes[name].thaw()
+        elif self.broker.is_running:
+            os.kill(self.broker.pid, signal.SIGCONT)
 
     # The broker
 
@@ -211,11 +142,12 @@ class Troupe:
         """Start the broker again that died by itself, and let all connect to it again; False when it runs."""
         if self.broker.is_running:
             return False
-        for name, child in self.children.items():
-            child.offset = self.log_size(name)
+        processes = self.processes.values()
+        for process in processes:
+            process.began = process.log_size()
         self.start_broker()
         end = time.monotonic() + patience
-        while time.monotonic() < end and not all(map(self._has_connected, self.children.values())):
+        while time.monotonic() < end and not all(map(_has_connected, processes)):
             time.sleep(0.05)
         return True
 
@@ -224,67 +156,47 @@ class Troupe:
     def watch(self) -> list[str]:
         """Look for processes that work again, and return the names of those that ended by themselves."""
         ended = []
-        for name, child in self.children.items():
-            if child.process is None:
-                continue
-            if child.process.poll() is not None:
+        for name, process in self.processes.items():
+            if process.has_ended:
+                self.working.discard(name)
                 ended.append(name)
-            elif not child.is_working and self._has_connected(child):
-                child.is_working = True
-                if child.lives > 1:
+            elif process.is_running and name not in self.working and _has_connected(process):
+                self.working.add(name)
+                if process.lives > 1:
                     kind = COORDINATOR if name == COORDINATOR else "agent"
-                    self.recoveries[kind].append(time.monotonic() - child.started_at)
+                    self.recoveries[kind].append(time.monotonic() - process.started_at)
         return ended
-
-    @staticmethod
-    def _has_connected(child: Child) -> bool:
-        with child.log.open("rb") as log:
-            log.seek(child.offset)
-            return _CONNECTED in log.read()
 
     def wait_until_all_work(self, patience: float) -> None:
         """Return when every process is connected; raises RunFailedError with the last words of one that is not."""
         end = time.monotonic() + patience
         while True:
             ended = self.watch()
-            idle = [name for name, child in self.children.items() if not child.is_working]
+            idle = [name for name in self.processes if name not in self.working]
             if not idle and not ended:
                 return
             if ended or time.monotonic() > end:
                 name = (ended or idle)[0]
-                raise RunFailedError(f"{name} is not connected after {patience:g} s: {self.last_words(name)}")
+                words = self.processes[name].last_words()
+                raise RunFailedError(f"{name} is not connected after {patience:g} s: {words}")
             time.sleep(0.02)
-
-    def last_words(self, name: str) -> str:
-        """Return the end of a process's log."""
-        try:
-            lines = self.children[name].log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        except OSError:
-            return "(no log)"
-        return (lines or ["(it said nothing)"])[-1][:400]
 
     def end(self, names: Sequence[str], patience: float = 5.0) -> None:
         """End processes politely, then by force."""
-        for name in names:
-            self.thaw(name)
-            if self.is_running(name):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._pid(name), signal.SIGTERM)
-        end = time.monotonic() + patience
-        for name in names:
-            child = self.children[name]
-            if child.process is None:
-                continue
-            try:
-                child.process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                child.process.kill()
-            child.ends.append(self.bury(name) or 0)
+        self.processes.end(names, patience)
+        self.working.difference_update(names)
 
     def close(self) -> None:
         """End everything. Idempotent."""
-        self.end(list(self.children))
+        self.processes.end(patience=5.0)
         with contextlib.suppress(OSError):
             self.thaw(BROKER)
         self.broker.stop()
         self.proxy.close()
+
+
+def _has_connected(process: Process) -> bool:
+    """Whether a process said, in this life, that its connection stands."""
+    with process.log.open("rb") as log:
+        log.seek(process.began)
+        return _CONNECTED in log.read()

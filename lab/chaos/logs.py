@@ -16,11 +16,11 @@ def read_lines(path: Path, begins: int = 0, ends: int | None = None) -> list[dic
     begins, ends : int
         Which bytes of it; None: up to its end.
     """
-    found = []
+    result = []
     for line in path.read_bytes()[begins:ends].decode("utf-8", errors="replace").splitlines():
         start = line.rfind('{"') if not line.startswith('{"') else 0
         try:
-            found.append(json.loads(line[max(start, 0) :]))
+            result.append(json.loads(line[max(start, 0) :]))
         except json.JSONDecodeError:
             continue
-    return [line for line in found if isinstance(line, dict)]
+    return [line for line in result if isinstance(line, dict)]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.chaos.audit import Findings
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
-from lab.chaos.office import Theft
 
 FAULTS_OF = ("lost", "double_counted", "unequal", "leaked", "intruded", "harmed")
 """Findings that must be empty."""
@@ -18,7 +18,12 @@ _JUDGED = ("accepted", "duplicate", "late", "rejected", "withdrawn")
 
 
 def document(  # noqa: PLR0917 - what was asked for, what happened, what was found
-    seed: int, faults: int, vehicles: int, played: Played, findings: Findings, thefts: Sequence[Theft] | None = None
+    seed: int,
+    faults: int,
+    vehicles: int,
+    played: Played,
+    findings: Findings,
+    stolen_identities: Sequence[StolenIdentity] | None = None,
 ) -> dict[str, Any]:
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
@@ -26,7 +31,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     return {
         "seed": seed,
         "replay": f"glassfleet chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
-        + (" --secure" if thefts is not None else ""),
+        + (" --secure" if stolen_identities is not None else ""),
         "broker": played.broker_kind,
         "vehicles": vehicles,
         "seconds": round(played.seconds, 1),
@@ -54,7 +59,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
             "double_counted": len(findings.double_counted),
         },
         "messages": findings.messages,
-        "security": None if thefts is None else _security(thefts, findings),
+        "security": None if stolen_identities is None else _security(stolen_identities, findings),
         "digests": {"compared": len(equal), "equal": equal.count(True)},
         "recovery_seconds": {kind: percentiles(values) for kind, values in played.recoveries.items()},
         "died_by_themselves": played.died,
@@ -130,11 +135,11 @@ def lines(report: dict[str, Any]) -> list[str]:
     return page
 
 
-def _security(thefts: Sequence[Theft], findings: Findings) -> dict[str, Any]:
+def _security(stolen_identities: Sequence[StolenIdentity], findings: Findings) -> dict[str, Any]:
     return {
-        "revoked": len(thefts),
-        "watched": sum(theft.begins is not None for theft in thefts),
-        "refused_by_broker": sum("was revoked" in theft.said for theft in thefts),
+        "revoked": len(stolen_identities),
+        "watched": sum(stolen.begins is not None for stolen in stolen_identities),
+        "refused_by_broker": sum("was revoked" in stolen.answer for stolen in stolen_identities),
         "refused": findings.refused,
     }
 

@@ -1,1 +1,1 @@
-"""The papers' datasets: where they live, what they look like, how they are read: ``glassfleet datasets``."""
+"""``glassfleet datasets``: fetches, checks and reads the papers' data sets."""

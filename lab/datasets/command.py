@@ -103,16 +103,16 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], forc
     chosen = [_known(name) for name in names]
     if urls and len(chosen) > 1:
         raise UsageError("--url goes with one NAME")
-    told = []
+    result = []
     for known in chosen:
         with progress(f"fetching {known.name}", unit="bytes") as work:
             there = not force and verify(known, data_dir).state == "same"
             path = data_dir / known.file if there else fetch_one(known, data_dir, urls, work.at)
-        told.append({"name": known.name, "fetched": not there, "path": str(path)})
+        result.append({"name": known.name, "fetched": not there, "path": str(path)})
     if as_json:
-        print_json(told)
+        print_json(result)
         return
-    for item in told:
+    for item in result:
         how = f"fetched, verified, written to {item['path']}" if item["fetched"] else "is there, and is the known one"
         click.echo(f"{item['name']}: {how}")
 
@@ -184,16 +184,16 @@ def qoe(
     layout = _layout(columns, metrics)
     texts = [(str(path), _text(path)) for path in exports]
     tables, lost = prepare(read_export(texts, layout), form, test_runs=test_runs, labels=labels)
-    told = []
+    result = []
     for vehicle, table in tables.items():
         safe = re.sub(r"[^A-Za-z0-9._-]", "-", vehicle)
         path = out / f"vehicle_{safe}.csv.gz"
         put(path, as_csv_gz(table))
-        told.append({"vehicle": vehicle, "path": str(path), "rows": len(table.rows), "inputs": table.features - 1})
+        result.append({"vehicle": vehicle, "path": str(path), "rows": len(table.rows), "inputs": table.features - 1})
         if not as_json:
             click.echo(f"{path}: {len(table.rows)} rows, {table.features - 1} inputs")
     if as_json:
-        print_json({"files": told, "seconds_left_out": lost})
+        print_json({"files": result, "seconds_left_out": lost})
     elif lost:
         click.echo(f"{lost} seconds were left out: not everything was measured around them", err=True)
 

@@ -121,9 +121,9 @@ def difference(known: Known, table: RawTable) -> str:
             f"{len(table.rows)} rows and {table.features} inputs, expected {known.rows} and {known.features}; "
             "this is another dataset or another version"
         )
-    found = table.digest()
-    if found != known.digest:
-        return f"the values differ (digest {found[:16]}..., expected {known.digest[:16]}...): rows changed or moved"
+    digest = table.digest()
+    if digest != known.digest:
+        return f"the values differ (digest {digest[:16]}..., expected {known.digest[:16]}...): rows changed or moved"
     return ""
 
 

@@ -56,10 +56,10 @@ class RawTable:
 
         A number counts as its shortest text, so that ``1.50`` and ``1.5`` are the same; names do not count.
         """
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for row in self.rows:
-            found.update((",".join(_plain(cell) for cell in row) + "\n").encode())
-        return found.hexdigest()
+            digest.update((",".join(_plain(cell) for cell in row) + "\n").encode())
+        return digest.hexdigest()
 
 
 def _plain(cell: str) -> str:

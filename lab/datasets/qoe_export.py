@@ -72,7 +72,7 @@ def read_export(texts: Sequence[tuple[str, str]], layout: Layout) -> dict[tuple[
     DataError
         A column is missing, a time or value is not a finite number, or nothing that is known was measured.
     """
-    found: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    series: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
     wanted = (layout.vehicle, layout.run, layout.time, layout.metric, layout.value)
     for name, text in texts:
         reader = csv.reader(io.StringIO(text))
@@ -90,11 +90,11 @@ def read_export(texts: Sequence[tuple[str, str]], layout: Layout) -> dict[tuple[
             if ours is None:
                 continue
             pair = _number(name, line, row[time]), _number(name, line, row[value])
-            found.setdefault((row[vehicle], row[run]), {}).setdefault(ours, []).append(pair)
-    if not found:
+            series.setdefault((row[vehicle], row[run]), {}).setdefault(ours, []).append(pair)
+    if not series:
         known = ", ".join(layout.metrics)
         raise DataError(f"no line of the export has one of the metrics {known}; name them with --metric THEIRS=OURS")
-    return {key: {name: _sorted(pairs) for name, pairs in found[key].items()} for key in sorted(found, key=_natural)}
+    return {key: {name: _sorted(pairs) for name, pairs in series[key].items()} for key in sorted(series, key=_natural)}
 
 
 def rows_of(measured: Measured, form: Form, where: str) -> tuple[FloatArray, FloatArray, int]:

@@ -1,1 +1,1 @@
-"""The demonstration: a fleet of real processes learns over a real broker while vehicles vanish, lag and come back."""
+"""``glassfleet demo``: real processes learn over a real broker while vehicles are killed or slow."""

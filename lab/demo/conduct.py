@@ -11,11 +11,11 @@ from typing import Any
 
 from edge_agent.session.snapshots import condense_key
 from edge_agent.storage import load_secret
-from lab.demo.processes import Family
+from lab.demo.fleet import POLL, Fleet
 from lab.demo.reference import Verdict, judge
 from lab.demo.scene import FLEET, Api, Settings, Watcher
-from lab.demo.troupe import POLL, Troupe
 from lab.demo.vehicles import VehicleRows, read_rows
+from lab.processes import ProcessFleet
 from schemas.errors import GlassfleetError, RunFailedError
 from schemas.record import ModelRecord
 
@@ -50,7 +50,7 @@ class Result:
     seconds: float
 
 
-Stay = Callable[[Result | RunFailedError, Troupe], None]
+Stay = Callable[[Result | RunFailedError, Fleet], None]
 """Is shown what came of a run while all processes are up; they are ended when it returns."""
 
 
@@ -73,35 +73,35 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
     rows = read_rows(settings.files, settings.target, labels=settings.labels, memory=settings.memory)
-    with Family(settings.work / "logs") as family:
-        troupe = Troupe(settings, family, watcher)
+    with ProcessFleet(settings.work / "logs") as processes:
+        fleet = Fleet(settings, processes, watcher)
         try:
-            api = _set_the_stage(settings, connect, troupe, watcher)
+            api = _set_the_stage(settings, connect, fleet, watcher)
             begun = time.monotonic()
             try:
-                status = _follow(settings, api, troupe, watcher)
+                status = _follow(settings, api, fleet, watcher)
             except RunFailedError as fault:
                 if stay is not None:
-                    stay(fault, troupe)
+                    stay(fault, fleet)
                 raise
             seconds = time.monotonic() - begun
             record = _record(api, status)
             _await_gate(api, record, watcher)
             if stay is not None:
-                result = _result(settings, status, record, rows, troupe, seconds, watcher)
-                stay(result, troupe)
+                result = _result(settings, status, record, rows, fleet, seconds, watcher)
+                stay(result, fleet)
                 return result
         except GlassfleetError:
             # Broker or coordinator that ended are the reason, and say it better.
-            troupe.check_services()
+            fleet.check_services()
             raise
         except KeyboardInterrupt:
             watcher.say("interrupted: stopping vehicles, coordinator and broker")
             raise
         finally:
-            family.end_all()
-            troupe.stop_broker()
-    return _result(settings, status, record, rows, troupe, seconds, watcher)
+            processes.end()
+            fleet.stop_broker()
+    return _result(settings, status, record, rows, fleet, seconds, watcher)
 
 
 def specification(settings: Settings) -> dict[str, Any]:
@@ -126,10 +126,10 @@ def specification(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], troupe: Troupe, watcher: Watcher) -> Api:
+def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], fleet: Fleet, watcher: Watcher) -> Api:
     watcher.step("starting the broker")
-    troupe.start_broker()
-    watcher.say(f"broker: {troupe.broker_kind}, its own process, on loopback")
+    fleet.start_broker()
+    watcher.say(f"broker: {fleet.broker_kind}, its own process, on loopback")
     if settings.secure:
         watcher.say(
             f"secure: mutual TLS 1.3; {len(settings.files)} vehicles and the coordinator, each with its own"
@@ -137,28 +137,28 @@ def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], troupe: T
         )
     # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
     watcher.step("starting the coordinator")
-    api = troupe.start_coordinator(connect)
-    watcher.serve(troupe.address)
+    api = fleet.start_coordinator(connect)
+    watcher.serve(fleet.address)
     watcher.step(f"starting {len(settings.files)} vehicles, one process each; waiting until all are up")
     for vehicle in settings.files:
-        troupe.start_vehicle(vehicle)
+        fleet.start_vehicle(vehicle)
     return api
 
 
-def _follow(settings: Settings, api: Api, troupe: Troupe, watcher: Watcher) -> dict[str, Any]:
+def _follow(settings: Settings, api: Api, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
     run = str(api.post("/api/runs", specification(settings))["run"])
     end = time.monotonic() + settings.timeout
     while True:
         status: dict[str, Any] = api.get(f"/api/runs/{run}")
         if status["phase"] == "gathering":
-            troupe.call_the_roll(api)
+            fleet.call_the_roll(api)
         else:
-            troupe.all_are_up()
-        watcher.look(status, troupe.conditions())
+            fleet.all_are_up()
+        watcher.look(status, fleet.conditions())
         if status["state"] == "ended":
             break
-        troupe.play(len(status["rounds"]) + (status.get("open") is not None))
-        troupe.check()
+        fleet.play(len(status["rounds"]) + (status.get("open") is not None))
+        fleet.check()
         if time.monotonic() > end:
             raise RunFailedError(
                 f"the run did not end within {settings.timeout:g} s (--timeout); it was {status['phase']}"
@@ -205,7 +205,7 @@ def _result(  # noqa: PLR0917 - gathers what is there, in one place
     status: dict[str, Any],
     record: ModelRecord,
     rows: Mapping[str, VehicleRows],
-    troupe: Troupe,
+    fleet: Fleet,
     seconds: float,
     watcher: Watcher,
 ) -> Result:
@@ -215,9 +215,9 @@ def _result(  # noqa: PLR0917 - gathers what is there, in one place
         record=record,
         rows=rows,
         verdict=judge(record, _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort), settings.seed),
-        killed=tuple(troupe.killed),
-        returned=tuple(troupe.returned),
+        killed=tuple(fleet.killed),
+        returned=tuple(fleet.returned),
         slow=settings.plan.slow,
-        broker_kind=troupe.broker_kind,
+        broker_kind=fleet.broker_kind,
         seconds=seconds,
     )

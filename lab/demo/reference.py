@@ -161,10 +161,10 @@ def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Ve
 
 def participation_of(record: ModelRecord, scheme: Any) -> str | None:
     """Return ``"cohort"`` or ``"elastic"``: what the record says, else the scheme's only way; None: nobody knows."""
-    told = record.parameters.get("participation")
-    if told is None and len(scheme.participation) == 1:
-        told = next(iter(scheme.participation))
-    return told if told in scheme.participation else None
+    participation = record.parameters.get("participation")
+    if participation is None and len(scheme.participation) == 1:
+        participation = next(iter(scheme.participation))
+    return participation if participation in scheme.participation else None
 
 
 def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.nature import nature, readable_rules
 from glassfleet.scheme import Model
 from lab.demo.conduct import Result
+from lab.demo.options import DemoOptions
 from lab.demo.reference import Verdict
 from lab.demo.view import counted
 
@@ -54,7 +55,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
     return lines
 
 
-def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
+def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
     """Return the summary as JSON values (docs/reference/cli.md describes it)."""
     verdict, record = result.verdict, result.record
     return {
@@ -78,7 +79,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
             "federated": verdict.federated,
             "central": verdict.central or None,
             "promised": verdict.promised,
-            "reason": "" if verdict.equal else _comparison(result, exact=options["exact"]),
+            "reason": "" if verdict.equal else _comparison(result, exact=options.exact),
         },
         verdict.metric: {
             "local": verdict.mean("local"),
@@ -94,7 +95,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
                 for vehicle, score in verdict.scores.items()
             },
         },
-        "exact": bool(options["exact"]),
+        "exact": bool(options.exact),
         "joined_bins": int(result.status["joined_bins"]),
         "dropped": list(result.killed),
         "slow": list(result.slow),
@@ -104,7 +105,7 @@ def summary(result: Result, options: dict[str, Any]) -> dict[str, Any]:
         "restarts": int(result.status["restarts"]),
         "seconds": round(result.seconds, 3),
         "broker": result.broker_kind,
-        "seed": options["seed"],
+        "seed": options.seed,
     }
 
 
@@ -186,20 +187,20 @@ def _comparison(result: Result, *, exact: bool) -> str:
     if verdict.promised:
         return "DIFFERENT, and that must not be"
     choice = f" with {', '.join(verdict.setting)}" if verdict.setting else ""
-    told = f"different: {verdict.title}{choice} does not promise the central model"
+    text = f"different: {verdict.title}{choice} does not promise the central model"
     if verdict.replayed == verdict.federated:
-        return f"{told}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
-    return f"{told}, and draws on what only the vehicles know (secrets, noise)"
+        return f"{text}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
+    return f"{text}, and draws on what only the vehicles know (secrets, noise)"
 
 
 def _answers(result: Result) -> str:
     """Return how many answers there were in all rounds, and what became of them, as the run's page counts them."""
     rounds = result.status["rounds"]
-    told = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
-    words = [f"{told['accepted']} accepted", f"{told['late']} too late and not counted"]
-    words += [f"{told['rejected']} rejected"] * bool(told["rejected"])
-    times = "time" if told["dropped"] == 1 else "times"
-    return f"{', '.join(words)}; {told['dropped']} {times} a vehicle did not answer in time"
+    counts = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
+    words = [f"{counts['accepted']} accepted", f"{counts['late']} too late and not counted"]
+    words += [f"{counts['rejected']} rejected"] * bool(counts["rejected"])
+    times = "time" if counts["dropped"] == 1 else "times"
+    return f"{', '.join(words)}; {counts['dropped']} {times} a vehicle did not answer in time"
 
 
 def _pooled(verdict: Verdict) -> list[str]:

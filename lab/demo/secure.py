@@ -6,7 +6,6 @@ Everything is made in the demonstration's folder and forgotten with it; the keys
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from broker.servers.acl import certificate_acl
@@ -21,26 +20,10 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 DAYS = 2.0
 
 
-@dataclass(frozen=True)
-class Identities:
-    """Where each process's identity is.
-
-    Attributes
-    ----------
-    folder : Path
-    """
-
-    folder: Path
-
-    def of(self, name: str) -> Path:
-        """Return the identity folder of a process."""
-        return self.folder / name
-
-
 def secure_broker(
     work: Path, fleet: str, coordinator: str, vehicles: Sequence[str], operators: Sequence[str] = ()
-) -> tuple[MosquittoProcess, Identities]:
-    """Make an authority and all certificates, and start Mosquitto with them.
+) -> tuple[MosquittoProcess, Path]:
+    """Make an authority and all certificates, and start Mosquitto with them; return it, and the identities' folder.
 
     Parameters
     ----------
@@ -61,15 +44,15 @@ def secure_broker(
         A vehicle has the coordinator's or the broker's id.
     """
     authority = Authority.create(work / "ca", f"{fleet} demonstration CA", days=int(DAYS) + 1)
-    made = Identities(work / "identities")
+    identities = work / "identities"
     owners = [(Owner("broker", "broker"), HOSTS), (Owner("coordinator", coordinator), ())]
     owners += [(Owner("operator", operator), ()) for operator in operators]
     for owner, hosts in [*owners, *((Owner("agent", vehicle), ()) for vehicle in vehicles)]:
         key = new_key()
         certificate = authority.issue(owner, load_key(key).public_key(), days=DAYS, hosts=hosts)
         parts = {"ca": authority.ca_pem, "crl": authority.crl_pem, "certificate": certificate}
-        save_identity(made.of(owner.id), key=key, **parts)
+        save_identity(identities / owner.id, key=key, **parts)
     acl = certificate_acl(Topics(fleet), coordinators=[coordinator], operators=operators)
-    broker = MosquittoProcess(work / "broker", identity=made.of("broker"), acl=acl)
+    broker = MosquittoProcess(work / "broker", identity=identities / "broker", acl=acl)
     broker.start()
-    return broker, made
+    return broker, identities

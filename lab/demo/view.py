@@ -278,9 +278,9 @@ def _title(scene: Scene, name: str, more: str = "") -> Text:
 def _head(scene: Scene) -> list[Text]:
     status, seconds = scene.status, max(0.0, scene.now - scene.began)
     title = Text("Glassfleet demo", style="bold cyan")
-    told = [status["scheme"], f"{len(scene.vehicles)} vehicles", status["participation"]] if status else []
+    words = [status["scheme"], f"{len(scene.vehicles)} vehicles", status["participation"]] if status else []
     if scene.width >= 78:
-        title.append(f" {scene.mark('between')} ".join(["", *told]), "not bold default")
+        title.append(f" {scene.mark('between')} ".join(["", *words]), "not bold default")
     right = Text()
     if scene.address:
         right.append(scene.address, "cyan")
@@ -332,11 +332,11 @@ def _tally(scene: Scene) -> str:
     total = len(scene.vehicles)
     if not scene.is_under_way:
         return f"{total - count['starting']} of {total} up"
-    told = [f"{len(scene.status['cohort'])} in the cohort"] if scene.status.get("cohort") else []
-    told += [f"{count['killed'] + count['came back']} killed"] if count["killed"] + count["came back"] else []
-    told += [f"{count['came back']} of them back"] if count["came back"] else []
-    told += [f"{count['slow']} too slow"] if count["slow"] else []
-    return ", ".join(told)
+    words = [f"{len(scene.status['cohort'])} in the cohort"] if scene.status.get("cohort") else []
+    words += [f"{count['killed'] + count['came back']} killed"] if count["killed"] + count["came back"] else []
+    words += [f"{count['came back']} of them back"] if count["came back"] else []
+    words += [f"{count['slow']} too slow"] if count["slow"] else []
+    return ", ".join(words)
 
 
 def _preparations(scene: Scene, room: int) -> list[Text]:
@@ -377,16 +377,16 @@ def _round_line(item: Mapping[str, Any], width: int) -> Text:
 
 def _model(scene: Scene, room: int) -> list[Text]:
     status = scene.status
-    told = [str(line) for line in (status.get("progress") or {}).get("lines", [])]
-    if len(told) > room:
-        told = [*told[: room - 1], f"... and {len(told) - room + 1} lines more"]
+    growing = [str(line) for line in (status.get("progress") or {}).get("lines", [])]
+    if len(growing) > room:
+        growing = [*growing[: room - 1], f"... and {len(growing) - room + 1} lines more"]
     more = growth(status).strip().strip("()")
     now = PHASES.get(status.get("phase", ""), "")
-    lines = [Text(line) for line in told] or [Text(now, "dim")]
+    lines = [Text(line) for line in growing] or [Text(now, "dim")]
     return [_title(scene, "The model so far", more), *lines, *[Text("")] * (room - len(lines))]
 
 
 def _said(scene: Scene, room: int) -> list[Text]:
-    said = list(scene.said)[-room:]
-    lines = [Text(line, "dim") for line in said[:-1]] + [Text(line) for line in said[-1:]]
+    latest = list(scene.said)[-room:]
+    lines = [Text(line, "dim") for line in latest[:-1]] + [Text(line) for line in latest[-1:]]
     return [_title(scene, "Events"), *lines, *[Text("")] * (room - len(lines))]

@@ -8,8 +8,11 @@ from typing import Any
 
 FoldResult = dict[str, dict[str, Any]]
 """Per setting: ``measure`` (``rmse`` or ``f1``), ``test`` and ``train`` (per client), for a classifier ``test_classes``
-and ``train_classes`` (F1 of each class, per client), ``complexity``, ``bytes_up``, ``bytes_down``, ``nullified``,
-``rounds``, ``seconds``."""
+and ``train_classes`` (F1 of each class, per client), ``complexity`` (mean over the models; of each one in ``sizes``),
+``bytes_up``, ``bytes_down``, ``nullified``, ``rounds``, ``seconds``."""
+
+SHORT = {"local": "LL", "federated": "FL", "central": "CL"}
+"""What the papers call the settings."""
 
 
 def mean_of(results: Sequence[FoldResult]) -> dict[str, dict[str, Any]]:

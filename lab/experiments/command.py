@@ -12,18 +12,19 @@ import click
 import numpy as np
 from pydantic import ValidationError
 
-from console.common import json_option, parse_parameters, print_json
+from console.common import json_option, parse_parameters, print_json, table_lines
 from console.progress import progress
 from console.run.runspec import MEMORY_HELP, memory_file
 from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.scheme import Scheme
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
-from lab.experiments.rows import Rows, read_rows
+from lab.experiments.rows import read_rows
+from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import Skew
-from lab.protocols.paper import protocol_of
 from schemas.errors import DataError, RunFailedError, UsageError
 
 MEASURES = {"rmse": "RMSE", "f1": "F1"}
@@ -150,7 +151,7 @@ def experiment(
     plan = Plan(
         scheme,
         parameters,
-        table.names,
+        list(table.features),
         table.target,
         protocol,
         clients,
@@ -180,7 +181,7 @@ def experiment(
         "file": path.name,
         "target": table.target,
         "rows": len(y),
-        "features": len(table.names),
+        "features": len(table.features),
         "clients": clients,
         "folds": folds,
         "seed": seed,
@@ -198,7 +199,7 @@ def experiment(
         _print_table(summary)
 
 
-def _rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool, memory: Memory | None) -> Rows:
+def _rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool, memory: Memory | None) -> Dataset:
     """Read the table; a fault of it comes with the command that tells all of them."""
     try:
         return read_rows(path, target, scheme, labels=labels, memory=memory)
@@ -267,13 +268,7 @@ def _print_table(summary: Mapping[str, Any]) -> None:
         f"{summary['file']}: {summary['rows']} rows, {summary['features']} inputs, target {summary['target']}; "
         f"{summary['folds']} folds, {summary['clients']} clients, protocol {summary['protocol']}{_unusual(summary)}"
     )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    for line in lines:
-        cells = [
-            line[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-        ]
-        click.echo("  ".join(cells).rstrip())
+    click.echo("\n".join(table_lines(lines)))
     for setting, result in results.items():
         classes = result[f"test_{measure}"].get("classes", {})
         for label, line in classes.items():

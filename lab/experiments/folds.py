@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import Outcome, central, drawn, federated, learn_local
 from glassfleet.scheme import Model, Scheme, personal_model
-from lab.experiments.averages import FoldResult
+from lab.experiments.averages import FoldResult, mean_of
 from lab.experiments.workers import Worker, ask_all, serve
+from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import Skew, f1_scores
-from lab.protocols.paper import PaperProtocol, Rows, protocol_of
-from lab.protocols.protocols import rmse
+from lab.protocols.paper import PaperProtocol, Rows, rmse
 from lab.protocols.skew import skewed_split
 
 SETTINGS = ("local", "federated", "central")
@@ -83,12 +83,31 @@ class Plan:
     skew: Skew = "iid"
     alpha: float = 0.5
     repeat: int = 1
-    categories: dict[str, list[str]] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def units(self) -> int:
         """Pieces of work: every fold of every repetition."""
         return self.folds * self.repeat
+
+
+def plan_of(scheme: Scheme, data: Dataset, parameters: Mapping[str, Any], settings: Sequence[str]) -> Plan:
+    """Return the plan of the protocol of a scheme's paper, with its parameters where `parameters` has no others."""
+    paper = _protocol(scheme, data.y)
+    known = {name: value for name, value in paper.parameters.items() if name in scheme.Parameters.model_fields}
+    chosen = scheme.Parameters.model_validate({**known, **parameters})
+    return Plan(
+        scheme.name,
+        chosen.model_dump(mode="json"),
+        list(data.features),
+        data.target,
+        "paper",
+        paper.clients,
+        paper.folds,
+        paper.seed,
+        list(settings),
+        categories=data.categories,
+    )
 
 
 def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> FoldResult:
@@ -102,16 +121,9 @@ def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> 
     unit : int
         In [0, plan.units): the fold, after as many times `plan.folds` as there were repetitions before it.
     """
-    repetition, fold = divmod(unit, plan.folds)
-    seed = plan.seed + repetition
     scheme = catalogue.load(plan.scheme)
     parameters = scheme.Parameters.model_validate(plan.parameters)
-    split = _split(plan, scheme, y, fold, seed)
-    X, y, width = _scaled(plan, scheme, X, y)
-    train, test = (_parts(plan, X, y, rows) for rows in zip(*split, strict=True))
-    started = time.perf_counter()
-    domain = _domain(plan, scheme, X, y, train)
-    domain_seconds = time.perf_counter() - started
+    seed, train, test, domain, domain_seconds, width = rows_of(plan, X, y, unit)
     result: FoldResult = {}
     for setting in plan.settings:
         started = time.perf_counter()
@@ -120,6 +132,30 @@ def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> 
         seconds += domain_seconds * (plan.protocol == "federated")
         result[setting] = measure(learned, train, test, seconds, width)
     return result
+
+
+class FoldRows(NamedTuple):
+    """What a fold's settings have in common; `width` brings an error to the target's own unit."""
+
+    seed: int
+    train: Parts
+    test: Parts
+    domain: Domain
+    domain_seconds: float
+    width: float
+
+
+def rows_of(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> FoldRows:
+    """Return the clients' rows and the domain of one fold, as `run_fold` learns from them."""
+    repetition, fold = divmod(unit, plan.folds)
+    seed = plan.seed + repetition
+    scheme = catalogue.load(plan.scheme)
+    split = _split(plan, scheme, y, fold, seed)
+    X, y, width = _scaled(plan, scheme, X, y)
+    train, test = (_parts(plan, X, y, rows) for rows in zip(*split, strict=True))
+    started = time.perf_counter()
+    domain = _domain(plan, scheme, X, y, train)
+    return FoldRows(seed, train, test, domain, time.perf_counter() - started, width)
 
 
 @dataclass(frozen=True)
@@ -218,6 +254,7 @@ def measure(learned: Learned, train: Parts, test: Parts, seconds: float = 0.0, w
     return {
         **scores,
         "complexity": {name: fmean(float(size[name]) for size in sizes) for name in sizes[0]},
+        "sizes": [dict(size) for size in sizes],
         "bytes_up": sum(run.bytes_up for run in runs),
         "bytes_down": sum(run.bytes_down for run in runs),
         "nullified": sum(run.nullified for run in runs),
@@ -243,6 +280,11 @@ def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) ->
         np.save(Path(folder) / "y.npy", y, allow_pickle=False)
         questions = [(unit, f"fold {unit}") for unit in range(plan.units)]
         yield from ask_all(lambda: Worker("lab.experiments.folds", [folder], asdict(plan)), jobs, questions)
+
+
+def averages_of(plan: Plan, data: Dataset) -> dict[str, dict[str, Any]]:
+    """Run all folds in this process; return :func:`lab.experiments.averages.mean_of` them."""
+    return mean_of([run_fold(plan, data.X, data.y, unit) for unit in range(plan.units)])
 
 
 def answers(lines: Iterator[str], folder: Path) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +19,9 @@ MAX_CLASSES = 100
 """Most classes of a target: one with more is rather a number."""
 
 
-@dataclass(frozen=True)
-class Rows:
-    """All rows of a file.
-
-    Attributes
-    ----------
-    names : list of str
-        Inputs, in column order.
-    target : str
-    X : ndarray of float64, shape (n, F)
-        A column of text holds positions among its categories.
-    y : ndarray, shape (n,)
-        float64, or class labels as text.
-    categories : dict of str to list of str
-        Of the columns of text, in lexicographic order.
-    """
-
-    names: list[str]
-    target: str
-    X: NDArray[np.float64]
-    y: NDArray[Any]
-    categories: dict[str, list[str]] = field(default_factory=dict)
-
-
 def read_rows(
     path: Path, target: str | None, scheme: Scheme, *, labels: bool = False, memory: Memory | None = None
-) -> Rows:
+) -> Dataset:
     """Read a file for a scheme: a target of text, or a scheme that only classifies, makes it classification.
 
     Parameters
@@ -90,22 +65,15 @@ def read_rows(
     else:
         y = table.matrix([chosen])[:, 0].copy()
     X, categories = _inputs(table, features, scheme)
-    return _with_memory(path, Rows(features, chosen, X, y, categories), memory)
-
-
-def _with_memory(path: Path, rows: Rows, memory: Memory | None) -> Rows:
-    texts = {name: tuple(own) for name, own in rows.categories.items()}
-    data = Dataset(tuple(rows.names), rows.target, rows.X, rows.y, categories=texts)
     try:
-        data = remember(data, memory)
+        return remember(Dataset(tuple(features), chosen, X, y, categories=categories), memory)
     except DataError as fault:
         raise DataError(f"{path}: {fault}") from fault
-    return Rows(
-        list(data.features), rows.target, data.X, data.y, {name: list(own) for name, own in data.categories.items()}
-    )
 
 
-def _inputs(table: Table, features: list[str], scheme: Scheme) -> tuple[NDArray[np.float64], dict[str, list[str]]]:
+def _inputs(
+    table: Table, features: list[str], scheme: Scheme
+) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
     if not getattr(scheme, "categorical", False):
         return table.matrix(features), {}  # which names the first cell that is not a number
     X = np.empty((table.rows, len(features)))
@@ -114,7 +82,7 @@ def _inputs(table: Table, features: list[str], scheme: Scheme) -> tuple[NDArray[
         column = table.column(name)
         if name in table.text:
             texts, column = np.unique(column.astype(np.str_), return_inverse=True)
-            categories[name] = [str(text) for text in texts]
+            categories[name] = tuple(str(text) for text in texts)
         X[:, index] = column
     return X, categories
 

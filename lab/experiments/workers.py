@@ -117,7 +117,7 @@ def serve(lines: Iterable[str], answer: Callable[[Any], Any]) -> Iterator[str]:
     """Answer the lines that a worker reads; faults that a user can meet become answers."""
     for line in lines:
         try:
-            said: dict[str, Any] = {"result": answer(json.loads(line))}
+            result: dict[str, Any] = {"result": answer(json.loads(line))}
         except (GlassfleetError, ValueError) as fault:
-            said = {"error": str(fault)}
-        yield json.dumps(said)
+            result = {"error": str(fault)}
+        yield json.dumps(result)

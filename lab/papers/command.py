@@ -154,10 +154,10 @@ def _tell(report: Report, out: Path, *, as_json: bool) -> None:
 
 def all_chapters() -> list[Chapter]:
     """Return every table and figure, in the order of the report."""
-    found: list[Chapter] = []
+    result: list[Chapter] = []
     for name in CHAPTER_MODULES:
-        found += importlib.import_module(f"lab.papers.{name}").CHAPTERS
-    return found
+        result += importlib.import_module(f"lab.papers.{name}").CHAPTERS
+    return result
 
 
 def choose(chapters: Sequence[Chapter], names: Sequence[str]) -> list[Chapter]:

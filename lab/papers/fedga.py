@@ -47,14 +47,14 @@ def _job(scheme: str, name: str, split: int, what: str = "", **arguments: Any) -
 
 def _jobs_of(names: tuple[str, ...], *noises: str) -> Any:
     def jobs(data: Path, full: bool) -> list[Job]:
-        found = []
+        result = []
         for noise in ("", *noises):
             scheme, more = ("dp_tree", {"parameters": {"noise": noise}}) if noise else ("fedga", {})
             if scheme not in catalogue.names():
                 continue
             for name in _present(data, names):
-                found += [_job(scheme, name, split, noise, **more) for split in range(_splits(full))]
-        return found
+                result += [_job(scheme, name, split, noise, **more) for split in range(_splits(full))]
+        return result
 
     return jobs
 
@@ -63,8 +63,8 @@ def _of(results: Results, scheme: str, name: str, what: str = "") -> list[Any]:
     return [results[label] for split in range(10) if (label := _label(scheme, name, split, what)) in results]
 
 
-def _deltas(found: list[Any]) -> list[float]:
-    return [delta for split in found for delta in split["deltas"]]
+def _deltas(result: list[Any]) -> list[float]:
+    return [delta for split in result for delta in split["deltas"]]
 
 
 def _better(deltas: list[float], *, larger: bool) -> str:
@@ -76,12 +76,12 @@ def _classification(results: Results, data: Path) -> Section:
     for noise, title in NOISES.items():
         scheme = "dp_tree" if noise else "fedga"
         series = {
-            name: found for name in _present(data, CLASSIFICATION) if (found := _of(results, scheme, name, noise))
+            name: result for name in _present(data, CLASSIFICATION) if (result := _of(results, scheme, name, noise))
         }
         if not series:
             continue
-        groups[title] = {name: _deltas(found) for name, found in series.items()}
-        for name, found in series.items():
+        groups[title] = {name: _deltas(result) for name, result in series.items()}
+        for name, result in series.items():
             deltas = groups[title][name]
             rows.append(
                 [
@@ -89,11 +89,11 @@ def _classification(results: Results, data: Path) -> Section:
                     f"{fmean(deltas):+.2f}",
                     f"{median(deltas):+.2f}",
                     _better(deltas, larger=True),
-                    f"{fmean(fmean(split['federated']) for split in found):.4f}",
-                    f"{fmean(fmean(split['local']) for split in found):.4f}",
-                    f"{fmean(split['constant'] for split in found):.4f}",
-                    f"{fmean(fmean(split['macro']['federated']) for split in found):.4f}",
-                    f"{fmean(fmean(split['macro']['local']) for split in found):.4f}",
+                    f"{fmean(fmean(split['federated']) for split in result):.4f}",
+                    f"{fmean(fmean(split['local']) for split in result):.4f}",
+                    f"{fmean(split['constant'] for split in result):.4f}",
+                    f"{fmean(fmean(split['macro']['federated']) for split in result):.4f}",
+                    f"{fmean(fmean(split['macro']['local']) for split in result):.4f}",
                 ]
             )
     header = ["set", "mean delta %", "median", "agents better", "F1", "F1 local", "F1 constant", "macro", "macro local"]
@@ -129,17 +129,17 @@ def _classification(results: Results, data: Path) -> Section:
 def _regression(results: Results, data: Path) -> Section:
     rows, series = [], {}
     for name in _present(data, REGRESSION):
-        found = _of(results, "fedga", name)
-        deltas = series[name] = _deltas(found)
+        result = _of(results, "fedga", name)
+        deltas = series[name] = _deltas(result)
         rows.append(
             [
                 name,
                 f"{fmean(deltas):+.2f}",
                 f"{median(deltas):+.2f}",
                 _better(deltas, larger=False),
-                f"{fmean(fmean(split['federated']) for split in found):.4f}",
-                f"{fmean(fmean(split['local']) for split in found):.4f}",
-                f"{fmean(split['constant'] for split in found):.4f}",
+                f"{fmean(fmean(split['federated']) for split in result):.4f}",
+                f"{fmean(fmean(split['local']) for split in result):.4f}",
+                f"{fmean(split['constant'] for split in result):.4f}",
             ]
         )
     header = ["set", "mean delta %", "median", "agents better", "RMSE", "RMSE local", "RMSE constant"]
@@ -158,8 +158,8 @@ def _regression(results: Results, data: Path) -> Section:
 def _sizes(results: Results, data: Path) -> Section:
     rows = []
     for name in _present(data, (*CLASSIFICATION, *REGRESSION)):
-        found = _of(results, "fedga", name)
-        own, alone = (fmean(split["nodes"][kind] for split in found) for kind in ("federated", "local"))
+        result = _of(results, "fedga", name)
+        own, alone = (fmean(split["nodes"][kind] for split in result) for kind in ("federated", "local"))
         rows.append([name, f"{own:.1f}", f"{alone:.1f}", f"{own / alone - 1:+.0%}"])
     return Section(
         "fedga-size",
@@ -173,16 +173,16 @@ def _sizes(results: Results, data: Path) -> Section:
 
 def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
     def jobs(data: Path, full: bool) -> list[Job]:
-        found = []
+        result = []
         for name in _present(data, CURVES):
             for value in values:
                 for split in range(_splits(full)):
                     what = f"{key} {value:g}"
                     if key == "generations":
-                        found.append(_job("fedga", name, split, what, parameters={"generations": int(value)}))
+                        result.append(_job("fedga", name, split, what, parameters={"generations": int(value)}))
                     else:
-                        found.append(_job("fedga", name, split, what, participation=value))
-        return found
+                        result.append(_job("fedga", name, split, what, participation=value))
+        return result
 
     return jobs
 

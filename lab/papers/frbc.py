@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from lab.experiments.averages import SHORT, FoldResult
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job
 from lab.papers.page import Cell, Picture, Section, Table, Text
 from lab.papers.statistics import wilcoxon_table
-from lab.protocols.frbc import FoldResult, Summary, summarise
-from lab.protocols.protocols import SETTINGS, Setting
 
 PAPER = "Federated fuzzy rule-based classifiers (FRBC)"
 FILE = "magic.csv.gz"
 FOLDS = 5
 CLASSES = ("g", "h")
 
-TABLE_1: Mapping[Setting, tuple[str, str]] = {
+TABLE_1: Mapping[str, tuple[str, str]] = {
     "LL": ("0.857 ± 0.009", "0.676 ± 0.021"),
     "FL": ("0.867 ± 0.007", "0.690 ± 0.018"),
     "CL": ("0.867 ± 0.007", "0.690 ± 0.017"),
 }
-TABLE_2: Mapping[Setting, str] = {"LL": "445.5 ± 5.8", "FL": "1789.0 ± 16.6", "CL": "1789.0 ± 16.6"}
+TABLE_2: Mapping[str, str] = {"LL": "445.5 ± 5.8", "FL": "1789.0 ± 16.6", "CL": "1789.0 ± 16.6"}
 SKEWED = {
     ("quantity", "FL"): (0.866, 0.688),
     ("quantity", "LL"): (0.850, 0.662),
@@ -45,11 +45,60 @@ Results = Mapping[str, Any]
 Jobs = Callable[[Path, bool], list[Job]]
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A mean and the standard deviation (n - 1) beside it, as the tables print them."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.std:.3f}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Averages as the paper's tables have them.
+
+    Attributes
+    ----------
+    f1 : dict of str to dict of str to Spread
+        F1 of each class: over nodes, each averaged over the folds.
+    rules : dict of str to Spread
+        Number of rules: LL over nodes, each averaged over the folds; FL and CL over folds.
+    """
+
+    f1: dict[str, dict[str, Spread]]
+    rules: dict[str, Spread]
+
+
+def summarise(folds: Sequence[FoldResult]) -> Summary:
+    """Average over folds, then over nodes; by the papers' names of the settings."""
+    f1, rules = {}, {}
+    for name in folds[0]:
+        results = [fold[name] for fold in folds]
+        f1[SHORT[name]] = {
+            label: _mean_and_deviation(_by_node([result["test_classes"][label] for result in results]))
+            for label in results[0]["test_classes"]
+        }
+        counts = [[float(size["rules"]) for size in result["sizes"]] for result in results]
+        rules[SHORT[name]] = _mean_and_deviation(_by_node(counts) if name == "local" else [one for (one,) in counts])
+    return Summary(f1, rules)
+
+
+def _by_node(folds: Sequence[Sequence[float]]) -> list[float]:
+    return [fmean(column) for column in zip(*folds, strict=True)]
+
+
+def _mean_and_deviation(values: Sequence[float]) -> Spread:
+    return Spread(fmean(values), stdev(values) if len(values) > 1 else 0.0)
+
+
 def _nodes(label: str, **arguments: Any) -> Jobs:
     def jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
         return [
             Job(
-                "nodes",
+                "fold",
                 f"{label}, fold {fold + 1}",
                 {"scheme": "frbc", "file": FILE, "fold": fold, **arguments},
                 (FILE,),
@@ -63,21 +112,17 @@ def _nodes(label: str, **arguments: Any) -> Jobs:
 _IID = _nodes("FRBC magic")
 _SKEWS = {skew: _nodes(f"FRBC magic, {skew}", skew=skew) for skew in ("quantity", "quantity+label")}
 _VARIANTS = {
-    name: _nodes(f"FRBC magic, {name}", parameters=dict(parameters), settings=["FL"])
+    name: _nodes(f"FRBC magic, {name}", parameters=dict(parameters), settings=["federated"])
     for name, parameters in VARIANTS.items()
 }
 
 
 def _folds(results: Results, jobs: Jobs, data: Path) -> list[FoldResult]:
-    return [FoldResult(**results[job.label]) for job in jobs(data, False)]
+    return [results[job.label] for job in jobs(data, False)]
 
 
 def _summary(results: Results, jobs: Jobs, data: Path) -> Summary:
     return summarise(_folds(results, jobs, data))
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    return f"{fmean(values):.{digits}f} ± {stdev(values):.{digits}f}"
 
 
 def _table_1(results: Results, data: Path) -> Section:
@@ -148,7 +193,10 @@ def _table_2(results: Results, data: Path) -> Section:
 def _ecdf(results: Results, data: Path) -> Section:
     folds = _folds(results, _IID, data)
     series: dict[str, dict[str, list[float]]] = {
-        f"class {label}": {s: [v for fold in folds for v in fold.f1[s][label]] for s in SETTINGS} for label in CLASSES
+        f"class {label}": {
+            short: [v for fold in folds for v in fold[name]["test_classes"][label]] for name, short in SHORT.items()
+        }
+        for label in CLASSES
     }
     pairs = {
         f"F1 {label}: {first} against {second}": (series[f"class {label}"][first], series[f"class {label}"][second])
@@ -170,7 +218,7 @@ def _skewed(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
     for skew, jobs in _SKEWS.items():
         summary = _summary(results, jobs, data)
-        for setting in SETTINGS:
+        for setting in SHORT.values():
             printed = SKEWED.get((skew, setting), (None, None))
             line: list[Cell | str] = [f"{skew}, {setting}"]
             for label, value in zip(CLASSES, printed, strict=True):

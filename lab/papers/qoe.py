@@ -175,9 +175,9 @@ def _dropping_jobs(data: Path, full: bool) -> list[Job]:
 
 def _dropping(results: Results, data: Path) -> Section:
     sources = _sources(data)
-    found = {(source, count): results[_drop_label(source, count)] for source in sources for count in COUNTS[source]}
+    scores = {(source, count): results[_drop_label(source, count)] for source in sources for count in COUNTS[source]}
     panels = {
-        SOURCES[source]: (COUNTS[source], [found[source, count]["as_is"] for count in COUNTS[source]])
+        SOURCES[source]: (COUNTS[source], [scores[source, count]["as_is"] for count in COUNTS[source]])
         for source in sources
     }
     lines = {
@@ -187,7 +187,7 @@ def _dropping(results: Results, data: Path) -> Section:
         for source in sources
     }
     words = (
-        "Test RMSE of FRT against the number of vehicles that answer a round, drawn anew in each: median and range "
+        "Test RMSE of FRT against the number of vehicles that scores a round, drawn anew in each: median and range "
         "of ten repetitions, with LL and CL (a logarithmic axis where the range is wide)"
     )
     rows = [
@@ -196,7 +196,7 @@ def _dropping(results: Results, data: Path) -> Section:
             *(f"{pick(result['as_is']):.4f}" for pick in (fmean, median, min, max)),
             f"{fmean(result['limited']):.4f}",
         ]
-        for (source, count), result in found.items()
+        for (source, count), result in scores.items()
     ]
     return Section(
         "frt-dropping",

@@ -46,11 +46,11 @@ def results_of(
     todo: list[tuple[Job, Path]] = []
     for job in {job.label: job for job in jobs}.values():
         path = kept / f"{job.key(data)}.json"
-        found = None if fresh else _read(path)
-        if found is None:
+        earlier = None if fresh else _read(path)
+        if earlier is None:
             todo.append((job, path))
         else:
-            results[job.label] = found
+            results[job.label] = earlier
     if results:
         work.say(f"{len(results)} of {len(results) + len(todo)} results are there from before")
     if not todo:

@@ -40,9 +40,9 @@ def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Signed:
     if not len(difference):
         return Signed(len(first), 0.0, 0.0, 1.0)
     ranks = stats.rankdata(np.abs(difference))
-    found: Any = stats.wilcoxon(difference)
+    test: Any = stats.wilcoxon(difference)
     return Signed(
-        len(first), float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(found.pvalue)
+        len(first), float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(test.pvalue)
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from lab.experiments.averages import SHORT as SETTINGS
 from lab.papers.jobs import Chapter, Job
 from lab.papers.page import Cell, Section, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
@@ -26,8 +27,6 @@ UNPRINTED = ("treasury",)
 
 SEEDS = {"weather_izmir": 19}
 """Of the clients' parts, where it is not the protocol's 42."""
-
-SETTINGS = {"local": "LL", "federated": "FL", "central": "CL"}
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "": {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -19,13 +19,12 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable, pooled_domain
 from glassfleet.local import central, drawn, federated
-from lab.experiments.folds import Plan, learn, measure, run_fold
-from lab.experiments.rows import Rows, read_rows
+from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
+from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
 from lab.protocols.fedga import run_split
-from lab.protocols.frbc import PAPER, f1_scores, minmax_domain, node_fold, node_parts, paper_fold, reduction_curve
-from lab.protocols.paper import protocol_of
-from lab.protocols.protocols import FOLDS, client_parts, kfold, rmse
+from lab.protocols.frbc import f1_scores, reduction_curve
+from lab.protocols.paper import rmse
 from lab.protocols.references import fit_reference
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import labels_of
@@ -48,7 +47,7 @@ def run_job(data: Path, kind: str, arguments: Arguments) -> Any:
 
 
 @cache
-def _rows(path: Path, scheme: str, *, labels: bool = False) -> Rows:
+def _rows(path: Path, scheme: str, *, labels: bool = False) -> Dataset:
     return read_rows(path, None, catalogue.load(scheme), labels=labels)
 
 
@@ -56,32 +55,15 @@ def _fold(data: Path, arguments: Arguments) -> Any:
     """One fold of ``glassfleet experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
     scheme = catalogue.load(arguments["scheme"])
     rows = _rows(data / arguments["file"], scheme.name)
-    paper = protocol_of(scheme, labels=rows.y.dtype.kind in "UO")
-    known = scheme.Parameters.model_fields
-    defaults = {name: value for name, value in paper.parameters.items() if name in known}
-    parameters = scheme.Parameters.model_validate({**defaults, **arguments.get("parameters", {})})
-    plan = Plan(
-        scheme.name,
-        parameters.model_dump(mode="json"),
-        rows.names,
-        rows.target,
-        "paper",
-        arguments.get("clients", paper.clients),
-        arguments.get("folds", paper.folds),
-        arguments.get("seed", paper.seed),
-        list(arguments["settings"]),
-        skew=arguments.get("skew", "iid"),
-        categories=rows.categories,
-    )
-    return run_fold(plan, rows.X, rows.y, arguments["fold"])
+    plan = plan_of(scheme, rows, arguments.get("parameters", {}), arguments.get("settings", SETTINGS))
+    changes = {name: arguments[name] for name in ("clients", "folds", "seed", "skew") if name in arguments}
+    return run_fold(replace(plan, **changes), rows.X, rows.y, arguments["fold"])
 
 
 def _fedga(data: Path, arguments: Arguments) -> Any:
     """One split of the genetic-algorithm paper: arguments scheme, file, parameters, split, participation."""
     scheme = catalogue.load(arguments["scheme"])
-    rows = _rows(data / arguments["file"], scheme.name, labels=arguments["classes"])
-    categories = {name: tuple(texts) for name, texts in rows.categories.items()}
-    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y, categories=categories)
+    dataset = _rows(data / arguments["file"], scheme.name, labels=arguments["classes"])
     parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
     result = run_split(
         scheme, parameters, dataset, arguments["split"], participation=arguments.get("participation", 1.0)
@@ -92,65 +74,42 @@ def _fedga(data: Path, arguments: Arguments) -> Any:
 # --- the classifier paper ---------------------------------------------------------------------------------------------
 
 
-def _magic(data: Path, file: str) -> Dataset:
-    rows = _rows(data / file, "frbc")
-    return Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
-
-
-def _nodes(data: Path, arguments: Arguments) -> Any:
-    """One fold of the classifier paper, with each node's rules: arguments file, fold, skew, parameters, settings."""
-    scheme = catalogue.load("frbc")
-    parameters = scheme.Parameters.model_validate({**PAPER, **arguments.get("parameters", {})})
-    dataset = _magic(data, arguments["file"])
-    settings = arguments.get("settings", ["LL", "FL", "CL"])
-    skew = arguments.get("skew", "iid")
-    return asdict(paper_fold(scheme, parameters, dataset, arguments["fold"], settings=settings, skew=skew))
+def _nodes(data: Path, arguments: Arguments) -> FoldRows:
+    """Return the nodes' rows of a fold of the classifier paper: arguments file, fold."""
+    rows = _rows(data / arguments["file"], "frbc")
+    return rows_of(plan_of(catalogue.load("frbc"), rows, {}, ()), rows.X, rows.y, arguments["fold"])
 
 
 def _curve(data: Path, arguments: Arguments) -> Any:
     """F1 against the number of rules of one node's fold of the central model: arguments file, fold, sizes."""
-    dataset = _magic(data, arguments["file"])
-    scheme = catalogue.load("frbc")
-    train, test = _pooled_fold(dataset, arguments["fold"])
-    domain = minmax_domain(dataset)
+    scheme, rows = catalogue.load("frbc"), _nodes(data, arguments)
     parameters = scheme.Parameters.model_validate({"n_sets": 5, "min_rows": 1})
-    model = central(scheme, parameters, domain, train).model
+    model = central(scheme, parameters, rows.domain, pool(list(rows.train.values()))).model
+    test = pool(list(rows.test.values()))
     return [[size, scores] for size, scores in reduction_curve(model, test.X, test.y, arguments["sizes"])]
 
 
 def _opaque(data: Path, arguments: Arguments) -> Any:
     """Score a reference on a fold of the classifier paper, per class and node: arguments file, reference, fold."""
-    dataset = _magic(data, arguments["file"])
-    parts = [node_fold(dataset.y, part, arguments["fold"]) for part in node_parts(dataset.y)]
-    rows = np.concatenate([train for train, _ in parts])
-    domain = minmax_domain(dataset)
-    pooled = Dataset(dataset.features, dataset.target, dataset.X[rows], dataset.y[rows])
-    model = fit_reference(arguments["reference"], domain, pooled)
-    lines = [f1_scores(model.predict(dataset.X[test]), dataset.y[test], domain.classes) for _, test in parts]
-    return {label: [line[label] for line in lines] for label in domain.classes}
-
-
-def _pooled_fold(dataset: Dataset, fold: int) -> tuple[Dataset, Dataset]:
-    parts = [node_fold(dataset.y, part, fold) for part in node_parts(dataset.y)]
-    train, test = (
-        Dataset(dataset.features, dataset.target, dataset.X[rows], dataset.y[rows])
-        for rows in (np.concatenate([pair[half] for pair in parts]) for half in (0, 1))
-    )
-    return train, test
+    rows = _nodes(data, arguments)
+    model = fit_reference(arguments["reference"], rows.domain, pool(list(rows.train.values())))
+    classes = rows.domain.classes
+    lines = [f1_scores(model.predict(test.X), test.y, classes) for test in rows.test.values()]
+    return {label: [line[label] for line in lines] for label in classes}
 
 
 # --- quality of experience --------------------------------------------------------------------------------------------
 
-Fleet = tuple[dict[str, Dataset], dict[str, Dataset], Domain]
+Fleet = tuple[Parts, Parts, Domain]
 
 
 @cache
 def fleet(data: Path, source: str) -> Fleet:
     """Return training and test rows by vehicle, and the domain: ``"real"`` files, or ``"simulated"`` vehicles."""
     if source == "real":
-        found = {path.name.partition(".")[0]: read_source(path) for path in sorted((data / "qoe").glob("*.csv.gz"))}
-        train = {name: part.train for name, part in found.items()}
-        test = {name: part.test for name, part in found.items()}
+        sources = {path.name.partition(".")[0]: read_source(path) for path in sorted((data / "qoe").glob("*.csv.gz"))}
+        train = {name: part.train for name, part in sources.items()}
+        test = {name: part.test for name, part in sources.items()}
         first = next(iter(train.values()))
         # The published rows are scaled already.
         features = tuple(Variable(name=name, low=0.0, high=1.0) for name in first.features)
@@ -177,7 +136,7 @@ def _qoe(data: Path, arguments: Arguments) -> Any:
     return result
 
 
-def _labelled(train: dict[str, Dataset], test: dict[str, Dataset], domain: Domain) -> Fleet:
+def _labelled(train: Parts, test: Parts, domain: Domain) -> Fleet:
     parts = [
         {
             name: Dataset(part.features, part.target, part.X, np.asarray(labels_of(part.y), dtype=np.str_))
@@ -206,9 +165,9 @@ def _dropping(data: Path, arguments: Arguments) -> Any:
     means: dict[str, list[float]] = {"as_is": [], "limited": []}
     for repeat in range(arguments["repeats"]):
         model = federated(scheme, parameters, domain, train, 0, present=drawn(arguments["count"], repeat)).model
-        said = [(model.predict(part.X), part.y) for part in test.values()]
-        means["as_is"].append(fmean(rmse(predicted, y) for predicted, y in said))
-        means["limited"].append(fmean(rmse(np.clip(predicted, low, high), y) for predicted, y in said))
+        pairs = [(model.predict(part.X), part.y) for part in test.values()]
+        means["as_is"].append(fmean(rmse(predicted, y) for predicted, y in pairs))
+        means["limited"].append(fmean(rmse(np.clip(predicted, low, high), y) for predicted, y in pairs))
     return means
 
 
@@ -219,17 +178,9 @@ def _parts(data: Path, arguments: Arguments) -> Fleet:
     """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
     if not arguments.get("file"):
         return fleet(data, arguments["source"])
-    rows = _rows(data / arguments["file"], "frt")
-    dataset = Dataset(tuple(rows.names), rows.target, rows.X, rows.y)
-    halves = list(kfold(dataset.rows, FOLDS))[arguments["fold"]]
-    train, test = (
-        {
-            f"client-{number}": Dataset(dataset.features, dataset.target, dataset.X[part], dataset.y[part])
-            for number, part in enumerate(client_parts(half))
-        }
-        for half in halves
-    )
-    return train, test, pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y)
+    data_set = _rows(data / arguments["file"], "frt")
+    rows = rows_of(plan_of(catalogue.load("frt"), data_set, {}, ()), data_set.X, data_set.y, arguments["fold"])
+    return rows.train, rows.test, rows.domain
 
 
 def _sized(data: Path, arguments: Arguments) -> Any:
@@ -258,14 +209,13 @@ def _sized_reference(data: Path, arguments: Arguments) -> Any:
 
 
 def _quantiles(values: NDArray[np.float64]) -> list[float]:
-    found: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
-    return found
+    quantiles: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
+    return quantiles
 
 
 KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
     "fold": _fold,
     "fedga": _fedga,
-    "nodes": _nodes,
     "curve": _curve,
     "opaque": _opaque,
     "qoe": _qoe,

@@ -1,1 +1,1 @@
-"""The papers' protocols, and central references beside them."""
+"""The papers' protocols (folds, shuffles, spreads), and the central references to compare with."""

@@ -17,30 +17,15 @@ from numpy.typing import NDArray
 
 from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.local import drawn, federated
 from glassfleet.scheme import Scheme, personal_model
-from lab.protocols.paper import PaperProtocol, Rows
+from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 AGENTS = 20
 SPLITS = 10
 TEST_SHARE = 0.1
 SPLIT_SEED = 19
-
-
-def minmax_domain(dataset: Dataset) -> Domain:
-    """Return the domain of pooled rows: minimum and maximum of each column, or the classes. For the papers only."""
-    features = []
-    for index, name in enumerate(dataset.features):
-        categories = dataset.categories.get(name, ())
-        column = dataset.X[:, index]
-        low, high = (0.0, len(categories) - 1.0) if categories else (float(column.min()), float(column.max()))
-        features.append(Variable(name=name, low=low, high=high, categories=categories))
-    if dataset.y.dtype.kind in "UO":
-        classes = tuple(np.unique(dataset.y.astype(np.str_)).tolist())
-        return Domain(features=tuple(features), label=dataset.target, classes=classes)
-    target = Variable(name=dataset.target, low=float(dataset.y.min()), high=float(dataset.y.max()))
-    return Domain(features=tuple(features), target=target)
 
 
 def common_test_split(
@@ -138,9 +123,11 @@ def run_split(
     }
     predicted = {kind: [tree.predict(X) for tree in trees] for kind, trees in pairs.items()}
     everything = np.concatenate([train[agent].y for agent in sorted(train)])
-    scores = {kind: [_score(domain, said, y) for said in lines] for kind, lines in predicted.items()}
+    scores = {kind: [_score(domain, predictions, y) for predictions in lines] for kind, lines in predicted.items()}
     macro = {
-        kind: [_macro(domain, said, y) for said in lines] for kind, lines in predicted.items() if domain.target is None
+        kind: [_macro(domain, predictions, y) for predictions in lines]
+        for kind, lines in predicted.items()
+        if domain.target is None
     }
     return SplitResult(
         scores["federated"], scores["local"], _constant(domain, everything, y), macro,
@@ -150,25 +137,25 @@ def run_split(
 
 def median_delta(results: Sequence[SplitResult]) -> float:
     """Return the median over splits of the mean delta."""
-    return median(result.delta for result in results)
+    return median(predictions.delta for predictions in results)
 
 
 def _confusion(
-    domain: Domain, said: NDArray[Any], y: NDArray[Any]
+    domain: Domain, predictions: NDArray[Any], y: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    lines = [((said == label) & (y == label), said == label, y == label) for label in domain.classes]
+    lines = [((predictions == label) & (y == label), predictions == label, y == label) for label in domain.classes]
     counts = np.array([[int(part.sum()) for part in line] for line in lines], dtype=np.int64)
     return counts[:, 0], counts[:, 1], counts[:, 2]
 
 
-def _macro(domain: Domain, said: NDArray[Any], y: NDArray[Any]) -> float:
-    return float(f1(*_confusion(domain, said, y), None))
+def _macro(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
+    return float(f1(*_confusion(domain, predictions, y), None))
 
 
-def _score(domain: Domain, said: NDArray[Any], y: NDArray[Any]) -> float:
+def _score(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
     if domain.target is not None:
-        return float(np.sqrt(np.mean((said - y) ** 2)))
-    return float(f1(*_confusion(domain, said, y), 1 if len(domain.classes) == 2 else None))
+        return float(np.sqrt(np.mean((predictions - y) ** 2)))
+    return float(f1(*_confusion(domain, predictions, y), 1 if len(domain.classes) == 2 else None))
 
 
 def _constant(domain: Domain, train: NDArray[Any], y: NDArray[Any]) -> float:

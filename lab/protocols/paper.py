@@ -1,14 +1,8 @@
-"""Which paper's protocol a scheme is measured by: splits, scaling and settings, as one value that ``experiment`` reads.
-
-A scheme names a module in its attribute ``paper_protocol``, and the module defines ``PROTOCOL``. A scheme that names
-none is measured by the protocol of its purpose: nested KFold for regression, nested StratifiedKFold for
-classification.
-"""
+"""A paper's protocol - splits, scaling, settings - as one value that ``experiment`` reads; the regression papers'."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, pooled_domain
-from glassfleet.scheme import Scheme
-from lab.protocols.protocols import CLIENTS, FOLDS, SPLIT_SEED, client_parts, kfold
+from glassfleet.data.domain import Domain, Variable, pooled_domain
+
+FOLDS = 5
+CLIENTS = 5
+SPLIT_SEED = 19
+"""Of scikit-learn's KFold, for the folds and for the clients' parts alike."""
 
 Rows = NDArray[np.intp]
 Split = Callable[[NDArray[Any], int, int, int, int], list[tuple[Rows, Rows]]]
@@ -55,29 +52,42 @@ class PaperProtocol:
     scaled: Callable[[Dataset], tuple[Dataset, float]] | None = None
 
 
-def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
-    """Return the protocol that the scheme names, or that of its purpose.
+def kfold(rows: int, parts: int, seed: int = SPLIT_SEED) -> Iterator[tuple[Rows, Rows]]:
+    """Yield (training, test) row numbers of scikit-learn's shuffled KFold."""
+    from sklearn.model_selection import KFold  # noqa: PLC0415 - an extra; a vehicle does not have it
 
-    Parameters
-    ----------
-    scheme : Scheme
-    labels : bool
-        Whether the target is a class label; of interest for schemes with both purposes.
-    """
-    named = getattr(scheme, "paper_protocol", None)
-    own: PaperProtocol | None = getattr(importlib.import_module(named), "PROTOCOL", None) if named else None
-    if own is not None:
-        return own
-    if "regression" in scheme.purpose and not labels:
-        return NESTED_KFOLD
-    general: PaperProtocol = importlib.import_module("lab.protocols.frbc").PROTOCOL
-    return general
+    yield from KFold(parts, shuffle=True, random_state=seed).split(np.zeros((rows, 1)))
+
+
+def client_parts(chosen: Rows, clients: int = CLIENTS, seed: int = SPLIT_SEED) -> list[Rows]:
+    """Split row numbers over clients: client i gets the i-th test set of a KFold."""
+    return [chosen[part] for _, part in kfold(len(chosen), clients, seed)]
+
+
+def rmse(predicted: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+    """Return the root mean squared error."""
+    return float(np.sqrt(np.mean((predicted - true) ** 2)))
 
 
 def nested_kfold(y: NDArray[Any], fold: int, folds: int, clients: int, seed: int) -> list[tuple[Rows, Rows]]:
     """Cut the rows into folds, and the training and the test rows of the fold into clients, all by shuffled KFold."""
     train, test = list(kfold(len(y), folds, seed))[fold]
     return list(zip(client_parts(train, clients, seed), client_parts(test, clients, seed), strict=True))
+
+
+def minmax_domain(dataset: Dataset) -> Domain:
+    """Return the domain of pooled rows: minimum and maximum of each column, or the classes. For the papers only."""
+    features = []
+    for index, name in enumerate(dataset.features):
+        categories = dataset.categories.get(name, ())
+        column = dataset.X[:, index]
+        low, high = (0.0, len(categories) - 1.0) if categories else (float(column.min()), float(column.max()))
+        features.append(Variable(name=name, low=low, high=high, categories=categories))
+    if dataset.y.dtype.kind in "UO":
+        classes = tuple(np.unique(dataset.y.astype(np.str_)).tolist())
+        return Domain(features=tuple(features), label=dataset.target, classes=classes)
+    target = Variable(name=dataset.target, low=float(dataset.y.min()), high=float(dataset.y.max()))
+    return Domain(features=tuple(features), target=target)
 
 
 def _quantile_domain(dataset: Dataset) -> Domain:

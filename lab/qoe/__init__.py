@@ -1,1 +1,1 @@
-"""The case study: forecasting the Quality of Experience of a video stream on the road."""
+"""The case study: a simulator of video streams on the road, and its windows."""

@@ -1,1 +1,1 @@
-"""Who may speak: certificates, signatures, identities, revocation."""
+"""Who may say what: certificates, signatures, identities, revocation."""

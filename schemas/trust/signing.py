@@ -45,6 +45,12 @@ from schemas.topics import PROTOCOL
 from schemas.trust.certificates import ROLES, UNREADABLE, URN, Owner, Role, is_issued, issuer_of, owner_of
 from schemas.trust.revocation import by_maker, lists_in, with_lists
 
+CLOCK_LEEWAY = 300.0
+"""Seconds by which a certificate may seem too young: clocks differ, and by more they are told (as Kerberos does)."""
+
+REMEMBERED = 4096
+"""Certificates that are remembered as verified, some MB; others are verified again with each message."""
+
 __all__ = ["ROLES", "UNREADABLE", "URN", "Owner", "Role", "Signer", "Verifier", "issuer_of", "owner_of", "split"]
 
 SIGNED_AS = b"glassfleet-message/1\x00"
@@ -176,7 +182,7 @@ class Verifier:
     """
 
     def __init__(
-        self, ca_pem: bytes, wall: Callable[[], float], *, leeway: float = 300.0, remembered: int = 4096
+        self, ca_pem: bytes, wall: Callable[[], float], *, leeway: float = CLOCK_LEEWAY, remembered: int = REMEMBERED
     ) -> None:
         self._wall = wall
         self._remembered = remembered

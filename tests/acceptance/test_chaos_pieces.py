@@ -248,7 +248,7 @@ def test_child_lets_the_wall_clock_jump_and_nothing_else(tmp_path: Path) -> None
     code = (
         "import sys, time; from pathlib import Path; before = time.time(); steady = time.monotonic();"
         "from lab.chaos.child import install; install(Path(sys.argv[1]));"
-        "from coordinator.service import PahoTransport; from edge_agent.runner import PahoTransport as other;"
+        "from coordinator.main import PahoTransport; from edge_agent.runner import PahoTransport as other;"
         "print(round((time.time() - before) / 1e9), time.monotonic() - steady < 60, PahoTransport is other)"
     )
     told = subprocess.run(
@@ -260,9 +260,9 @@ def test_child_lets_the_wall_clock_jump_and_nothing_else(tmp_path: Path) -> None
 
 def test_deployed_processes_know_no_faults() -> None:
     code = (
-        "import sys, os; import coordinator.service, edge_agent.runner, console.main;"
+        "import sys, os; import coordinator.main, edge_agent.runner, console.main;"
         f"assert 'lab.chaos.faulty_transport' not in sys.modules; assert {VARIABLE!r} in os.environ;"
-        "print(coordinator.service.PahoTransport.__module__)"
+        "print(coordinator.main.PahoTransport.__module__)"
     )
     told = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from broker.tls import load_identity
-from lab.chaos import seals
+from lab.chaos import signatures
 from lab.chaos.audit import gather
+from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played, write_data
-from lab.chaos.fleet import Troupe
-from lab.chaos.office import Theft
+from lab.chaos.fleet import Fleet
 from lab.chaos.report import lines
 from lab.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
 from schemas.envelope import Envelope
@@ -47,23 +47,24 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
 
 
 @pytest.mark.mosquitto
+@pytest.mark.slow
 def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Path) -> None:
     files = write_data(tmp_path / "data", 2, 1)
     limits = dict.fromkeys((COORDINATOR, *files), 128 * 1024)
-    troupe = Troupe(tmp_path, files, "mosquitto", limits, secure=True)
-    assert troupe.office is not None
+    fleet = Fleet(tmp_path, files, "mosquitto", limits, secure=True)
+    assert fleet.office is not None
     try:
-        for name in troupe.children:
-            troupe.start(name)
-        troupe.wait_until_all_work(60.0)
-        theft = troupe.office.steal("vehicle-00")
-        troupe.broker.kill()
-        played = Played(recoveries=troupe.recoveries)
-        evidence = gather(played, troupe, 5.0)
+        for name in fleet.processes:
+            fleet.start(name)
+        fleet.wait_until_all_work(60.0)
+        stolen = fleet.office.steal("vehicle-00")
+        fleet.broker.kill()
+        played = Played(recoveries=fleet.recoveries)
+        evidence = gather(played, fleet, 5.0)
     finally:
-        troupe.close()
+        fleet.close()
     assert played.broker_died > 0
-    assert "was revoked" in theft.said
+    assert "was revoked" in stolen.answer
     assert TOPICS.agent_state("vehicle-01") in evidence.retained
 
 
@@ -96,10 +97,10 @@ def test_audit_finds_an_answer_of_a_revoked_vehicle_and_a_thief_that_was_let_in(
     size = path.stat().st_size
     first = len(json.dumps(answer)) + 1
     shut_out = "broker: our certificate was revoked: ask for a new token"
-    assert seals.intrusions([Theft("v1", tmp_path, 2 * first, size, shut_out)], path) == []
-    assert seals.intrusions([Theft("v1", tmp_path, None, size, shut_out)], path) == []
-    assert len(seals.intrusions([Theft("v1", tmp_path, first, size, shut_out)], path)) == 1
-    assert "welcome" in seals.intrusions([Theft("v1", tmp_path, size, size)], path)[0]
+    assert signatures.intrusions([StolenIdentity("v1", tmp_path, 2 * first, size, shut_out)], path) == []
+    assert signatures.intrusions([StolenIdentity("v1", tmp_path, None, size, shut_out)], path) == []
+    assert len(signatures.intrusions([StolenIdentity("v1", tmp_path, first, size, shut_out)], path)) == 1
+    assert "welcome" in signatures.intrusions([StolenIdentity("v1", tmp_path, size, size)], path)[0]
 
 
 def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
@@ -109,9 +110,9 @@ def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
         ("coordinator", {**line, "since_last": 3}),
         ("v2", {"event": "receipt"}),
     ]
-    assert seals.refusals(told, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
-    assert len(seals.refusals(told, TOPICS, {"v2"})[1]) == 2
-    assert len(seals.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
+    assert signatures.refusals(told, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
+    assert len(signatures.refusals(told, TOPICS, {"v2"})[1]) == 2
+    assert len(signatures.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
 
 
 def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path: Path) -> None:
@@ -121,6 +122,6 @@ def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path
     state = Envelope(fleet="chaos", body=AgentState(status="up", incarnation="i"), agent="v1").to_bytes()
     retained = {topic: Signer(identity.key, identity.certificate).seal(topic, state), TOPICS.revoked(): b"PEM"}
     authority = ca.authority
-    assert seals.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
+    assert signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
     authority.revoke("v1")
-    assert "was revoked" in seals.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]
+    assert "was revoked" in signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]

@@ -17,7 +17,8 @@ import pytest
 
 from broker.servers.launch import launch
 from edge_agent.fleet import Fleet
-from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec, wait_for
+from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -103,7 +104,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         with coordinator.api() as api:
             assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            wait_for(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
         small.fill(coordinator.process.pid)
         _, told = coordinator.process.communicate(timeout=60)
         assert coordinator.process.returncode == 5, told
@@ -114,7 +115,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
         small.free()
         again = start(small.folder)
         with again.api() as api:
-            wait_for(lambda: has_ended(api, "r1"))
+            eventually(lambda: has_ended(api, "r1"))
             run = api.get("/api/runs/r1").json()
         assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
         assert again.end()[0] == 0
@@ -144,7 +145,7 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
     try:
         with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
             assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            wait_for(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
             small.fill(process.pid)
             _, told = process.communicate(timeout=60)
             assert process.returncode == 5, told
@@ -152,7 +153,7 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
             assert "Traceback" not in told
             small.free()
             process = agent()
-            wait_for(lambda: has_ended(api, "r1"))
+            eventually(lambda: has_ended(api, "r1"))
             run = api.get("/api/runs/r1").json()
     finally:
         process.kill()
@@ -180,7 +181,7 @@ def tear_log(state_dir: Path) -> None:
         log.write(os.urandom(24 + 1000))
 
 
-@pytest.mark.parametrize("tear", [tear_record, tear_log])
+@pytest.mark.parametrize("tear", [tear_record, pytest.param(tear_log, marks=pytest.mark.slow)])
 def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     tear: Callable[[Path], None], start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
 ) -> None:
@@ -189,13 +190,13 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         with coordinator.api() as api:
             assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            wait_for(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 2)
+            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 2)
         coordinator.end(signal.SIGKILL)
         tear(state_dir)
         again = start(state_dir)
         with again.api() as api:
             mended = api.get("/api/metrics").json().get("journal.mended", 0)
-            wait_for(lambda: has_ended(api, "r1"))
+            eventually(lambda: has_ended(api, "r1"))
             run = api.get("/api/runs/r1").json()
         code, told = again.end()
     assert code == 0, told

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.demo.command import model_name
+from lab.demo.options import model_name
 from schemas.errors import UsageError
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -109,7 +109,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert "one forecast explained" in done.stderr
     told, _, _ = done.stderr.partition("vehicles up")
     assert [line for line in told.splitlines() if len(line) > 100] == [], "no line is cut on a screen of 100 columns"
-    steps = ("rehearsing", "starting", "making")
+    steps = ("preflight", "starting", "making")
     assert [line for line in told.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 
@@ -123,6 +123,7 @@ def test_fleet_learns_the_published_tree_when_it_is_asked_for() -> None:
     assert "the 5 most used of" in done.stderr, "too many for one screen"
 
 
+@pytest.mark.slow
 def test_fleet_learns_a_classifier_of_good_and_poor_when_vehicles_are_killed() -> None:
     done, summary = demo("--scheme", "frbc", "--drop", "0.4", "--slow", "0.2")
     assert done.returncode == 0, done.stderr
@@ -142,6 +143,7 @@ def test_difference_is_told_honestly_when_the_scheme_does_not_promise_the_centra
     assert summary["verify"]["equal"] or "does not promise the central model" in summary["verify"]["reason"]
 
 
+@pytest.mark.slow
 def test_fleet_learns_the_central_model_of_its_own_rows_when_they_are_used_as_they_are() -> None:
     done, summary = demo("--drop", "0", "--slow", "0", "--exact")
     assert done.returncode == 0, done.stderr
@@ -159,6 +161,7 @@ def test_fleet_finishes_when_participation_is_elastic_and_vehicles_come_and_go()
     assert summary["verify"]["equal"] or "elastic" in summary["verify"]["reason"]
 
 
+@pytest.mark.slow
 def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: Path) -> None:
     folder = glassfleet_data / "qoe"
     done, summary = demo("--data", str(folder), "--drop", "0.3", "--slow", "0")
@@ -192,14 +195,15 @@ def test_demo_names_the_model_after_the_data_unless_told_otherwise(
     data: str | None, given: str | None, name: str, tmp_path: Path
 ) -> None:
     folder = None if data is None else tmp_path / data
-    assert model_name({"data": folder, "model_name": given}) == name
+    assert model_name(given, folder) == name
 
 
 def test_demo_refuses_a_name_that_no_model_can_have() -> None:
     with pytest.raises(UsageError, match="--model 'a/b'"):
-        model_name({"data": None, "model_name": "a/b"})
+        model_name("a/b", None)
 
 
+@pytest.mark.slow
 def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
     with started(tmp_path) as (process, log):
         (broker,) = [
@@ -214,7 +218,10 @@ def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT)), signal.SIGKILL],
+)
 def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     with started(tmp_path) as (process, log):
         children = children_of(process)

@@ -28,9 +28,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.docs.pictures import NOTE, as_note, digests
 from tests.support.album import DARK, LIGHT, PHONE, Album, Look, Shot
-from tests.support.cloud import wait_for
 from tests.support.dashboard_world import chromium
 from tests.support.demo_terminal import Terminal, as_svg, plain, terminal
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")
@@ -182,6 +182,7 @@ def test_demo_leaves_what_happened_in_whole_words_with_the_late_counted(stage: S
     assert "equal: the fleet learned exactly the central model of its cohort" in left
 
 
+@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser: Browser, album: Album) -> None:
     steady = min(set(stage.run["cohort"]) & set(stage.up()))
     run = stage.learn_again()
@@ -197,10 +198,10 @@ def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser
         current = stage.api.get(address).json()["open"]
         return current is not None and set(current["asked_agents"]) - set(current["accepted_agents"]) == {steady}
 
-    wait_for(grown, seconds=120)
+    eventually(grown, seconds=120)
     with stage.frozen(steady):
         # If it had answered this round already, the next one waits for it.
-        wait_for(waits_for_one, seconds=60, what="no round waits for it")
+        eventually(waits_for_one, seconds=60, what="no round waits for it")
         for look in GROWTH.looks:
             with _page(browser, look) as page:
                 page.goto(f"{stage.base}/runs/{run}")
@@ -210,13 +211,14 @@ def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser
                 expect(tree.locator(".grows").first).to_be_visible()
                 album.take(page, GROWTH, look)
         assert stage.api.get(address).json()["state"] == "running"
-    wait_for(lambda: stage.api.get(address).json()["state"] == "ended", seconds=180)
+    eventually(lambda: stage.api.get(address).json()["state"] == "ended", seconds=180)
     ended = stage.api.get(address).json()
     assert ended["outcome"] == "finished", ended["reason"]
     assert steady in ended["cohort"], "it was waited for"
-    wait_for(lambda: stage.current() == 2, seconds=150, what="the fleet's scores did not make version 2 current")
+    eventually(lambda: stage.current() == 2, seconds=150, what="the fleet's scores did not make version 2 current")
 
 
+@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
     stage: Stage, browser: Browser, album: Album
 ) -> None:
@@ -230,7 +232,7 @@ def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
             asked = told["stages"][-1]["asked"] if told["stages"] else []
             return up[-1] in asked and set(asked) - set(told["agents"]) == {up[-1]}
 
-        wait_for(waits_for_one, seconds=90, what="the others did not report")
+        eventually(waits_for_one, seconds=90, what="the others did not report")
         for look in ROLLOUT.looks:
             with _page(browser, look) as page:
                 page.goto(stage.base + ROLLOUT.address)
@@ -239,15 +241,16 @@ def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
                 page.evaluate("document.querySelector('#standing .rollout details').open = true")
                 expect(page.locator("#standing .rollout tbody tr", has_text=up[-1])).to_be_visible()
                 album.take(page, ROLLOUT, look)
-    wait_for(lambda: stage.current() == 2, seconds=60, what="the candidate was not promoted")
+    eventually(lambda: stage.current() == 2, seconds=60, what="the candidate was not promoted")
 
 
+@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_the_run_the_model_in_use_and_a_forecast(
     stage: Stage, browser: Browser, album: Album
 ) -> None:
     # Every vehicle that is up, the slow ones too, tells how good the model is on rows of its own.
     up = set(stage.up())
-    wait_for(lambda: up <= set(stage.api.get("/api/models/qoe/2/evaluations").json()), what="no scores came")
+    eventually(lambda: up <= set(stage.api.get("/api/models/qoe/2/evaluations").json()), what="no scores came")
     gone = sorted(set(stage.run["agents"]) - up)
     assert gone, "one was killed and did not come back"
     asked = {"run": stage.run["run"], "row": urlencode({"row": json.dumps(stage.telling_row("vehicle-00"))})}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +16,9 @@ import yaml
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
-from tests.support.cloud import ROOT, wait_for
+from tests.support.cloud import ROOT
 from tests.support.postgres import PASSWORD, USER, PostgresServer
+from tests.support.processes import Processes, eventually
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -31,14 +31,13 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").r
 BIN = Path(sys.executable).parent
 
 
-class Machine:
+class Machine(Processes):
     """One machine in place of the containers: volumes are folders, host names are this one."""
 
     def __init__(self, folder: Path, database: str) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.ports = {"8883": str(free_port()), "8080": str(free_port())}
         self.database = database
-        self.processes: list[subprocess.Popen[bytes]] = []
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
         self.environment = {**kept, "PATH": f"{BIN}:{kept.get('PATH', '')}", "PGPASSWORD": PASSWORD}
 
@@ -66,7 +65,7 @@ class Machine:
             },
         )  # fmt: skip
 
-    def start(self, service: str, *program: str) -> subprocess.Popen[bytes]:
+    def serve(self, service: str, *program: str) -> subprocess.Popen[bytes]:
         words = [self.local(word) for word in SERVICES[service]["command"]]
         state = {"GLASSFLEET_STATE_DIR": f"{self.folder}/state-{service}", "GLASSFLEET_LOG_FORMAT": "json"}
         with (self.folder / f"{service}.log").open("wb") as log:
@@ -83,20 +82,6 @@ class Machine:
             capture_output=True, text=True, check=False, env=environment, cwd=ROOT,
         )  # fmt: skip
 
-    def logs(self) -> str:
-        return "\n".join(f"== {path.name}\n{path.read_text()[-2000:]}" for path in sorted(self.folder.glob("*.log")))
-
-    def end(self) -> None:
-        for process in reversed(self.processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in reversed(self.processes):
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
 
 @pytest.fixture
 def machine(tmp_path: Path, postgres: PostgresServer) -> Iterator[Machine]:
@@ -111,6 +96,7 @@ def machine(tmp_path: Path, postgres: PostgresServer) -> Iterator[Machine]:
         made.end()
 
 
+@pytest.mark.slow
 def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> None:
     done = machine.provision()
     assert done.returncode == 0, done.stderr
@@ -128,21 +114,21 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
     assert words[0] == "mosquitto"
     SERVICES["broker"]["command"] = words[1:]
     try:
-        machine.start("broker", program)
+        machine.serve("broker", program)
     finally:
         SERVICES["broker"]["command"] = words
     glassfleet = str(BIN / "glassfleet")
-    coordinator = machine.start("coordinator", glassfleet)
+    coordinator = machine.serve("coordinator", glassfleet)
     for number in (1, 2, 3):
         write_vehicle(machine.folder / "data" / f"vehicle-{number}.csv.gz", simulate_vehicle(number, 0))
-        machine.start(f"vehicle-{number}", glassfleet)
+        machine.serve(f"vehicle-{number}", glassfleet)
 
     def health() -> int:
         environment = {**machine.environment, "GLASSFLEET_STATE_DIR": f"{machine.folder}/state-coordinator"}
         probe = [sys.executable, str(ROOT / "deploy" / "container" / "health.py")]
         return subprocess.run(probe, capture_output=True, check=False, env=environment).returncode
 
-    wait_for(lambda: health() == 0 or coordinator.poll() is not None, what="never healthy")
+    eventually(lambda: health() == 0 or coordinator.poll() is not None, what="never healthy")
     assert coordinator.poll() is None, machine.logs()
     run = machine.glassfleet(
         *("run", "start", "--scheme", "frt", "--gather-agents", "3", "--deadline", "30", "--model", "qoe", "--wait")
@@ -157,4 +143,4 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
     assert "WRONG" not in doctor.stdout, doctor.stdout
     machine.processes[0].kill()
     machine.processes[0].wait()
-    wait_for(lambda: health() == 1, what="healthy without a broker")
+    eventually(lambda: health() == 1, what="healthy without a broker")

@@ -19,12 +19,12 @@ from edge_agent.sources import read_source
 from glassfleet.data.lags import remember
 from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
 from lab.qoe.windows import MEMORY, WINDOW_PLAN
-from tests.support.processes import Desk
+from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 
-class Vehicle(Desk):
+class Vehicle(Processes):
     """A state folder shared by broker, coordinator, agents and the forecaster of vehicle v0."""
 
     def __init__(self, folder: Path) -> None:
@@ -145,7 +145,7 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     assert min(abs(rows.X - drawn[5]).max(axis=1)) < 1e-3, "the file's rows have six digits"
 
     # It was published, with its explanation and its place in the chain.
-    told = [json.loads(line) for line in (tmp_path / "tap-4.log").read_text().splitlines() if '"record"' in line]
+    told = [json.loads(line) for line in (tmp_path / "tap-4.out").read_text().splitlines() if '"record"' in line]
     named = {message["body"]["record"][:12] for message in told}
     assert len(named & {str(record["hash"])[:12] for record in killed}) >= 10
     assert all(message["topic"] == "agent/v0/forecast" and message["body"]["shares"] for message in told)

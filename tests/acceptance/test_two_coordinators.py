@@ -16,7 +16,8 @@ from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
 from schemas.topics import Topics
-from tests.support.cloud import CoordinatorProcess, wait_for
+from tests.support.cloud import CoordinatorProcess
+from tests.support.processes import eventually
 
 pytestmark = pytest.mark.mosquitto
 TOPICS = Topics("fleet")
@@ -84,7 +85,7 @@ def ends(process: CoordinatorProcess) -> tuple[int, str]:
 
 def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch) -> None:
     first = start("one")
-    wait_for(watch.up)
+    eventually(watch.up)
     incarnation = watch.up()
     seen = len(watch.states)
     code, told = ends(start("two"))
@@ -100,13 +101,13 @@ def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start,
 
 def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watch: Watch) -> None:
     first = start("one")
-    wait_for(watch.up)
+    eventually(watch.up)
     incarnation = watch.up()
     second = start("two", "--take-over")
     code, told = ends(first)
     assert code == 7, told
     assert "has taken over" in told
-    wait_for(lambda: watch.up() not in ("", incarnation))
+    eventually(lambda: watch.up() not in ("", incarnation))
     taker = watch.up()
     time.sleep(1.0)
     assert watch.up() == taker, "the one that stopped left no goodbye over the other's birth"
@@ -121,39 +122,29 @@ def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_
     watch.transport.publish(dead.topic, dead.payload, retain=True)
     assert watch.transport.flush(10.0)
     living = start("one")
-    wait_for(lambda: watch.up() not in ("", "dead"))
+    eventually(lambda: watch.up() not in ("", "dead"))
     incarnation = watch.up()
     # A broker that is killed before it saved brings the dead one back, more than once.
     for _ in range(3):
         watch.transport.publish(dead.topic, dead.payload, retain=True)
         time.sleep(0.4)
-    wait_for(lambda: watch.up() == incarnation)
+    eventually(lambda: watch.up() == incarnation)
     assert living.process.poll() is None
     assert living.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(start: Start, watch: Watch) -> None:
     frozen = start("one")
-    wait_for(watch.up)
+    eventually(watch.up)
     incarnation = watch.up()
     frozen.process.send_signal(signal.SIGSTOP)
     second = start("two")
-    wait_for(lambda: watch.up() not in ("", incarnation))
+    eventually(lambda: watch.up() not in ("", incarnation))
     frozen.process.send_signal(signal.SIGCONT)
     code, told = ends(frozen)
     assert code == 7, told
     assert "has taken over" in told
-    wait_for(lambda: watch.up() not in ("", incarnation))
+    eventually(lambda: watch.up() not in ("", incarnation))
     assert second.process.poll() is None
     assert second.end()[0] == 0
-
-
-def test_killed_coordinator_starts_again_at_once_on_its_journal(start: Start, watch: Watch) -> None:
-    for _ in range(2):
-        killed = start("one")
-        wait_for(watch.up)
-        killed.end(signal.SIGKILL)
-        wait_for(lambda: watch.states[-1].status == "down")
-    last = start("one")
-    wait_for(watch.up)
-    assert last.end()[0] == 0

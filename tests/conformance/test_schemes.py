@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import glassfleet.schemes
 from glassfleet import catalogue
-from glassfleet.checks import CHECKS, Bench, ConformanceError, check_scheme
+from glassfleet.checks import CHECKS, Bench, ConformanceError
+from glassfleet.export import export, from_fml
 from glassfleet.scheme import Contribution, Model, Scheme
 from lab.experiments.command import experiment
 
@@ -29,14 +33,6 @@ SCHEMES = {**{name: catalogue.load(name) for name in catalogue.names()}, "toy": 
 def test_scheme_keeps_the_contract(name: str, check: str) -> None:
     for bench in Bench.all_of(SCHEMES[name]):
         CHECKS[check](bench)
-
-
-def test_suite_accepts_a_scheme_of_one_folder() -> None:
-    check_scheme(TOY)
-
-
-def test_catalogue_knows_the_regression_tree() -> None:
-    assert "frt" in catalogue.names()
 
 
 @pytest.fixture
@@ -74,6 +70,26 @@ def test_scheme_is_found_and_used_when_its_folder_is_there(with_toy: None, tmp_p
     settings = json.loads(result.stdout)["settings"]
     assert settings["federated"]["test_rmse"] == settings["central"]["test_rmse"]
     assert settings["federated"]["complexity"] == {"parameters": 1}
+
+
+def test_scheme_has_c_python_fml_and_a_picture_when_its_folder_is_there(with_toy: None, tmp_path: Path) -> None:
+    (bench,) = Bench.all_of(TOY)
+    model = bench.outcome(bench.parameters).model
+    (tmp_path / "model.h").write_bytes(export(model, "c"))
+    main = '#include "model.h"\n#include <stdio.h>\nint main(void) { double x[4] = {60, -80, 2, 3}; int rule;'
+    main += ' double y = model_predict(x, &rule); printf("%a %d", y, rule); return 0; }'
+    (tmp_path / "main.c").write_text(main)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic"]
+    program = tmp_path / "program"
+    subprocess.run([shutil.which("gcc") or "cc", *flags, "-o", program, tmp_path / "main.c", "-lm"], check=True)
+    answer, rule = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
+    expected = model.predict(np.array([[60.0, -80.0, 2.0, 3.0]]))[0]
+    assert (float.fromhex(answer), rule) == (expected, "0")
+    space: dict[str, Any] = {"__name__": "exported"}
+    exec(export(model, "python"), space)
+    assert space["predict"]([60, -80, 2, 3], rule=True) == (expected, 0)
+    assert from_fml(export(model, "fml").decode()).predict(bench.inputs)[0] == expected
+    assert b"<svg" in export(model, "svg")
 
 
 class Broken:

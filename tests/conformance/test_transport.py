@@ -246,7 +246,7 @@ def test_session_ends_after_the_seconds_that_its_client_asked_for(bench, base):
     b.transport.subscribe(f"{base}/x")
     make_ready(bench.settle, a, b)
     b.transport.stop()
-    bench.pass_time(3.0)
+    bench.pass_time(2.2)
     a.transport.publish(f"{base}/x", b"missed")
     bench.settle(lambda: a.transport.flush(0), "acknowledged")
     back = bench.client(absent)
@@ -289,43 +289,15 @@ def test_messages_of_one_topic_keep_their_order(bench, base):
         assert b.payloads(f"{base}/{topic}") == [b"%d" % n for n in range(topic, 500, 3)]
 
 
-def test_client_reconnects_and_subscribes_again_when_the_broker_restarts(bench, base):
+def test_nothing_is_lost_and_all_are_back_when_the_broker_was_down(bench, base):
     a, b = (bench.client(i).start() for i in ids(2))
     b.transport.subscribe(f"{base}/x")
     make_ready(bench.settle, a, b)
-    bench.restart_broker()
-    bench.settle(lambda: a.connects >= 2 and b.connects >= 2, "both connected again")
-    make_ready(bench.settle, b)
-    assert b.losses
-    assert all(b.losses)
-    a.transport.publish(f"{base}/x", b"after")
-    bench.settle(lambda: b.messages, "message arrived after the restart")
-    assert b.payloads() == [b"after"]
-
-
-def test_broker_remembers_retained_messages_when_it_restarts(bench, base):
-    a = bench.client(ids(1)[0]).start()
     a.transport.publish(f"{base}/state", b"kept", retain=True)
     bench.settle(lambda: a.transport.flush(0), "acknowledged")
-    a.transport.stop()
-    bench.restart_broker()
-    b = bench.client(ids(1)[0]).start()
-    for topic in ("state", "z"):
-        b.transport.subscribe(late(bench, f"{base}/{topic}", f"{base}/#"))
-    make_ready(bench.settle, b)
-    b.transport.publish(f"{base}/z", b"marker", retain=True)
-    bench.settle(lambda: b"marker" in b.payloads(), "marker arrived")
-    expected = [b"marker"] if deviates(bench, "forgets-on-restart") else [b"kept", b"marker"]
-    assert b.payloads() == expected
-    assert bench.remembers is not deviates(bench, "forgets-on-restart")
-
-
-def test_messages_published_while_the_broker_is_down_arrive_once_it_is_up(bench, base):
-    a, b = (bench.client(i).start() for i in ids(2))
-    b.transport.subscribe(f"{base}/x")
-    make_ready(bench.settle, a, b)
     bench.stop_broker()
     bench.settle(lambda: a.losses and b.losses, "both noticed")
+    assert all(a.losses + b.losses), "each loss has its reason"
     assert not a.transport.is_connected
     for n in range(100):
         a.transport.publish(f"{base}/x", b"%d" % n)
@@ -341,6 +313,15 @@ def test_messages_published_while_the_broker_is_down_arrive_once_it_is_up(bench,
     else:
         bench.settle(lambda: len(b.payloads()) == 100, "all arrived")
         assert b.payloads() == [b"%d" % n for n in range(100)]
+    newcomer = bench.client(ids(1)[0]).start()
+    for topic in ("state", "z"):
+        newcomer.transport.subscribe(late(bench, f"{base}/{topic}", f"{base}/#"))
+    make_ready(bench.settle, newcomer)
+    newcomer.transport.publish(f"{base}/z", b"marker", retain=True)
+    bench.settle(lambda: b"marker" in newcomer.payloads(), "marker arrived")
+    expected = [b"marker"] if deviates(bench, "forgets-on-restart") else [b"kept", b"marker"]
+    assert newcomer.payloads() == expected
+    assert bench.remembers is not deviates(bench, "forgets-on-restart")
 
 
 def test_nothing_is_lost_when_links_break_in_the_middle_of_traffic(bench, base):

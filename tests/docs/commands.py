@@ -111,7 +111,8 @@ def all_options() -> set[str]:
 
     def walk(command: click.Command, context: click.Context) -> None:
         for param in command.get_params(context):
-            found.update(name for name in [*param.opts, *param.secondary_opts] if name.startswith("--"))
+            if not getattr(param, "hidden", False):
+                found.update(name for name in [*param.opts, *param.secondary_opts] if name.startswith("--"))
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
                 below = command.get_command(context, name)

@@ -16,6 +16,7 @@ SEEN = (
     "coordinator/http/dashboard/*.py",
     "coordinator/http/dashboard/templates/*.html",
     "coordinator/http/dashboard/static/*.*",
+    "glassfleet/export/svg/*.*",
     "lab/demo/display.py",
     "lab/demo/view.py",
 )

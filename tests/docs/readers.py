@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from coordinator import config as coordinator_config
-from coordinator.http.dashboard.asking import Otherwise
+from coordinator.http.dashboard.explain_api import Otherwise
 from coordinator.http.dashboard.scores import ScoresDocument, VehicleDocument
 from coordinator.runs.view import suspended_document
 from coordinator.spec.rollout import RolloutPlan

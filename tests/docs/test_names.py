@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 import pytest
@@ -13,10 +14,10 @@ from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS
+from schemas.settings import settings_of
 from tests.docs.commands import all_options, command_lines, fault
 from tests.docs.pages import ROOT, Page, pages
 
-PAGES = [pytest.param(page, id=page.name) for page in pages()]
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code, and compared with it elsewhere."""
 OTHERS_OPTIONS = {"--build", "--detach", "--timeout"}
@@ -34,21 +35,21 @@ CODE = (
 )
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page_shows_commands_that_can_be_typed(page: Page):
-    if page.name in GENERATED:
-        return
-    shell = [block for block in page.blocks if block.language in {"", "bash", "sh", "console"}]
-    written = [(words, True) for block in shell for words in command_lines(block.text)]
-    named = [(words, False) for text in page.inline if text.startswith("glassfleet ") for words in command_lines(text)]
+def of_every_page(find: Callable[[Page], Iterable[str]], but: set[str] = GENERATED) -> list[str]:
+    """Return what `find` has to say about each page, with the page's name: one list of all faults."""
+    return [f"{page.name}: {told}" for page in pages() if page.name not in but for told in find(page)]
 
-    faults = [
-        f"glassfleet {' '.join(words)}: {said}"
-        for words, whole in written + named
-        if (said := fault(words, whole=whole))
-    ]
 
-    assert not faults
+def test_pages_show_commands_that_can_be_typed():
+    def wrong(page: Page) -> Iterator[str]:
+        shell = [block.text for block in page.blocks if block.language in {"", "bash", "sh", "console"}]
+        named = [text for text in page.inline if text.startswith("glassfleet ")]
+        for texts, whole in ((shell, True), (named, False)):
+            for words in (words for text in texts for words in command_lines(text)):
+                if said := fault(words, whole=whole):
+                    yield f"glassfleet {' '.join(words)}: {said}"
+
+    assert of_every_page(wrong) == []
 
 
 @pytest.mark.parametrize(
@@ -73,13 +74,13 @@ def test_reader_of_commands_takes_what_the_shell_takes():
     assert list(command_lines(text)) == [["run", "list"], ["completion", "bash"]]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page_names_options_that_exist(page: Page):
-    if page.name in GENERATED:
-        return
-    named = {name for text in page.inline for name in re.findall(r"(?:^|\s)(--[a-z][a-z-]+)", text)}
+def test_pages_name_options_that_exist():
+    known = all_options() | OTHERS_OPTIONS
 
-    assert named - all_options() - OTHERS_OPTIONS == set()
+    def unknown(page: Page) -> set[str]:
+        return {name for text in page.inline for name in re.findall(r"(?:^|\s)(--[a-z][a-z-]+)", text)} - known
+
+    assert of_every_page(unknown) == []
 
 
 @cache
@@ -87,7 +88,7 @@ def _variables() -> set[str]:
     named = {
         f"GLASSFLEET_{service}{field.upper()}"
         for service, config in (("AGENT_", AgentConfig), ("COORDINATOR_", CoordinatorConfig))
-        for field in config.model_fields
+        for field in (*settings_of(config), *config.retired)
         for service in (service, "")
     }
     for folder in CODE:
@@ -96,24 +97,23 @@ def _variables() -> set[str]:
     return named | {"GLASSFLEET_AGENT", "GLASSFLEET_COORDINATOR"}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page_names_environment_variables_that_exist(page: Page):
-    named = set(re.findall(r"GLASSFLEET_[A-Z_]+[A-Z]", page.text))
+def test_pages_name_environment_variables_that_exist():
+    def unknown(page: Page) -> set[str]:
+        return set(re.findall(r"GLASSFLEET_[A-Z_]+[A-Z]", page.text)) - _variables()
 
-    assert named - _variables() == set()
+    assert of_every_page(unknown, but=set()) == []
 
 
-_PYTHON = re.compile(r"(?:schemas|glassfleet|coordinator|edge_agent|qoe|console)(?:\.[A-Za-z_]\w*)+")
+_PYTHON = re.compile(r"(?:schemas|glassfleet|broker|coordinator|edge_agent|console|lab)(?:\.[A-Za-z_]\w*)+")
 _NO_MODULES = {"json", "md", "toml", "io", "conf"}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page_names_python_objects_that_exist(page: Page):
-    if page.name in GENERATED:
-        return
-    named = {found[0] for text in page.inline if (found := _PYTHON.match(text)) and "/" not in text}
+def test_pages_name_python_objects_that_exist():
+    def unknown(page: Page) -> list[str]:
+        named = {found[0] for text in page.inline if (found := _PYTHON.match(text)) and "/" not in text}
+        return [name for name in named if name.rpartition(".")[2] not in _NO_MODULES and not _exists(name)]
 
-    assert [name for name in named if name.rpartition(".")[2] not in _NO_MODULES and not _exists(name)] == []
+    assert of_every_page(unknown) == []
 
 
 def _exists(name: str) -> bool:
@@ -131,12 +131,16 @@ def _exists(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page_names_extras_that_can_be_installed(page: Page):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = {name for found in re.findall(r"glassfleet\[([a-z,]+)\]", page.text) for name in found.split(",")}
+def test_pages_name_extras_that_can_be_installed():
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    )
 
-    assert named - set(project["optional-dependencies"]) == set()
+    def unknown(page: Page) -> set[str]:
+        found = re.findall(r"glassfleet\[([a-z,]+)\]", page.text)
+        return {name for names in found for name in names.split(",")} - extras
+
+    assert of_every_page(unknown, but=set()) == []
 
 
 def test_page_of_schemes_says_of_each_what_its_code_declares():
@@ -166,29 +170,42 @@ _OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
 """An example's folder; a topic."""
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page_names_files_that_exist(page: Page):
-    named = {found[0] for text in page.inline if (found := _PATH.fullmatch(text.strip()))} - _OTHER
+def test_pages_name_files_that_exist():
+    def absent(page: Page) -> list[str]:
+        named = {found[0] for text in page.inline if (found := _PATH.fullmatch(text.strip()))} - _OTHER
+        return [name for name in sorted(named) if not any(ROOT.glob(name.rstrip("/")))]
 
-    assert [name for name in sorted(named) if not any(ROOT.glob(name.rstrip("/")))] == []
+    assert of_every_page(absent, but=set()) == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_of_page_lead_somewhere_in_the_repository(page: Page):
-    broken = []
-    for link in page.links:
-        path, _, anchor = link.partition("#")
-        if "://" in link or link.startswith("mailto:"):
-            continue
-        target = (page.path.parent / path).resolve() if path else page.path
-        if not target.exists() or (
-            anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text("utf-8"))
-        ):
-            broken.append(link)
+def test_links_of_pages_lead_somewhere_in_the_repository():
+    def broken(page: Page) -> Iterator[str]:
+        for link in page.links:
+            path, _, anchor = link.partition("#")
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            target = (page.path.parent / path).resolve() if path else page.path
+            if not target.exists() or (
+                anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text("utf-8"))
+            ):
+                yield link
 
-    assert broken == []
+    assert of_every_page(broken, but=set()) == []
 
 
 def _anchors(text: str) -> set[str]:
     titles = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+_TEST = re.compile(r"(?:unit|property|integration|acceptance|conformance|privacy|fuzz)/[\w/*-]+\.py")
+"""A file of tests, in pages that say once that they mean the folder ``tests``."""
+
+
+def test_pages_name_tests_that_exist() -> None:
+    named = {
+        (page.name, found[0]) for page in pages() for text in page.inline if (found := _TEST.fullmatch(text.strip()))
+    }
+
+    assert len(named) > 10
+    assert [(page, path) for page, path in sorted(named) if not any((ROOT / "tests").glob(path))] == []

@@ -17,9 +17,9 @@ import numpy as np
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.core import Coordinator
 from coordinator.engine import RunState
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.agent import Agent
@@ -39,7 +39,7 @@ from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_o
 URL = "mqtt://memory"
 TOPICS = Topics(FLEET)
 
-LEARNED = ("phase", "features", "target", "domain", "domain_contributors", "frozen", "store", "trail", "cohort")
+LEARNED = ("phase", "features", "target", "domain", "domain_contributors", "frozen", "store", "levels", "cohort")
 """Fields of a run that only an accepted answer may change."""
 
 COUNTED = frozenset({"late", "duplicate", "rejected", "dropped", "asked", "size"})
@@ -65,7 +65,7 @@ class CoordinatorWorld:
         self._receipts: list[Receipt] = []
         self._journal = MemoryJournal()
         transport = MemoryTransport(self._hub, Link(URL, "coordinator"))
-        self._core = Coordinator(
+        self._core = assemble(
             FLEET, transport, self._journal, default_engine(), clock=lambda: self._hub.now, wall=lambda: self._hub.now
         )
         transport.start(Handlers(lambda m: self._core.handle([m]), self._core.connected, lambda _why: None))
@@ -103,7 +103,7 @@ class CoordinatorWorld:
         client, _ = halves(scheme)
         fleet = benches()[scheme].fleet
         while (state := self._core.runs.live.get("r")) is not None:
-            task: Task = state.trail[-1].task
+            task: Task = state.levels[-1].task
             *others, slow = (agent for agent in self._agents if agent != self._evil)
             for agent in [*others, self._evil, slow]:
                 contribution = client.contribute(task, fleet[agent], np.random.default_rng(0))
@@ -130,7 +130,7 @@ class CoordinatorWorld:
     def feed(self, rng: random.Random) -> str:
         """Send one broken answer, or another broken message; check what it did."""
         state, whole = rng.choice(self._moments)
-        self._core.runs.take_over({"r": state}, {})
+        self._core.runs.replace_states({"r": state}, {})
         entries = self._journal.content.entries
         del entries[:]
         self._receipts.clear()
@@ -142,7 +142,7 @@ class CoordinatorWorld:
     def replay(self, topic: str, payload: bytes) -> str:
         """Send one message of the corpus in the run's first round; what became of it."""
         state = self._moments[0][0]
-        self._core.runs.take_over({"r": state}, {})
+        self._core.runs.replace_states({"r": state}, {})
         del self._journal.content.entries[:]
         self._receipts.clear()
         self._publish(topic, payload)
@@ -156,7 +156,7 @@ class CoordinatorWorld:
     def flood(self, messages: int) -> int:
         """Send the same wrong answer, each time with another lie; how many records the journal holds of them."""
         state, whole = self._moments[0]
-        self._core.runs.take_over({"r": state}, {})
+        self._core.runs.replace_states({"r": state}, {})
         del self._journal.content.entries[:]
         self._receipts.clear()
         for lie in range(messages):

@@ -32,6 +32,7 @@ def _results(folder: Path, scheme: str, name: str, *, labels: bool = True, **par
     return [run_split(learned, chosen, dataset, split) for split in range(SPLITS)]
 
 
+@pytest.mark.slow
 def test_structures_of_the_fleet_help_on_compas(glassfleet_data: Path) -> None:
     results = _results(glassfleet_data, "fedga", "compas", generations=25)
     assert median_delta(results) > 0.0
@@ -61,6 +62,7 @@ def test_structures_of_the_fleet_lower_the_error_on_abalone(glassfleet_data: Pat
     assert fmean(fmean(r.federated) for r in results) < fmean(fmean(r.local) for r in results)
 
 
+@pytest.mark.slow
 def test_noisy_tree_is_much_worse_than_local_on_nursery(glassfleet_data: Path) -> None:
     assert median_delta(_results(glassfleet_data, "dp_tree", "nursery", noise="paper")) < -10.0
 
@@ -75,7 +77,7 @@ def test_noisy_tree_is_worse_than_local_on_average(glassfleet_data: Path) -> Non
     assert deltas["adult"] < 0.0
 
 
-@pytest.mark.parametrize("share", [0.5, 0.25])
+@pytest.mark.parametrize("share", [pytest.param(0.5, marks=pytest.mark.slow), 0.25])
 def test_gain_stays_when_only_some_agents_take_part(glassfleet_data: Path, share: float) -> None:
     scheme = load("fedga")
     dataset = _rows(glassfleet_data, "compas", labels=True)

@@ -35,6 +35,7 @@ def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Doma
     return train, {name: source.test for name, source in sources.items()}, discover(asked, list(train.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_eight_rules_with_memory_are_an_eighth_more_accurate_than_the_published_tree(glassfleet_data: Path) -> None:
     train, test, domain = vehicles(glassfleet_data)

@@ -19,11 +19,11 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import central, federated
-from lab.protocols.protocols import paper_fold, rmse, summarise
-from schemas.documents import document_digest
+from glassfleet.local import federated
+from lab.experiments.folds import averages_of, plan_of
+from lab.protocols.paper import rmse
 
 STATED = {
     # dataset: (fmt, its rules; FRT as published; gradient boosting): test RMSE, averaged over folds and clients
@@ -47,13 +47,14 @@ FRT = load("frt")
 def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name: str, glassfleet_data: Path) -> None:
     stated, rules, published, boosting = STATED[name]
     data = read_source(glassfleet_data / f"{name}.csv.gz").train
-    found = summarise([paper_fold(FMT, FMT.Parameters(min_rows=1), data, fold, settings=("FL",)) for fold in range(5)])
+    result = averages_of(plan_of(FMT, data, {}, ["federated"]), data)["federated"]
+    error, leaves = result["test_rmse"]["mean"], result["complexity"]["leaves"]
 
-    assert found.average("FL") == pytest.approx(stated, rel=1e-4)
-    assert found.average("FL") < published
-    assert (found.average("FL") < boosting) == (name in BETTER_THAN_BOOSTING)
-    assert found.complexity["FL"]["leaves"] == pytest.approx(rules)
-    assert found.complexity["FL"]["leaves"] <= 40
+    assert error == pytest.approx(stated, rel=1e-4)
+    assert error < published
+    assert (error < boosting) == (name in BETTER_THAN_BOOSTING)
+    assert leaves == pytest.approx(rules)
+    assert leaves <= 40
 
 
 @pytest.mark.slow
@@ -73,13 +74,14 @@ def test_model_tree_with_all_slopes_beats_the_published_tree_on_all_five_sets(
 ) -> None:
     _, _, published, boosting = STATED[name]
     data = read_source(glassfleet_data / f"{name}.csv.gz").train
-    accurate = FMT.Parameters(max_slopes=64, size_tolerance=0.01, min_rows=1)
-    found = summarise([paper_fold(FMT, accurate, data, fold, settings=("FL",)) for fold in range(5)])
+    accurate = {"max_slopes": 64, "size_tolerance": 0.01}
+    result = averages_of(plan_of(FMT, data, accurate, ["federated"]), data)["federated"]
+    error, leaves = result["test_rmse"]["mean"], result["complexity"]["leaves"]
 
-    assert found.average("FL") == pytest.approx(stated, rel=1e-4)
-    assert found.average("FL") < published
-    assert (found.average("FL") < boosting) == (name in BETTER_THAN_BOOSTING)
-    assert found.complexity["FL"]["leaves"] <= 40
+    assert error == pytest.approx(stated, rel=1e-4)
+    assert error < published
+    assert (error < boosting) == (name in BETTER_THAN_BOOSTING)
+    assert leaves <= 40
 
 
 def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Domain]:
@@ -125,12 +127,3 @@ def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pr
 
     assert model.complexity()["leaves"] == 5
     assert fmean(rmse(model.predict(data.X), data.y) for data in test.values()) == pytest.approx(0.2541, abs=6e-5)
-
-
-def test_model_tree_of_three_real_vehicles_equals_the_central_one(glassfleet_data: Path) -> None:
-    train, _, domain = vehicles(glassfleet_data)
-    exact = FMT.exact(FMT.Parameters(max_rules=12))
-    fleet = federated(FMT, exact, domain, train)
-    alone = central(FMT, exact, domain, pool(list(train.values())[::-1]))
-    assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
-    assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]

@@ -12,7 +12,7 @@ import pytest
 
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
-from lab.protocols.protocols import paper_fold, summarise
+from lab.experiments.folds import averages_of, plan_of
 
 PUBLISHED = {
     # dataset: (scale of print, FL per client, FL average, CL average, nodes, leaves, depth, C_FRT of FL)
@@ -46,14 +46,13 @@ def _read(name: str) -> Dataset:
 def test_paper_protocol_gives_published_digits(name):
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
     scale, clients, average, central, nodes, leaves, depth, parameters = PUBLISHED[name]
-    dataset, scheme = _read(name), load("frt")
-    result = summarise(
-        [paper_fold(scheme, scheme.Parameters(min_rows=1), dataset, fold, settings=("FL", "CL")) for fold in range(5)]
-    )
+    dataset = _read(name)
+    result = averages_of(plan_of(load("frt"), dataset, {}, ["federated", "central"]), dataset)
 
-    assert f"{result.average('FL') * scale:.2f}" == f"{average:.2f}"
-    assert f"{result.average('CL') * scale:.2f}" == f"{central:.2f}"
-    for measured, printed in zip(result.test["FL"], clients, strict=True):
+    federated = result["federated"]
+    assert f"{federated['test_rmse']['mean'] * scale:.2f}" == f"{average:.2f}"
+    assert f"{result['central']['test_rmse']['mean'] * scale:.2f}" == f"{central:.2f}"
+    for measured, printed in zip(federated["test_rmse"]["per_client"], clients, strict=True):
         assert printed is None or f"{measured * scale:.2f}" == f"{printed:.2f}"
-    size = {key: round(value, 1) for key, value in result.complexity["FL"].items()}
+    size = {key: round(value, 1) for key, value in federated["complexity"].items()}
     assert size == {"nodes": nodes, "leaves": leaves, "depth": depth, "parameters": parameters}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,12 +14,13 @@ import pytest
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
+from glassfleet.local import central, federated
 from glassfleet.scheme import promises_central
-from lab.protocols.protocols import rmse
-from lab.protocols.tsk import PAPER, SPLIT_SEED, Summary, paper_fold, summarise
+from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
+from lab.protocols.paper import rmse
+from lab.protocols.tsk import SPLIT_SEED
 from schemas.documents import document_digest
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -43,37 +45,35 @@ def _read(folder: Path, name: str) -> Dataset:
     return Dataset(tuple(header[:-1]), header[-1], table[:, :-1].copy(), table[:, -1].copy())
 
 
-def _run(dataset: Dataset, name: str, *settings: Any, **parameters: Any) -> Summary:
-    scheme, seed = load("tsk"), SEEDS.get(name, SPLIT_SEED)
-    chosen = scheme.Parameters(**{**PAPER, **parameters})
-    return summarise([paper_fold(scheme, chosen, dataset, fold, seed=seed, settings=settings) for fold in range(5)])
+def _plan(dataset: Dataset, name: str, *settings: str, **parameters: Any) -> Plan:
+    return replace(plan_of(load("tsk"), dataset, parameters, settings), seed=SEEDS.get(name, SPLIT_SEED))
+
+
+def _run(dataset: Dataset, name: str, *settings: str, **parameters: Any) -> dict[str, dict[str, Any]]:
+    return averages_of(_plan(dataset, name, *settings, **parameters), dataset)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", DATASETS)
 def test_paper_protocol_gives_published_digits(glassfleet_data: Path, name: str) -> None:
-    unit, local, federated, central, rules = TABLES[name]
-    result = _run(_read(glassfleet_data, name), name, "LL", "FL", "CL")
+    unit, *errors, rules = TABLES[name]
+    result = _run(_read(glassfleet_data, name), name, "local", "federated", "central")
 
-    printed = {
-        setting: (f"{result.train[setting] / unit:.2f}", f"{result.test[setting] / unit:.2f}")
-        for setting in result.train
-    }
-    assert printed == {
-        setting: tuple(f"{number:.2f}" for number in pair)
-        for setting, pair in (("LL", local), ("FL", federated), ("CL", central))
-    }
-    assert tuple(round(result.rules[setting], 2) for setting in ("LL", "CL", "FL")) == rules
+    printed = [
+        tuple(f"{each[f'{kind}_mse']['mean'] / unit:.2f}" for kind in ("train", "test")) for each in result.values()
+    ]
+    assert printed == [tuple(f"{number:.2f}" for number in pair) for pair in errors]
+    assert tuple(round(result[each]["complexity"]["rules"], 2) for each in ("local", "central", "federated")) == rules
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", DATASETS)
 def test_pooled_consequents_err_less_than_averaged_ones(glassfleet_data: Path, name: str) -> None:
     dataset = _read(glassfleet_data, name)
-    averaged = _run(dataset, name, "FL")
-    pooled = _run(dataset, name, "FL", consequents="pooled")
-    assert pooled.test["FL"] < averaged.test["FL"]
-    assert pooled.rules["FL"] <= averaged.rules["FL"] + 1  # OTHERWISE
+    averaged = _run(dataset, name, "federated")["federated"]
+    pooled = _run(dataset, name, "federated", consequents="pooled")["federated"]
+    assert pooled["test_mse"]["mean"] < averaged["test_mse"]["mean"]
+    assert pooled["complexity"]["rules"] <= averaged["complexity"]["rules"] + 1  # OTHERWISE
 
 
 DEFAULTS: dict[str, Any] = {
@@ -87,26 +87,29 @@ DEFAULTS: dict[str, Any] = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TABLES)
 def test_default_gives_the_central_model_bit_for_bit_in_every_fold(glassfleet_data: Path, name: str) -> None:
-    dataset, scheme, seed = _read(glassfleet_data, name), load("tsk"), SEEDS.get(name, SPLIT_SEED)
+    dataset, scheme = _read(glassfleet_data, name), load("tsk")
     exact = scheme.exact(scheme.Parameters())
     assert promises_central(scheme, exact)
-    folds = [paper_fold(scheme, exact, dataset, fold, seed=seed, settings=("FL", "CL")) for fold in range(5)]
-    for fold in folds:
-        fleet, alone = (next(iter(fold.outcomes[setting].values())) for setting in ("FL", "CL"))
+    plan = _plan(dataset, name, "federated", **exact.model_dump(mode="json"))
+    for unit in range(plan.folds):
+        rows = rows_of(plan, dataset.X, dataset.y, unit)
+        fleet = federated(scheme, exact, rows.domain, rows.train)
+        alone = central(scheme, exact, rows.domain, pool(list(rows.train.values())))
         assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
         assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
         assert fleet.rounds <= exact.max_rounds + 2
-    result, (error, rules) = summarise(folds), DEFAULTS[name]
-    assert round(result.test["FL"] / TABLES[name][0], 2) == error
-    assert round(result.rules["FL"], 2) == rules
+    result, (error, rules) = averages_of(plan, dataset)["federated"], DEFAULTS[name]
+    assert round(result["test_mse"]["mean"] / TABLES[name][0], 2) == error
+    assert round(result["complexity"]["rules"], 2) == rules
 
 
 @pytest.mark.parametrize("clients", [2, 12])
 def test_default_gives_the_central_model_for_any_number_of_clients(glassfleet_data: Path, clients: int) -> None:
-    scheme = load("tsk")
+    scheme, dataset = load("tsk"), _read(glassfleet_data, "mortgage")
     exact = scheme.exact(scheme.Parameters())
-    fold = paper_fold(scheme, exact, _read(glassfleet_data, "mortgage"), 0, clients=clients, settings=("FL", "CL"))
-    fleet, alone = (next(iter(fold.outcomes[setting].values())).model for setting in ("FL", "CL"))
+    rows = rows_of(replace(_plan(dataset, "mortgage"), clients=clients), dataset.X, dataset.y, 0)
+    fleet = federated(scheme, exact, rows.domain, rows.train).model
+    alone = central(scheme, exact, rows.domain, pool(list(rows.train.values()))).model
     assert document_digest(fleet.to_document()) == document_digest(alone.to_document())
 
 

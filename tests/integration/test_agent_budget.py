@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from schemas.documents import document_digest
 from schemas.record import RECORD_FORMAT, ModelRecord
 from tests.support.agent_bench import Bench
 from tests.support.fake_coordinator import FakeCoordinator, domain_of, first_task, rows
+from tests.support.processes import eventually
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
 """Minutes, even for 60 rows."""
@@ -96,13 +96,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -116,7 +109,7 @@ def busy(coordinator, start_agent):
     agent = start_agent(**{"answer-seconds": 3600})
     coordinator.wait_for(lambda: coordinator.messages)
     coordinator.ask(task_of("fedavg_mlp", rows(), **MONSTER), run="monster")
-    until(lambda: agent.poll() is not None or children(agent.pid))
+    eventually(lambda: agent.poll() is not None or children(agent.pid))
     return agent, children(agent.pid)[0]
 
 
@@ -131,7 +124,7 @@ def test_agent_serves_other_runs_and_lets_go_when_its_long_answer_is_no_longer_w
     else:
         coordinator.ask(first_task(rows(seed=1)), run="monster", number=2)
         coordinator.wait_for(lambda: len(coordinator.answers) == 2)
-    until(lambda: not lives(worker))
+    eventually(lambda: not lives(worker))
     assert agent.poll() is None
     assert coordinator.refusals == []
 
@@ -141,7 +134,7 @@ def test_agent_leaves_nobody_behind_when_it_is_ended_in_the_middle_of_a_long_ans
     agent, worker = busy
     agent.send_signal(number)
     assert agent.wait(30) == (0 if number == signal.SIGTERM else -number)
-    until(lambda: not lives(worker))
+    eventually(lambda: not lives(worker))
 
 
 LOCAL = {"antecedents": "local", "n_clusters": 1000, "tolerance": 0.0}
@@ -209,7 +202,7 @@ def worked(path: Path, task: Task) -> dict[str, Any]:
         most_bytes=1 << 20,
     )
     try:
-        until(work.done)
+        eventually(work.done)
         return work.result()
     finally:
         work.end()
@@ -249,14 +242,14 @@ def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(coordin
     agent = start_agent(data, tests=2)
     coordinator.wait_for(lambda: coordinator.messages)
     coordinator.publish_model(model.to_document())
-    until(lambda: agent.poll() is not None or children(agent.pid))
+    eventually(lambda: agent.poll() is not None or children(agent.pid))
     (worker,) = children(agent.pid)
     coordinator.ask(first_task(data), run="other")
     coordinator.wait_for(lambda: coordinator.answers)
     assert lives(worker)
     agent.terminate()
     assert agent.wait(30) == 0
-    until(lambda: not lives(worker))
+    eventually(lambda: not lives(worker))
 
 
 def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_path, monkeypatch):

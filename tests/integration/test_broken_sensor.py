@@ -18,7 +18,8 @@ from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.demo.vehicles import simulated_files
 from schemas.documents import document_digest
-from tests.support.cloud import CoordinatorProcess, has_ended, record_of, wait_for
+from tests.support.cloud import CoordinatorProcess, has_ended, record_of
+from tests.support.processes import eventually
 
 WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
 SCORES = "/api/models/model/1/scores"
@@ -44,12 +45,12 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     try:
         with Fleet(sources, broker=broker.url, state_dir=tmp_path / "agents"), coordinator.api() as api:
             exact = catalogue.load("fmt").exact(catalogue.load("fmt").Parameters(max_rules=3))
-            wait_for(lambda: len(api.get("/api/agents").json()) == len(files))
+            eventually(lambda: len(api.get("/api/agents").json()) == len(files))
             spec = {"run": "r1", "scheme": "fmt", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
             spec["policy"] = {"gather_agents": 5, "deadline": 30}
             assert api.post("/api/runs", json=spec).status_code == 201
-            wait_for(lambda: has_ended(api, "r1"), seconds=90)
-            wait_for(lambda: len(api.get(SCORES).json()["vehicles"]) == len(files), seconds=60)
+            eventually(lambda: has_ended(api, "r1"), seconds=90)
+            eventually(lambda: len(api.get(SCORES).json()["vehicles"]) == len(files), seconds=60)
             run, notes = api.get("/api/runs/r1").json(), api.get(SCORES).json()["notes"]
             assert run["outcome"] == "finished", run["reason"]
             pages = [unescape(api.get(address).text) for address in ("/runs/r1", "/models/model")]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,6 @@ from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from console.main import run
-from edge_agent.config import AgentConfig
-from edge_agent.runner import make_agent
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import ModelPointer
@@ -25,7 +22,6 @@ from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.signing import Signer
-from tests.support.fake_coordinator import source
 from tests.support.fleet import FleetCa
 from tests.unit.edge_agent.forecast.test_forecast import PLAIN
 
@@ -177,26 +173,15 @@ def test_registry_refuses_what_a_hostile_broker_serves_and_believes_the_rest(
     assert "m v2 is not believed" in err
 
 
-def test_agent_uses_what_its_configuration_says_of_clocks_and_of_looks_at_its_identity(
-    ca: FleetCa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_credentials_take_a_certificate_of_a_clock_ahead_within_their_leeway_and_see_a_renewal_without_a_pause(
+    ca: FleetCa,
 ) -> None:
-    made: list[FolderCredentials] = []
-
-    def remembered(*arguments: Any, **options: Any) -> FolderCredentials:
-        made.append(FolderCredentials(*arguments, **options))
-        return made[-1]
-
-    monkeypatch.setattr("edge_agent.runner.FolderCredentials", remembered)
-    given = {"identity_look": 0.0, "clock_leeway": 0.0, "broker": "mqtts://127.0.0.1:9", "data": "rows.csv"}
-    make_agent(AgentConfig(id="v1", identity=ca.folder / "v1", state_dir=tmp_path, **given), source())
-    (credentials,) = made
+    strict = FolderCredentials(ca.folder / "v1", pause=0.0, leeway=0.0)
     # Made by a clock that is minutes ahead (the authority dates back a little): only who allows for that takes it.
-    later = ca.identity("agent", "v9", ago=-400 / 86400)
-    certificate = FolderCredentials(later).signer.certificate
+    certificate = FolderCredentials(ca.identity("agent", "v9", ago=-400 / 86400)).signer.certificate
     with pytest.raises(WireError):
-        credentials.verifier.owner(certificate)
+        strict.verifier.owner(certificate)
     assert FolderCredentials(ca.folder / "v1").verifier.owner(certificate).id == "v9"
-    # With no pause between looks a renewal is seen at once.
-    assert credentials.refresh() is False
+    assert strict.refresh() is False
     ca.identity("agent", "v1")
-    assert credentials.refresh() is True
+    assert strict.refresh() is True

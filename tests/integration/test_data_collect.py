@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.paho_transport import PahoTransport
-from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError
 from tests.support.postgres import PASSWORD, USER, PostgresServer
 
-TOPIC = "gf/1/samples"  # what the generated access rules allow
 COLLECT = [sys.executable, "-m", "console.main", "data", "collect"]
 
 
@@ -72,32 +68,6 @@ def broker(tmp_path: Path) -> Iterator[MosquittoProcess]:
     running.start()
     yield running
     running.stop()
-
-
-@pytest.mark.mosquitto
-def test_collector_fills_the_window_from_a_topic(tmp_path: Path, broker: MosquittoProcess) -> None:
-    store = tmp_path / "drive.window"
-    # The broker's URL has a password: it comes from the environment, where other users do not see it.
-    environment = {**os.environ, "GLASSFLEET_DATA_SOURCE": f"{broker.url}/{TOPIC}"}
-    process = subprocess.Popen(
-        [*COLLECT, "--store", str(store), "--columns", "speed,quality", "--count", "40"],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    car = PahoTransport(Link(broker.url, "car"))
-    car.start(Handlers(lambda _: None, lambda: None, lambda _: None))
-    end = time.monotonic() + 60
-    number = 0
-    while process.poll() is None and time.monotonic() < end:  # from when it has subscribed on
-        car.publish(TOPIC, line(number))
-        number += 1
-        time.sleep(0.02)
-    car.stop()
-    process.kill()  # after a minute; else it is long gone
-    assert "40 samples taken, 0 refused, 0 lost; 40 rows" in process.communicate()[1]
-    source = read_source(store)
-    assert (source.train.rows, source.train.features, source.train.target) == (40, ("speed",), "quality")
 
 
 @pytest.mark.postgresql

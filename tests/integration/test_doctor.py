@@ -26,10 +26,10 @@ from console.checkup import machine
 from console.checkup.access import clock
 from console.main import run
 from coordinator.authority.store import Authority
-from coordinator.core import Coordinator
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.journal.inspect import inspect
 from coordinator.journal.sql import SqlJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, new_key
@@ -140,6 +140,13 @@ def test_doctor_says_that_nothing_listens_when_the_port_is_wrong(doctor: Doctor,
     found = doctor("--broker", f"mqtt://127.0.0.1:{free_port()}", "--agent", "v1")
     assert "nothing listens" in found["broker"]["says"]
     assert "may publish" not in found, "what cannot be reached is not asked"
+
+
+def test_doctor_says_how_to_start_a_broker_when_none_is_there(doctor: Doctor) -> None:
+    found = doctor()["broker"]
+    assert found["level"] == "warning"
+    assert "glassfleet broker" in found["fix"] or "--broker" in found["fix"]
+    assert doctor("--as-coordinator")["broker"]["level"] == "wrong"
 
 
 def test_doctor_says_that_the_password_is_wrong(doctor: Doctor, plain: MosquittoProcess) -> None:
@@ -321,7 +328,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
         return time.time() + ahead
 
     transport = PahoTransport(Link(plain.url, "coordinator"))
-    core = Coordinator("fleet", transport, MemoryJournal(), default_engine(), wall=wall)
+    core = assemble("fleet", transport, MemoryJournal(), default_engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:
         end = time.monotonic() + 20

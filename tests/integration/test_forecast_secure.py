@@ -30,20 +30,25 @@ FORECAST = Forecast(name="qoe", version=1, digest="0" * 64, prediction=0.25, rul
 @pytest.mark.mosquitto
 @pytest.mark.skipif(shutil.which("mosquitto") is None, reason="needs mosquitto: apt install mosquitto")
 def test_forecaster_publishes_signed_under_its_own_certificate_while_the_agent_stays_connected(tmp_path: Path):
-    broker, made = secure_broker(tmp_path, "fleet", "cloud", ["v1", "v1-forecast"])
+    broker, identities = secure_broker(tmp_path, "fleet", "cloud", ["v1", "v1-forecast"])
     heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
     lost: list[str] = []
     with ExitStack() as stack:
         stack.callback(broker.stop)
         for name in ("cloud", "v1"):
-            transport = PahoTransport(Link(broker.url, f"test-{name}", tls=tls_of(made.of(name))))
+            transport = PahoTransport(Link(broker.url, f"test-{name}", tls=tls_of(identities / name)))
             transport.subscribe(TOPICS.forecast("+") if name == "cloud" else TOPICS.receipt("v1"))
             transport.start(Handlers(heard.put, lambda: None, lost.append))
             stack.callback(transport.stop)
             while not transport.is_connected:
                 time.sleep(0.01)
         config = ForecastConfig(
-            id="v1", state_dir=tmp_path, source="-", publish="all", broker=broker.url, identity=made.of("v1-forecast")
+            id="v1",
+            state_dir=tmp_path,
+            source="-",
+            publish="all",
+            broker=broker.url,
+            identity=identities / "v1-forecast",
         )
         publish = _publisher(config, stack)
         message = None
@@ -56,11 +61,11 @@ def test_forecaster_publishes_signed_under_its_own_certificate_while_the_agent_s
                 continue
         assert message is not None
         assert message.topic == TOPICS.forecast("v1-forecast")
-        verifier = FolderCredentials(made.of("cloud")).verifier
+        verifier = FolderCredentials(identities / "cloud").verifier
         owner = Owner("agent", "v1-forecast")
         assert verifier.open(message.topic, message.payload, (owner,)) == owner
         assert Envelope.from_bytes(message.payload, fleet="fleet").body == FORECAST
         assert lost == []
 
         with pytest.raises(UsageError, match="Enrol a second one, such as v1-forecast"):
-            _publisher(config.model_copy(update={"identity": made.of("v1")}), stack)
+            _publisher(config.model_copy(update={"identity": identities / "v1"}), stack)

@@ -15,7 +15,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.scheme import Done, Next
 from tests.privacy.attacks_discovery import ask_below, row_that_joins, single_values, sorted_values, values_of
-from tests.privacy.transcripts import Fleet, Transcript, count, domain_of, qoe, table, truth
+from tests.privacy.transcripts import Fleet, Transcript, count, domain_of, fleets_of, qoe, table, truth
 
 SETS = ("weather_izmir", "mortgage", "california", "qoe")
 
@@ -64,8 +64,7 @@ def attacked(fleet: Fleet, min_count: int) -> Read:
     return Read(read, values, false, columns)
 
 
-@pytest.mark.parametrize("vehicles", [3, 5, 15])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
 def test_attacker_reads_few_single_values_and_no_row_from_the_rounds_of_a_default_search(
     name: str, vehicles: int, glassfleet_data: Path
 ) -> None:

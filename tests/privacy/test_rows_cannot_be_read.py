@@ -21,7 +21,19 @@ from glassfleet.data.domain import Domain
 from glassfleet.scheme import Task
 from schemas.codec import encode
 from tests.privacy import attacks
-from tests.privacy.transcripts import Count, Fleet, Rows, Transcript, count, domain_of, qoe, table, total, transcripts
+from tests.privacy.transcripts import (
+    Count,
+    Fleet,
+    Rows,
+    Transcript,
+    count,
+    domain_of,
+    fleets_of,
+    qoe,
+    table,
+    total,
+    transcripts,
+)
 from tests.privacy.transcripts import truth as rows_of
 
 EXACT: dict[str, dict[str, Any]] = {"fmt": {"min_rows": 1}, "frt": {"nullify": False}, "tsk": {"nullify": False}}
@@ -52,8 +64,7 @@ def attacked(scheme: str, attack: Attack, fleet: Fleet, parameters: dict[str, An
     return total([count(attack(told[agent]), rows_of(domain, data)) for agent, data in fleet.items()])
 
 
-@pytest.mark.parametrize("vehicles", [3, 5, 15])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacker_reads_no_row_of_a_default_run(attack: str, name: str, vehicles: int, glassfleet_data: Path) -> None:
     scheme, run = ATTACKS[attack]
@@ -131,8 +142,7 @@ def groups_of(scaled: Rows) -> dict[frozenset[tuple[int, ...]], tuple[Rows, Rows
     return found
 
 
-@pytest.mark.parametrize("vehicles", [3, 15])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
 def test_no_row_is_near_a_made_up_one_when_all_of_these_are_known(
     name: str, vehicles: int, glassfleet_data: Path
 ) -> None:

@@ -20,7 +20,19 @@ from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
 from tests.privacy.attacks_frbc import rows_behind_strengths
-from tests.privacy.transcripts import Count, Fleet, Rows, Transcript, count, domain_of, qoe, table, total, transcripts
+from tests.privacy.transcripts import (
+    Count,
+    Fleet,
+    Rows,
+    Transcript,
+    count,
+    domain_of,
+    fleets_of,
+    qoe,
+    table,
+    total,
+    transcripts,
+)
 
 SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic")
 MOST_ROWS = 3000
@@ -90,8 +102,7 @@ def attacked(fleet: Fleet, domain: Domain, told: dict[str, Transcript]) -> Count
     return total([count(rows_behind_strengths(told[agent]), truth(domain, data)) for agent, data in fleet.items()])
 
 
-@pytest.mark.parametrize("vehicles", [3, 5, 15])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
 def test_attacker_reads_no_row_from_strengths_of_a_default_run(name: str, vehicles: int, glassfleet_data: Path) -> None:
     fleet, domain = fleet_of(glassfleet_data, name, vehicles)
     questions: list[tuple[Asking, Parameters]] = [(honest, Parameters()), (neighbours_asked, Parameters(n_sets=FINE))]
@@ -110,8 +121,7 @@ def test_the_same_attack_reads_rows_that_are_used_as_they_are_and_knows_that_it_
     assert found.false == 0, found
 
 
-@pytest.mark.parametrize("vehicles", [3, 5, 15])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
 def test_no_row_is_near_a_made_up_one_of_its_class(name: str, vehicles: int, glassfleet_data: Path) -> None:
     fleet, domain = fleet_of(glassfleet_data, name, vehicles)
     counts = []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from glassfleet import catalogue
@@ -36,6 +37,16 @@ class Count:
     read: int
     rows: int
     false: int
+
+
+def fleets_of(sets: Iterable[str]) -> list[Any]:
+    """Return parameters (set, vehicles) with 5, 15 and 3 vehicles: each set has its turn with one, the rest is slow."""
+    sizes = (5, 15, 3)
+    return [
+        pytest.param(name, size, marks=[] if size == sizes[place % 3] else [pytest.mark.slow])
+        for place, name in enumerate(sets)
+        for size in sizes
+    ]
 
 
 def table(folder: Path, name: str, vehicles: int, rows: int | None = None) -> Fleet:

@@ -22,7 +22,7 @@ from coordinator.engine import (
     wakes_at,
 )
 from coordinator.engine.events import from_value, to_value
-from coordinator.engine.table import MOVES
+from coordinator.engine.table import TABLE
 from coordinator.runs.records import shortened
 from coordinator.runs.view import run_document
 from glassfleet.scheme import Task
@@ -82,7 +82,7 @@ class Stage:
         self.note()
 
     def note(self) -> None:
-        if self.play.state.trail and (not self.tasks or self.tasks[-1] != self.play.task):
+        if self.play.state.levels and (not self.tasks or self.tasks[-1] != self.play.task):
             self.tasks.append(self.play.task)
 
     def send(self, event: Event) -> None:
@@ -156,7 +156,7 @@ def _reachable(source: str, target: str) -> bool:
     """Whether the table leads from one phase to another, in any number of moves (one step may make several)."""
     reached = {source}
     while True:
-        more = {end for start, _, end in MOVES if start in reached} - reached
+        more = {row.target for row in TABLE.rows if row.source in reached} - reached
         if not more:
             return target in reached
         reached |= more
@@ -186,7 +186,7 @@ def fingerprint(state: RunState) -> str:
                 task: {agent: stored.answer_digest for agent, stored in answers.items()}
                 for task, answers in state.store.items()
             },
-            "trail": [[level.digest, list(level.members), level.nullified] for level in state.trail],
+            "levels": [[level.digest, list(level.members), level.nullified] for level in state.levels],
             "attempts": dict(state.attempts),
             "silent": sorted(state.silent),
             "agents": {agent: offer.to_value() for agent, offer in state.agents.items()},
@@ -195,7 +195,7 @@ def fingerprint(state: RunState) -> str:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(choice=SPECS, actions=st.lists(ACTION, max_size=60), helpful=st.sets(AGENT))
 @example(
     choice={
@@ -261,7 +261,7 @@ def test_cohort_model_equals_the_central_model_in_any_order_of_arrival(
 ) -> None:
     play = Play(toy_spec(parameters={"levels": 5}, policy={"deadline": 10}), agents=AGENTS)
     while not play.is_over():
-        number, task = play.state.trail[-1].number, play.task
+        number, task = play.state.levels[-1].number, play.task
         gone = {AGENTS[agent] for agent, when in lost if when <= number}
         play.answer(*(agent for agent in order if agent not in gone), task=task)
         if not play.is_over() and play.task is task:

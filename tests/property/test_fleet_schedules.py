@@ -4,7 +4,7 @@ The same coordinator, engine, journal port, agent, session, outbox and frozen ro
 transport and journal are in memory, and the scheme is a tiny one. A failing seed stands in the message and can be
 replayed alone: ``GLASSFLEET_SEED=4711 pytest tests/property/test_fleet_schedules.py``.
 
-``GLASSFLEET_TINY_SCHEDULES`` sets how many are tried (default 200); docs/explanation/failure-model.md says how many a
+``GLASSFLEET_TINY_SCHEDULES`` sets how many are tried (default 100); docs/explanation/failure-model.md says how many a
 minute were measured.
 """
 
@@ -34,7 +34,7 @@ from tests.support.simulation import Simulation, central_digest, empty_like, qui
 
 BATCH = 100
 SEED = os.environ.get("GLASSFLEET_SEED")
-SCHEDULES = int(os.environ.get("GLASSFLEET_TINY_SCHEDULES", "200"))
+SCHEDULES = int(os.environ.get("GLASSFLEET_TINY_SCHEDULES", "100"))
 BATCHES = (
     [range(start, min(start + BATCH, SCHEDULES)) for start in range(0, SCHEDULES, BATCH)]
     if SEED is None

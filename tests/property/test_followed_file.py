@@ -179,7 +179,7 @@ class Writers:
         self.take_all()
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 200)), max_size=40))
 @example([("append", 3), ("begin", 9), ("look", 0), ("cut_begun", 0), ("append", 20)])
 @example([("append", 3), ("begin", 140), ("look", 0), ("look", 0), ("look", 0), ("cut_begun", 0), ("append", 20)])

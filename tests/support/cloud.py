@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, pooled_domain
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
+from tests.support.processes import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 3}
@@ -50,23 +50,21 @@ def spec(run: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "waited in vain") -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 class CoordinatorProcess:
     """``glassfleet coordinator`` with its errors in a pipe: a full disk must not take its last words."""
 
     def __init__(
-        self, url: str, state_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None
+        self,
+        url: str,
+        state_dir: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "console.main"),
     ) -> None:
         self.state_dir = state_dir
         (state_dir / "api-url").unlink(missing_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "console.main", "coordinator", "--state-dir", str(state_dir), *arguments],
+            [sys.executable, *program, "coordinator", "--state-dir", str(state_dir), *arguments],
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
@@ -75,7 +73,7 @@ class CoordinatorProcess:
 
     def api(self) -> httpx.Client:
         note = self.state_dir / "api-url"
-        wait_for(lambda: (note.exists() and note.read_text().strip()) or self.process.poll() is not None)
+        eventually(lambda: (note.exists() and note.read_text().strip()) or self.process.poll() is not None)
         assert self.process.poll() is None, self.process.communicate()[1]
         token = (self.state_dir / "api-token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}

@@ -10,10 +10,10 @@ from typing import Any
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.core import Coordinator
 from coordinator.engine import Engine
-from coordinator.fleet.directory import FleetLimits
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.limits import FleetLimits
+from coordinator.main import assemble
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
@@ -59,15 +59,15 @@ class Fleet:
 
     def open(self) -> None:
         self.transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.max_bytes))
-        self.core = Coordinator(
+        self.core = assemble(
             "f",
             self.transport,
             self.journal,
             self.engine,
-            clock=lambda: self.hub.now,
-            wall=lambda: 1.7e9 + self.hub.now,
             max_message_bytes=self.max_bytes,
             fleet_limits=self.fleet_limits,
+            clock=lambda: self.hub.now,
+            wall=lambda: 1.7e9 + self.hub.now,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         self.transport.start(handlers)

@@ -21,7 +21,8 @@ from lab.qoe.windows import BOUNDS, UNITS
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
-from tests.support.cloud import CoordinatorProcess, has_ended, wait_for
+from tests.support.cloud import CoordinatorProcess, has_ended
+from tests.support.processes import eventually
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
@@ -105,12 +106,12 @@ class World:
 
     def learn(self, run: str, **changes: Any) -> dict[str, Any]:
         self.start(run, **changes)
-        wait_for(lambda: has_ended(self.api, run), seconds=90)
+        eventually(lambda: has_ended(self.api, run), seconds=90)
         document: dict[str, Any] = self.api.get(f"/api/runs/{run}").json()
         assert document["outcome"] == "finished", document["reason"]
         made = document["model"]
         evaluations = f"/api/models/{made['name']}/{made['version']}/evaluations"
-        wait_for(lambda: len(self.api.get(evaluations).json()) >= VEHICLES, what="the vehicles sent no scores")
+        eventually(lambda: len(self.api.get(evaluations).json()) >= VEHICLES, what="the vehicles sent no scores")
         # The gate would wait two minutes for an intruder that never scores; and a worse version is wanted here, too.
         self.api.post(f"/api/models/{made['name']}/promote", json={"version": made["version"]})
         return document
@@ -135,9 +136,9 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
             there.learn("morning", model="video-quality", parameters=exact)
             if nasty:
                 intruder = Nasty(broker.url, first.features, first.target, hostile=hostile)
-                wait_for(lambda: len(api.get("/api/agents").json()) == VEHICLES + 1)
+                eventually(lambda: len(api.get("/api/agents").json()) == VEHICLES + 1)
             there.learn("evening", model="video-quality", parameters={**exact, "max_depth": 3})
-            wait_for(
+            eventually(
                 lambda: len(api.get("/api/models/video-quality/2/evaluations").json()) == VEHICLES,
                 what="the vehicles sent no scores",
             )

@@ -217,7 +217,7 @@ class Play:
 
     @property
     def task(self) -> Task:
-        return self.state.trail[-1].task
+        return self.state.levels[-1].task
 
     def answer(self, *agents: str, task: Task | None = None, **how: Any) -> list[SendReceipt]:
         """Answer for `agents`; returns their receipts."""
@@ -236,7 +236,7 @@ class Play:
         for _ in range(200):
             if self.is_over():
                 return
-            task = self.task if self.state.trail else None
+            task = self.task if self.state.levels else None
             if task is not None and self.state.open is not None:
                 open_to = self.state.open
                 self.answer(*(a for a in agents if not open_to.limited or a in open_to.asked), task=task)

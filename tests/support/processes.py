@@ -10,12 +10,24 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Desk:
-    """A state folder, and the commands that share it.
+def eventually(condition: Callable[..., Any], what: str = "it came true", seconds: float = 60.0) -> Any:
+    """Wait until a condition holds, and return what it gave; fails with `what` after so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Processes:
+    """The processes of a fleet that share a state folder, and the commands that are run beside them.
+
+    What process number n, started with the command C, prints goes to ``C-n.out`` in the folder, its log to ``C-n.log``.
 
     Parameters
     ----------
@@ -27,15 +39,18 @@ class Desk:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
         self.environment = {**kept, "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
         self.processes: list[subprocess.Popen[bytes]] = []
+        self._names: list[str] = []
 
     def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        """Start a command that goes on; what it prints goes to a log in the folder."""
-        with (self.folder / f"{arguments[0]}-{len(self.processes)}.log").open("wb") as log:
+        """Start a command that goes on."""
+        name = f"{arguments[0]}-{len(self.processes)}"
+        with (self.folder / f"{name}.out").open("wb") as out, (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "console.main", *arguments],
-                stdin=stdin, stdout=log, stderr=log, env=self.environment, cwd=ROOT,
+                stdin=stdin, stdout=out, stderr=log, env=self.environment, cwd=ROOT,
             )  # fmt: skip
         self.processes.append(process)
+        self._names.append(name)
         return process
 
     def call(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -45,12 +60,21 @@ class Desk:
             capture_output=True, text=True, env=self.environment, cwd=ROOT, check=False, timeout=timeout,
         )  # fmt: skip
 
+    def said(self, process: subprocess.Popen[bytes], where: str = "log") -> str:
+        """Return what a process has written: its log, or with `where` "out" its results."""
+        return (self.folder / f"{self._names[self.processes.index(process)]}.{where}").read_text()
+
+    def note(self, name: str) -> str:
+        """Return what stands in a file of the folder; empty: there is none."""
+        path = self.folder / name
+        return path.read_text().strip() if path.exists() else ""
+
     def wait_for(self, name: str, process: subprocess.Popen[bytes]) -> None:
         """Wait for a file in the folder, while the process that shall write it lives."""
         self.until((self.folder / name).exists, process)
 
     def until(
-        self, happened: Callable[[], bool], process: subprocess.Popen[bytes] | None = None, patience: float = 60
+        self, happened: Callable[[], Any], process: subprocess.Popen[bytes] | None = None, patience: float = 60
     ) -> None:
         """Wait for something that should come true, while `process` lives; fails with all logs."""
         end = time.monotonic() + patience
@@ -70,7 +94,7 @@ class Desk:
                 process.terminate()
         for process in reversed(self.processes):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+                process.wait(15)
             if process.poll() is None:
                 process.kill()
                 process.wait()

@@ -16,9 +16,9 @@ from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from broker.tls import save_identity
 from coordinator.config import load_config
-from coordinator.core import Coordinator
 from coordinator.journal import MemoryJournal
 from coordinator.journal.port import StoredModel
+from coordinator.main import assemble
 from coordinator.service import Service
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
@@ -45,8 +45,9 @@ def record_of(version: int = 1, **other: Any) -> ModelRecord:
 class Cloud:
     """A coordinator with an identity folder, on a broker in memory."""
 
-    def __init__(self, folder: Path, *, limit: int = 100_000, kept: int = 10) -> None:
+    def __init__(self, folder: Path, *, limit: int = 100_000, kept: int = 10, signs: bool = True) -> None:
         self.folder = folder
+        self.signs = signs
         self.limit, self.kept = limit, kept
         self.journal = MemoryJournal()
         self.hub = MemoryHub()
@@ -64,10 +65,17 @@ class Cloud:
         self.hub.kill("coordinator")
         self.credentials = FolderCredentials(self.folder, pause=0.0)
         transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.limit))
-        self.core = Coordinator(
-            "f", transport, self.journal, TOY_ENGINE, clock=lambda: self.hub.now, max_message_bytes=self.limit,
-            retained_versions=self.kept, signer=lambda: self.credentials.signer, verifier=self.credentials.verifier,
-        )  # fmt: skip
+        self.core = assemble(
+            "f",
+            transport,
+            self.journal,
+            TOY_ENGINE,
+            max_message_bytes=self.limit,
+            retained_versions=self.kept,
+            clock=lambda: self.hub.now,
+            signer=(lambda: self.credentials.signer) if self.signs else None,
+            verifier=self.credentials.verifier,
+        )
         with structlog.testing.capture_logs() as lines:
             transport.start(Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _: None))
             self.hub.pump()
@@ -91,7 +99,7 @@ class Cloud:
 
     def service(self, state: Path) -> Service:
         """What the HTTP API stands on; whoever calls is the coordinator's thread."""
-        made = Service(load_config(state_dir=state), self.core._publisher._transport, self.journal, self.core)
+        made = Service(load_config(state_dir=state), self.core.transport, self.journal, self.core)
         made.call = lambda function, timeout=None: function(self.core)  # type: ignore[method-assign]
         return made
 

@@ -26,6 +26,7 @@ from broker.port import Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
 from coordinator.core import Coordinator
 from coordinator.journal.memory import MemoryJournal
+from coordinator.main import assemble
 from coordinator.messages.publisher import birth
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RunSpec
@@ -155,14 +156,14 @@ class Simulation:
         clock = self._clock(COORDINATOR)
 
         def begin() -> None:
-            coordinator = self.coordinator = Coordinator(
+            coordinator = self.coordinator = assemble(
                 FLEET,
                 transport,
                 self.journal,
                 default_engine(),
+                max_message_bytes=self._limit,
                 clock=clock,
                 wall=clock,
-                max_message_bytes=self._limit,
                 software="sim",
                 incarnation=incarnation,
             )
@@ -193,8 +194,7 @@ class Simulation:
             broker=URL,
             data=Path(name),
             state_dir=self._state_dir,
-            max_message_bytes=self._limit,
-            **self._settings.get(name, {}),
+            **{"max_message_bytes": self._limit, **self._settings.get(name, {})},
         )
 
         def make_transport(will: Message) -> CrashingTransport:
@@ -318,7 +318,7 @@ class Simulation:
                 return
             coordinator.tick()
             wake = coordinator.next_wake()
-            due = None if wake is None else self.hub.now + wake - coordinator.now()
+            due = None if wake is None else self.hub.now + wake - coordinator.timeline.now()
         else:
             agent = self.agents.get(name)
             if agent is None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pytest
 
@@ -96,7 +96,6 @@ class Bench(Protocol):
     def settle(self, condition: Callable[[], bool], what: str) -> None: ...
     def pass_time(self, seconds: float) -> None: ...
     def cut(self, client: Client) -> None: ...
-    def restart_broker(self) -> None: ...
     def stop_broker(self) -> None: ...
     def start_broker(self) -> None: ...
     def close(self) -> None: ...
@@ -150,10 +149,6 @@ class MemoryBench:
         assert isinstance(client.transport, MemoryTransport)
         self.hub.drop_link(client.transport.link.client_id)
 
-    def restart_broker(self) -> None:
-        self.stop_broker()
-        self.start_broker()
-
     def stop_broker(self) -> None:
         self.hub.stop_broker()
 
@@ -168,7 +163,7 @@ class MemoryBench:
 class RealBench:
     """A broker process and paho clients."""
 
-    def __init__(self, name: str, broker: ChildBroker, protocol: str) -> None:
+    def __init__(self, name: str, broker: ChildBroker, protocol: Literal["auto", "5", "3.1.1"]) -> None:
         self.name = name
         self.remembers = broker.kind != "embedded"
         self._broker = broker
@@ -208,9 +203,6 @@ class RealBench:
         assert isinstance(client.transport, PahoTransport)
         if client.transport._connection is not None:
             client.transport._connection.cut()
-
-    def restart_broker(self) -> None:
-        self._broker.restart()
 
     def stop_broker(self) -> None:
         self._broker.stop()
@@ -351,7 +343,7 @@ _PROGRAMS: dict[str, Callable[[Path], ChildBroker]] = {
     "nats": NatsProcess,
 }
 
-_PROTOCOLS = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
+_PROTOCOLS: dict[str, Literal["auto", "5", "3.1.1"]] = {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}
 
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:

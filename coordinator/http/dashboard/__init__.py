@@ -4,8 +4,8 @@ Theory. Pages are drawn by the server - HTML and SVG, readable without any scrip
 API shows. Scripts only save reloads: live fragments, branches that open in place, rows read from a file. Everything
 comes from this package, so the pages work where there is no Internet.
 
-- :mod:`.pages` the addresses; :mod:`.show`, :mod:`.branches`, :mod:`.compare` what they say; :mod:`.draw` pictures
-- :mod:`.live` server-sent events; :mod:`.asking` explanations as JSON; :mod:`.library` models in memory
+- :mod:`.pages` the addresses; :mod:`.show`, :mod:`.scores` what they say; :mod:`glassfleet.export.svg` the pictures
+- :mod:`.live` server-sent events; :mod:`.explain_api` explanations as JSON; :mod:`.library` models in memory
 - :mod:`.security` headers, sessions, forms
 """
 

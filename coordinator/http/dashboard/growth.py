@@ -1,13 +1,14 @@
-"""What grows in a run, read from the lines that every scheme draws (`glassfleet.scheme.ServerHalf.progress`).
-
-Lines that are indented are a tree; others are a list. A line that ends with a question mark is asked about now.
-"""
+"""What grows in a run, from what every scheme says of it (`glassfleet.scheme.Server.progress`): a tree, or lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any
+
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.trees import Layout, box
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -15,18 +16,20 @@ ALL_LEAVES = 40
 
 
 @dataclass
-class Shoot:
+class GrowthNode:
     """A node of a tree that grows.
 
     Attributes
     ----------
     text : str
         What leads to it, e.g. ``"speed is Low"``.
+    term, split_by : str
+        Its two halves: ``"Low"``, and the input that the node above splits on.
     is_open : bool
         The vehicles are asked about it now: it may still grow.
     key : str
         Its place, which stays while the tree grows.
-    children : list of Shoot
+    children : list of GrowthNode
     stands_for : int
         Nodes that share this box.
     by : str
@@ -36,9 +39,11 @@ class Shoot:
     """
 
     text: str
+    term: str = ""
+    split_by: str = ""
     is_open: bool = False
     key: str = ""
-    children: list[Shoot] = field(default_factory=list)
+    children: list[GrowthNode] = field(default_factory=list)
     stands_for: int = 1
     by: str = ""
     asked: str = "may still grow"
@@ -51,7 +56,7 @@ class Shoot:
     @property
     def feature(self) -> str:
         """What the children are told apart by, e.g. ``"speed"``; empty when that differs, or there are none."""
-        names = {child.text.rpartition(" is ")[0] for child in self.children}
+        names = {child.split_by for child in self.children}
         told_apart = names.pop() if len(names) == 1 and len(self.children) > 1 else ""
         return self.by if self.children and self.by else told_apart
 
@@ -88,71 +93,107 @@ class Grown:
 
     Attributes
     ----------
-    tree : Shoot or None
+    tree : GrowthNode or None
         None: it is no tree, see `lines`.
-    lines : list of (str, bool)
-        Text, and whether it is asked about now; for rule bases and the like.
+    lines : list of str
+        For rule bases and the like.
     rest : str
-        What the scheme has left out, in its words; empty: nothing.
+        What the scheme has left out, in words; empty: nothing.
     """
 
-    tree: Shoot | None
-    lines: list[tuple[str, bool]]
+    tree: GrowthNode | None
+    lines: list[str]
     rest: str = ""
 
 
 def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
     """Read a scheme's drawing, of a run that has `ended` or goes on; nothing that is in it can fail this."""
-    told = progress.get("lines")
-    lines = [str(line) for line in told[:MOST_LINES]] if isinstance(told, list) else []
-    rest = lines.pop().removeprefix("...").strip() if lines and lines[-1].startswith("...") else ""
-    tree = _tree(lines, "was asked about last" if ended else "may still grow")
-    flat = [] if tree is not None else [_read(line) for line in lines]
-    return Grown(tree, flat, rest)
+    said, lines, more = progress.get("outline"), progress.get("lines"), progress.get("more")
+    nodes = [node for node in said[:MOST_LINES] if isinstance(node, Mapping)] if isinstance(said, list) else []
+    if not nodes:
+        return Grown(None, [str(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else [])
+    return Grown(
+        _tree(nodes, "was asked about last" if ended else "may still grow"), [], f"{more} more" if more else ""
+    )
 
 
-def _read(line: str) -> tuple[str, bool]:
-    text = line.strip(" ")
-    return text.removesuffix(" ?"), text.endswith(" ?")
-
-
-def _tree(lines: Sequence[str], asked: str) -> Shoot | None:
-    """Return the tree that indented lines draw, depth first; None when they are no tree."""
-    depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
-    is_alone = len(lines) == 1 and (lines[0] == "everything ?" or lines[0] == "everything")
-    if not lines or depths[0] or 0 in depths[1:] or not (is_alone or len(lines) > 1):
-        return None
-    root = Shoot(*_read(lines[0]), "0", asked=asked)
-    path = [root]
-    for depth, line in zip(depths[1:], lines[1:], strict=True):
-        del path[max(1, depth) :]
-        above = path[-1]
-        node = Shoot(*_read(line), f"{above.key}.{len(above.children)}", asked=asked)
-        above.children.append(node)
+def _tree(nodes: Sequence[Mapping[str, Any]], asked: str) -> GrowthNode:
+    """Return the tree of an outline, which is depth first."""
+    path: list[GrowthNode] = []
+    for entry in nodes:
+        feature, term = str(entry.get("feature", "")), str(entry.get("term", ""))
+        depth = entry.get("depth")
+        del path[max(1, depth if isinstance(depth, int) else 1) :]
+        node = GrowthNode("everything", is_open=bool(entry.get("open")), key="0", asked=asked)
+        if path:
+            node.text, node.term, node.split_by = f"{feature} is {term}", term, feature
+            node.key = f"{path[-1].key}.{len(path[-1].children)}"
+            path[-1].children.append(node)
         path.append(node)
-    return root
+    return path[0]
 
 
-def together(root: Shoot) -> Shoot:
+def together(root: GrowthNode) -> GrowthNode:
     """Return the tree as it is drawn: in a large one, siblings without children share one box."""
     return _together(root) if root.leaves > ALL_LEAVES else root
 
 
-def _together(node: Shoot) -> Shoot:
-    kept: list[Shoot] = []
-    quiet: dict[bool, list[Shoot]] = {}
+def _together(node: GrowthNode) -> GrowthNode:
+    kept: list[GrowthNode] = []
+    quiet: dict[bool, list[GrowthNode]] = {}
     for child in node.children:
         if child.children:
             kept.append(_together(child))
         else:
             quiet.setdefault(child.is_open, []).append(child)
     for is_open, children in quiet.items():
-        first, names = children[0], ", ".join(_last(child.text, node.feature) for child in children)
+        first, names = children[0], ", ".join(child.term if node.feature else child.text for child in children)
         text = first.text if len(children) == 1 else f"{len(children)} {'nodes' if is_open else 'leaves'}"
-        kept.append(Shoot(text, is_open, first.key, stands_for=len(children), by=names, asked=node.asked))
+        kept.append(replace(first, text=text, stands_for=len(children), by=names))
     kept.sort(key=lambda child: [int(step) for step in child.key.split(".")])
-    return Shoot(node.text, node.is_open, node.key, kept, node.stands_for, node.feature, node.asked)
+    return replace(node, children=kept, by=node.feature)
 
 
-def _last(text: str, feature: str) -> str:
-    return text.removeprefix(f"{feature} is ")
+def growing(root: GrowthNode, rest: str = "") -> Svg:
+    """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
+
+    Parameters
+    ----------
+    root : GrowthNode
+    rest : str
+        What is not in it, in words; empty: nothing.
+    """
+    shown = together(root)
+    layout = Layout(
+        lambda node: node.children,
+        lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
+        _growth_box,
+    )
+    _, height = layout.place(shown, 0, 4.0)
+    count, asked, depth = root.counts
+    words = f"The tree as it stands: {count} {'node' if count == 1 else 'nodes'} below the root" + (
+        (f" and {rest}" if rest else "")
+        + f", {depth} {'level' if depth == 1 else 'levels'}"
+        + (f"; {asked} {root.asked}" if asked else "")
+    )
+    body = [*layout.lines, *layout.boxes]
+    return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
+
+
+def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
+    name = node.term if above is not None and above.feature and node.stands_for == 1 else node.text
+    kind = "grows" if node.is_open else "open" if node.children else "leaf"
+    title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
+    return f'<g data-node="{escape(node.key)}">{title}{box(kind, name, node.note, x, middle)}</g>'
+
+
+def growing_list(root: GrowthNode) -> Svg:
+    """Return the same tree as lists in lists, one node a line."""
+    return Svg(f'<ul class="branches">{_line(root)}</ul>')
+
+
+def _line(node: GrowthNode) -> str:
+    inner = "".join(map(_line, node.children))
+    state = f' <span class="quiet">{escape(node.asked)}</span>' if node.is_open else ""
+    grows = ' class="grows"' if node.is_open else ""
+    return f"<li{grows}>{escape(node.text)}{state}{f'<ul>{inner}</ul>' if inner else ''}</li>"

@@ -7,21 +7,24 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 
-from coordinator.http.dashboard.branches import Branch, grow, grow_splits
-from coordinator.http.dashboard.briefs import Brief, briefs
-from coordinator.http.dashboard.structures import Structure, structures
 from coordinator.models.registry import Registry
 from glassfleet import catalogue
 from glassfleet.explain import ModelSummary, Partition, example_row, partitions, summary
+from glassfleet.export.svg.branches import Branch, rule_tree
+from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
+from glassfleet.export.svg.structures import Structure, structures
 from glassfleet.nature import Nature, nature
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
 
+MODELS = 16
+"""Models that are kept decoded, the size of a version and a candidate of some names."""
+
 
 @dataclass(frozen=True)
-class Shelved:
+class LoadedModel:
     """A version of a model with its record."""
 
     record: ModelRecord
@@ -53,18 +56,14 @@ class Shelved:
         return structures(self.model) if self.nature == "structures" else ()
 
     @cached_property
-    def briefs(self) -> tuple[Brief, ...]:
+    def rule_summaries(self) -> tuple[RuleSummary, ...]:
         """What each rule says in short, by its index."""
-        return briefs(self.model, self.rules)
+        return rule_summaries(self.model, self.rules)
 
     @cached_property
     def root(self) -> Branch:
         """The rules as a tree."""
-        nodes = self.record.document["model"].get("nodes", [])
-        leaves = sum("threshold" not in node for node in nodes)
-        if leaves < len(nodes) and leaves == len(self.rules):
-            return grow_splits(nodes, self.rules, self.model.domain.features)
-        return grow(self.rules)
+        return rule_tree(self.model) if self.nature == "rules" else Branch()
 
     @cached_property
     def summary(self) -> ModelSummary:
@@ -92,13 +91,13 @@ class Library:
         So many models stay in memory.
     """
 
-    def __init__(self, registry: Registry, kept: int = 16) -> None:
+    def __init__(self, registry: Registry, kept: int = MODELS) -> None:
         self._registry = registry
         self._kept = kept
-        self._shelf: OrderedDict[tuple[str, int, str], Shelved] = OrderedDict()
+        self._models: OrderedDict[tuple[str, int, str], LoadedModel] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: str, version: int | None = None) -> Shelved:
+    def get(self, name: str, version: int | None = None) -> LoadedModel:
         """Return a version; None: the one in use (a rollback or a rollout may have left a newer one aside).
 
         Raises
@@ -117,9 +116,9 @@ class Library:
         stored = self._registry.get(name, version)
         key = (stored.name, stored.version, stored.digest)
         with self._lock:
-            found = self._shelf.get(key)
+            found = self._models.get(key)
             if found is not None:
-                self._shelf.move_to_end(key)
+                self._models.move_to_end(key)
                 return found
         record = ModelRecord.load(stored.record)
         scheme = catalogue.load(record.scheme)
@@ -127,9 +126,9 @@ class Library:
             model = scheme.from_document(record.document)
         except (KeyError, TypeError) as fault:
             raise DocumentError(f"model {name!r} version {stored.version} cannot be read: {fault!r}") from fault
-        shelved = Shelved(record, model)
+        loaded = LoadedModel(record, model)
         with self._lock:
-            self._shelf[key] = shelved
-            while len(self._shelf) > self._kept:
-                self._shelf.popitem(last=False)
-        return shelved
+            self._models[key] = loaded
+            while len(self._models) > self._kept:
+                self._models.popitem(last=False)
+        return loaded

@@ -17,8 +17,23 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coordinator.limits import DashboardLimits
 from schemas.text import show_hidden
+
+WATCHERS = 64
+"""Live pages at once, over all browsers: each holds a connection; others are told to come again."""
+
+HEARTBEAT = 15.0
+"""Seconds after which a silent stream says that it is alive: proxies close silent connections, often after 30 s or
+60 s, and so are dead watchers noticed."""
+
+RECONNECT = 2.0
+"""Seconds that a browser waits before it connects again."""
+
+FLEET_PERIOD = 1.0
+"""Seconds between two looks at what the live page of the fleet shows: births and deaths are not read faster."""
+
+RUN_PERIOD = 0.25
+"""The same for the page of a run: rounds of some seconds are seen to move."""
 
 
 @dataclass(frozen=True)
@@ -91,18 +106,11 @@ class TooManyWatchersError(Exception):
 
 
 class Hub:
-    """All live pages of one coordinator.
+    """All live pages of one coordinator."""
 
-    Parameters
-    ----------
-    limits : DashboardLimits
-        How many streams at a time, over all pages; when a silent one says that it is alive; when browsers come back.
-    """
-
-    def __init__(self, limits: DashboardLimits = DashboardLimits()) -> None:  # noqa: B008 - frozen
+    def __init__(self) -> None:
         self.id = secrets.token_hex(4)
         self.watchers = 0
-        self._limits = limits
         self._number = 0
         self._channels: dict[str, Channel] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,7 +118,7 @@ class Hub:
 
     def enter(self) -> None:
         """Take a place; raises TooManyWatchersError. `stream` gives it back."""
-        if self.watchers >= self._limits.watchers or self._is_closing:
+        if self.watchers >= WATCHERS or self._is_closing:
             raise TooManyWatchersError
         self.watchers += 1
 
@@ -147,7 +155,7 @@ class Hub:
                     channel.task.cancel()
 
     async def _events(self, channel: Channel, seen: int) -> AsyncIterator[str]:
-        yield f"retry: {round(1000 * self._limits.reconnect)}\n\n"
+        yield f"retry: {round(1000 * RECONNECT)}\n\n"
         while not self._is_closing:
             changed = channel.changed
             news = {name: text for name, (number, text) in channel.texts.items() if number > seen}
@@ -161,7 +169,7 @@ class Hub:
             if channel.task is not None and channel.task.done():
                 return  # drawing failed; the browser connects again, and finds a new channel
             try:
-                await asyncio.wait_for(changed.wait(), self._limits.heartbeat)
+                await asyncio.wait_for(changed.wait(), HEARTBEAT)
             except TimeoutError:
                 yield ": alive\n\n"
 

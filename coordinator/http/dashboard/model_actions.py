@@ -30,7 +30,7 @@ THRESHOLDS = ("min_reports", "max_worse", "max_worse_share", "vehicle_worse", "d
 
 
 @dataclass(frozen=True)
-class Deed:
+class Action:
     """One thing that can be done.
 
     Attributes
@@ -47,36 +47,36 @@ class Deed:
     needs_reason: bool = False
 
 
-VERSION_DEEDS = {
-    "promote": Deed(
+VERSION_ACTIONS = {
+    "promote": Action(
         "Promote version {version}",
         "Promote version {version}",
         lambda core, name, version, form: core.models.promote(name, version, form["reason"]),
     ),
-    "rollback": Deed(
+    "rollback": Action(
         "Roll back to version {version}",
         "Roll back to version {version}",
         lambda core, name, version, form: core.models.rollback(name, version, form["reason"]),
         needs_reason=True,
     ),
-    "try": Deed(
+    "try": Action(
         "Try version {version} on a part of the fleet",
         "Start the rollout",
         lambda core, name, version, form: core.models.rollouts.start(name, version, plan_of(form)),
     ),
 }
-ROLLOUT_DEEDS = {
-    "pause": Deed(
+ROLLOUT_ACTIONS = {
+    "pause": Action(
         "Pause the rollout of version {version}",
         "Pause the rollout",
         lambda core, name, _version, form: core.models.rollouts.pause(name, form["reason"]),
     ),
-    "resume": Deed(
+    "resume": Action(
         "Resume the rollout of version {version}",
         "Resume the rollout",
         lambda core, name, _version, _form: core.models.rollouts.resumed(name),
     ),
-    "stop": Deed(
+    "stop": Action(
         "Stop the rollout of version {version}",
         "Stop the rollout",
         lambda core, name, _version, form: core.models.rollouts.stop(name, form["reason"]),
@@ -95,12 +95,12 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
     async def act(request: Request, name: str, what: str, version: int) -> Response:
         form = {"reason": "", "seen": "", **await dashboard.sessions.form(request)}
         form["reason"] = form["reason"].strip()[:LONGEST_REASON]
-        deed = (VERSION_DEEDS | ROLLOUT_DEEDS)[what]
+        action = (VERSION_ACTIONS | ROLLOUT_ACTIONS)[what]
 
         def do(core: Coordinator) -> None:
             if standing(core, name).seen != form["seen"]:
                 raise UsageError("meanwhile something else was decided: this page shows it now; nothing was done")
-            deed.does(core, name, version, form)
+            action.does(core, name, version, form)
 
         try:
             await run_in_threadpool(dashboard.service.call, do)
@@ -110,7 +110,7 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
 
     @app.get("/models/{name}/{version:int}/{what}", include_in_schema=False)
     def _ask(request: Request, name: str, version: int, what: str) -> Response:
-        if what not in VERSION_DEEDS:
+        if what not in VERSION_ACTIONS:
             raise HTTPException(404, "no such page")
         dashboard.coordinator.registry.get(name, version)
         _check_usable(dashboard, name)
@@ -118,7 +118,7 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
 
     @app.post("/models/{name}/{version:int}/{what}", include_in_schema=False)
     async def _act(request: Request, name: str, version: int, what: str) -> Response:
-        if what not in VERSION_DEEDS:
+        if what not in VERSION_ACTIONS:
             raise HTTPException(404, "no such page")
         await run_in_threadpool(_check_usable, dashboard, name)
         return await act(request, name, what, version)
@@ -153,7 +153,7 @@ def _check_usable(dashboard: Dashboard, name: str) -> None:
 
 def _tried(dashboard: Dashboard, name: str, what: str) -> int:
     """Return the version that is tried; HTTPException (404) when nothing is, or the page does not exist."""
-    if what not in ROLLOUT_DEEDS:
+    if what not in ROLLOUT_ACTIONS:
         raise HTTPException(404, "no such page")
     live = dashboard.coordinator.models.rollouts.live(name)
     if live is None:
@@ -174,7 +174,7 @@ def _page(
     code: int = 200,
 ) -> Response:
     """Return the page that asks whether it shall be done."""
-    deed = (VERSION_DEEDS | ROLLOUT_DEEDS)[what]
+    action = (VERSION_ACTIONS | ROLLOUT_ACTIONS)[what]
     stands = standing(dashboard.coordinator, name)
     plan = RolloutPlan()
     defaults = {"stages": ", ".join(f"{share:g}" for share in plan.stages)}
@@ -188,10 +188,10 @@ def _page(
         what=what,
         version=version,
         address=address,
-        target=f"{address}/{what}" if what in VERSION_DEEDS else f"/models/{name}/rollout/{what}",
-        title=deed.title.format(version=version),
-        button=deed.button.format(version=version),
-        needs_reason=deed.needs_reason,
+        target=f"{address}/{what}" if what in VERSION_ACTIONS else f"/models/{name}/rollout/{what}",
+        title=action.title.format(version=version),
+        button=action.button.format(version=version),
+        needs_reason=action.needs_reason,
         consequences=_consequences(what, version, stands),
         wrong=wrong,
         stands=stands,

@@ -13,20 +13,22 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from coordinator.http.dashboard import scores, show
-from coordinator.http.dashboard.branches import Branch, most_used, opened
-from coordinator.http.dashboard.compare import difference
-from coordinator.http.dashboard.library import Shelved
-from coordinator.http.dashboard.live import Picture, Same
+from coordinator.http.dashboard.library import LoadedModel
+from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
-from coordinator.http.dashboard.structures import StructureTree, uses
-from coordinator.http.dashboard.trees import RuleTree
 from glassfleet.data.domain import Domain
-from glassfleet.explain import ConditionView, Partition, RowExplanation
+from glassfleet.explain import ConditionView, Partition, RowExplanation, difference
+from glassfleet.export.svg.branches import Branch, most_used, opened
+from glassfleet.export.svg.structures import StructureTree, uses
+from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
 from schemas.errors import DataError, GlassfleetError
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
+
+ROW_CHARS = 20_000
+"""Longest row that is pasted into the page of forecasts, as an address can be; the rest is not read."""
 
 RULES_PER_PAGE = 25
 SCORED_PER_PAGE = 25
@@ -47,7 +49,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
         registry.versions(name)
-        period = dashboard.limits.run_period
+        period = RUN_PERIOD
         return await dashboard.live(
             request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period
         )
@@ -64,25 +66,25 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         s: int = 1,
         structure: int | None = None,
     ) -> Response:
-        shelved = dashboard.library.get(name, version)
-        address = f"/models/{name}/{shelved.version}"
-        told = scores.scores(dashboard.coordinator, shelved)
+        loaded = dashboard.library.get(name, version)
+        address = f"/models/{name}/{loaded.version}"
+        told = scores.scores(dashboard.coordinator, loaded)
         stands = standing(dashboard.coordinator, name)
         versions = registry.versions(name)
         return dashboard.page(
             request,
             "model.html",
-            shelved=shelved,
-            record=shelved.record,
-            domain=shelved.model.domain,
-            summary=shelved.summary,
+            loaded=loaded,
+            record=loaded.record,
+            domain=loaded.model.domain,
+            summary=loaded.summary,
             address=address,
-            tree=_tree(shelved, branch, address),
-            **_population(shelved, branch, address, page, structure),
-            not_in=show.not_in(dashboard.coordinator, shelved.record),
+            tree=_tree(loaded, branch, address),
+            **_population(loaded, branch, address, page, structure),
+            not_in=show.not_in(dashboard.coordinator, loaded.record),
             stands=stands,
-            standing=dashboard.standing(request, stands, shelved.version, shelved.nature),
-            rules=show.Page.of(_matching(shelved.rules, q), page, RULES_PER_PAGE),
+            standing=dashboard.standing(request, stands, loaded.version, loaded.nature),
+            rules=show.Page.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
             q=q[:200],
             scores=told,
             scored=(scored := show.Page.of(told.lines, s, SCORED_PER_PAGE)),
@@ -92,8 +94,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
                 for line in scored.items
             ],
             began=dashboard.coordinator.fleet.began,
-            unequal=scores.why_not_equal(shelved),
-            cohort=shelved.record.cohort[:MEMBERS_PER_PAGE],
+            unequal=scores.why_not_equal(loaded),
+            cohort=loaded.record.cohort[:MEMBERS_PER_PAGE],
             versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
             count=len(versions),
         )
@@ -101,12 +103,13 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
     def _compare(request: Request, name: str, version: int, other: int) -> Response:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
-        return dashboard.page(request, "compare.html", before=before, after=after, difference=difference(before, after))
+        found = difference((before.record, before.model), (after.record, after.model))
+        return dashboard.page(request, "compare.html", before=before, after=after, difference=found)
 
     @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:
-        shelved = dashboard.library.get(name, version)
-        return dashboard.page(request, "forecast.html", **_asked(dashboard, shelved, dict(request.query_params)))
+        loaded = dashboard.library.get(name, version)
+        return dashboard.page(request, "forecast.html", **_asked(dashboard, loaded, dict(request.query_params)))
 
 
 def _listed(dashboard: Dashboard, name: str) -> tuple[Any, int, Standing]:
@@ -129,16 +132,16 @@ def _paint(dashboard: Dashboard, name: str) -> Picture:
     return Picture({"standing": None}, stands.said, is_last=stands.live is None)
 
 
-def _tree(shelved: Shelved, key: str | None, address: str) -> RuleTree | None:
+def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None:
     """Return the tree as far as it is open; None without rules."""
-    labels = [brief.label for brief in shelved.briefs]
-    trail = _trail(shelved.root, key)
+    labels = [rule_summary.label for rule_summary in loaded.rule_summaries]
+    trail = _trail(loaded.root, key)
     return RuleTree(trail, address, labels) if trail else None
 
 
-def _population(shelved: Shelved, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:
+def _population(loaded: LoadedModel, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:
     """Return what is shown of a population: the structure that is drawn (at first the fittest), all, the inputs."""
-    found = shelved.structures
+    found = loaded.structures
     drawn = next((each for each in found if each.number == wanted), found[0] if found else None)
     tree = None
     if drawn is not None and drawn.root.children:
@@ -147,7 +150,7 @@ def _population(shelved: Shelved, key: str | None, address: str, page: int, want
         "structures": show.Page.of(found, page, RULES_PER_PAGE),
         "drawn": drawn,
         "structure_tree": tree,
-        "uses": uses(found, shelved.model.domain),
+        "uses": uses(found, loaded.model.domain),
     }
 
 
@@ -165,13 +168,13 @@ def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
     return sorted(found, key=lambda rule: (-rule.support, rule.index))
 
 
-def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dict[str, Any]:
+def _asked(dashboard: Dashboard, loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     """Return what the forecast page shows for the fields that were filled in."""
-    domain = shelved.model.domain
+    domain = loaded.model.domain
     values: dict[str, Any] = {
-        "shelved": shelved,
+        "loaded": loaded,
         "domain": domain,
-        "address": f"/models/{shelved.name}/{shelved.version}",
+        "address": f"/models/{loaded.name}/{loaded.version}",
         "goal": query.get("goal", "")[:200],
         "is_example": False,
         "wrong": "",
@@ -180,10 +183,10 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
         "otherwise_wrong": "",
     }
     try:
-        row = _row(shelved, query, dashboard.limits.row_chars)
+        row = _row(loaded, query, ROW_CHARS)
         values["row"] = row
-        told = dashboard.desk.explain(shelved, row)
-        values |= {"told": told, "parts": _parts(told), "partitions": _partitions(shelved, told)}
+        told = dashboard.explain_service.explain(loaded, row)
+        values |= {"told": told, "parts": _parts(told), "partitions": _partitions(loaded, told)}
         values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
         values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
@@ -192,19 +195,19 @@ def _asked(dashboard: Dashboard, shelved: Shelved, query: dict[str, str]) -> dic
     if told.nature == "structures":  # every row gets the same answer
         return values
     try:
-        values["otherwise"] = dashboard.desk.otherwise(shelved, row, values["goal"])
+        values["otherwise"] = dashboard.explain_service.otherwise(loaded, row, values["goal"])
     except GlassfleetError as fault:
         values["otherwise_wrong"] = str(fault)
     return values
 
 
-def _row(shelved: Shelved, query: dict[str, str], longest: int) -> dict[str, Any]:
+def _row(loaded: LoadedModel, query: dict[str, str], longest: int) -> dict[str, Any]:
     """Return the row that was typed, or pasted; what is missing is taken from an example that suits the model."""
-    domain = shelved.model.domain
+    domain = loaded.model.domain
     if query.get("row", "").strip():
         return _read(domain, query["row"][:longest])
     row: dict[str, Any] = {}
-    for index, (variable, value) in enumerate(zip(domain.features, shelved.example, strict=True)):
+    for index, (variable, value) in enumerate(zip(domain.features, loaded.example, strict=True)):
         text = query.get(f"x{index}")
         if text is None:
             row[variable.name] = variable.categories[round(value)] if variable.categories else value
@@ -261,13 +264,13 @@ def _parts(told: RowExplanation) -> list[tuple[str, float]]:
     return [*shown, (f"the other {len(others)}", sum(share for _, share in others))]
 
 
-def _partitions(shelved: Shelved, told: RowExplanation) -> list[tuple[Any, float, list[str], bool]]:
+def _partitions(loaded: LoadedModel, told: RowExplanation) -> list[tuple[Any, float, list[str], bool]]:
     """Return the inputs' partitions with the row's value and the fired rule's terms; the rule's own inputs first."""
     named = {part.feature: part for part in told.fired.rule.conditions}
     value = {part.feature: part.value for part in told.inputs}
     found = [
         (each, value[each.feature], _terms(each, named.get(each.feature)), each.feature in named)
-        for each in shelved.partitions
+        for each in loaded.partitions
         if each.sets or each.thresholds
     ]
     return sorted(found, key=lambda item: not item[3])

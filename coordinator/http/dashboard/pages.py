@@ -14,15 +14,15 @@ from markupsafe import Markup, escape
 
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
-from coordinator.http.dashboard import charts, draw, sets, show, trees
-from coordinator.http.dashboard.asking import Desk, make_router
-from coordinator.http.dashboard.growth import grown
+from coordinator.http.dashboard import growth, show
+from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
+from coordinator.http.dashboard.explain_api import ExplainService, make_router
 from coordinator.http.dashboard.library import Library
-from coordinator.http.dashboard.live import Hub, Picture, Same, TooManyWatchersError
-from coordinator.http.dashboard.loaded import add_assets, addresses, compiled, read_assets
+from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
+from glassfleet.export.svg import charts, rounds, sets, shapes, text
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -41,39 +41,38 @@ class Dashboard:
     token : str
         The API token: who knows it may sign in.
     hub : Hub or None
-        Live streams; None: with the bounds of the service's configuration.
+        Live streams; None: its own.
     """
 
     def __init__(self, service: Service, token: str, hub: Hub | None = None) -> None:
         self.service = service
         self.coordinator = service.coordinator
-        self.limits = service.config.dashboard_limits
-        self.sessions = Sessions(token, self.limits)
-        self.library = Library(service.coordinator.registry, self.limits.models)
-        self.desk = Desk(self.library, self.limits)
-        self.hub = hub or Hub(self.limits)
+        self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
+        self.library = Library(service.coordinator.registry)
+        self.explain_service = ExplainService(self.library)
+        self.hub = hub or Hub()
         self._assets = read_assets()
         self._templates = compiled(
             {
-                "number": draw.number,
-                "size": draw.size,
-                "cut": draw.cut,
+                "number": text.number,
+                "size": text.size,
+                "cut": text.cut,
                 "ago": ago,
                 "moment": moment,
                 "seconds": seconds,
                 "lasted": lasted,
                 "pretty": pretty,
-                "signed": draw.signed,
-                "minus": draw.minus,
-                "signs": draw.signs,
+                "signed": text.signed,
+                "minus": text.minus,
+                "signs": text.signs,
                 "ticks": ticks,
             },
             {
-                "draw": draw,
+                "meter": shapes.meter,
+                "rounds_of": rounds,
                 "charts": charts,
                 "sets": sets,
-                "trees": trees,
-                "grown": grown,
+                "growth": growth,
                 "vehicles": vehicles,
                 "show": show,
                 "static": addresses(self._assets),
@@ -82,7 +81,7 @@ class Dashboard:
 
     def add_api(self, app: FastAPI) -> None:
         """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
-        app.include_router(make_router(self.desk))
+        app.include_router(make_router(self.explain_service))
 
     def add_pages(self, app: FastAPI) -> None:
         """Give an application the pages and streams of fleet and runs, and what all pages load."""
@@ -107,15 +106,11 @@ class Dashboard:
         )
         return HTMLResponse(show_hidden(text), code)
 
-    def fault(self, request: Request, status: int, detail: str) -> HTMLResponse:
-        """Return a page that says what is wrong."""
-        return self.page(request, "fault.html", status, status=status, detail=detail)
-
-    def tell(self, request: Request, status: int, detail: str) -> Response:
-        """Tell a fault: to programs as JSON, to people as a page."""
+    def error_response(self, request: Request, status: int, detail: str) -> Response:
+        """Return the answer that says what is wrong: JSON to programs, a page to people."""
         if request.url.path.startswith(PROGRAMS):
             return ShownJson({"detail": detail}, status)
-        return self.fault(request, status, detail)
+        return self.page(request, "fault.html", status, status=status, detail=detail)
 
     def fragment(self, name: str, /, **values: Any) -> str:
         """Return a part of a page: the template ``_{name}.html``."""
@@ -156,7 +151,7 @@ class Dashboard:
         @app.get("/events/fleet", include_in_schema=False)
         async def _events(request: Request) -> Response:
             return await self.live(
-                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), self.limits.fleet_period
+                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), FLEET_PERIOD
             )
 
     def _look_at_fleet(self) -> Hashable:
@@ -182,7 +177,7 @@ class Dashboard:
         async def _events(request: Request, run: str) -> Response:
             if run not in self.coordinator.runs.ids():
                 raise HTTPException(404, "no such run")
-            period = self.limits.run_period
+            period = RUN_PERIOD
             return await self.live(
                 request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), period
             )

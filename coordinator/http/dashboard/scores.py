@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
 from coordinator.fleet.outliers import far_out
-from coordinator.http.dashboard.library import Library, Shelved
+from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
 from glassfleet import catalogue
 from glassfleet.scheme import promises_central
@@ -78,13 +78,13 @@ class Scores:
         return sum(line.central is not None for line in self.lines)
 
 
-def scores(coordinator: Coordinator, shelved: Shelved) -> Scores:
+def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     """Return the scores of a model version, of that very document."""
-    record = shelved.record
+    record = loaded.record
     found = coordinator.fleet.evaluations(record.name, record.version)
     own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
     metrics = Counter(each["metric"] for each in own.values())
-    central, source, about = known_centrally(coordinator, shelved, own)
+    central, source, about = known_centrally(coordinator, loaded, own)
     if not metrics:
         return Scores("", [], source=source, about=about)
     metric = metrics.most_common(1)[0][0]
@@ -132,13 +132,13 @@ class ScoresDocument(TypedDict):
     vehicles: dict[str, VehicleDocument]
 
 
-def as_document(coordinator: Coordinator, shelved: Shelved) -> ScoresDocument:
+def as_document(coordinator: Coordinator, loaded: LoadedModel) -> ScoresDocument:
     """Return the scores of a model version as JSON values: what the dashboard shows, for programs."""
-    told = scores(coordinator, shelved)
+    told = scores(coordinator, loaded)
     return {
-        "name": shelved.name,
-        "version": shelved.version,
-        "digest": shelved.record.digest,
+        "name": loaded.name,
+        "version": loaded.version,
+        "digest": loaded.record.digest,
         "metric": told.metric,
         "source": told.source,
         "about": told.about,
@@ -173,26 +173,26 @@ def with_central(
     for first in list(found.values())[:1]:
         # A vehicle may name a model that there is not, or one of a scheme that is not installed here.
         with suppress(GlassfleetError):
-            shelved = library.get(first["name"], first["version"])
-            own = {agent: each for agent, each in found.items() if each["digest"] == shelved.record.digest}
-            central, source, _ = known_centrally(coordinator, shelved, own)
+            loaded = library.get(first["name"], first["version"])
+            own = {agent: each for agent, each in found.items() if each["digest"] == loaded.record.digest}
+            central, source, _ = known_centrally(coordinator, loaded, own)
     return {
         agent: {**each, "central": central.get(agent), "source": source if agent in central else ""}
         for agent, each in found.items()
     }
 
 
-def why_not_equal(shelved: Shelved) -> str:
+def why_not_equal(loaded: LoadedModel) -> str:
     """Return why the model need not be the cohort's central one; empty: it is, by the promise of equality."""
-    scheme = catalogue.load(shelved.record.scheme)
-    parameters = getattr(shelved.model, "parameters", None)
-    if shelved.record.is_reference:
+    scheme = catalogue.load(loaded.record.scheme)
+    parameters = getattr(loaded.model, "parameters", None)
+    if loaded.record.is_reference:
         return "it was learned in one place, and vehicles only score it"
     if not scheme.equals_central:
-        return f"{shelved.record.scheme} does not promise it, whatever its parameters are"
+        return f"{loaded.record.scheme} does not promise it, whatever its parameters are"
     if parameters is None or not promises_central(scheme, parameters):
-        return f"{shelved.record.scheme} does not promise it with these parameters"
-    if shelved.record.parameters.get("participation") != "cohort":
+        return f"{loaded.record.scheme} does not promise it with these parameters"
+    if loaded.record.parameters.get("participation") != "cohort":
         return "the run was elastic, so its rounds may rest on different vehicles"
     if scheme.exact(parameters) != parameters:
         return "the vehicles protect their rows, so it is the central model of condensed rows, not of their own"
@@ -200,14 +200,14 @@ def why_not_equal(shelved: Shelved) -> str:
 
 
 def known_centrally(
-    coordinator: Coordinator, shelved: Shelved, own: Mapping[str, Mapping[str, Any]]
+    coordinator: Coordinator, loaded: LoadedModel, own: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, float], Source, str]:
     """Return the central scores as far as they are known, why they are, and a sentence about it.
 
     Parameters
     ----------
     coordinator : Coordinator
-    shelved : Shelved
+    loaded : LoadedModel
         The model version.
     own : mapping of str to mapping
         What vehicles have sent about this very document, by agent.
@@ -218,12 +218,12 @@ def known_centrally(
         By agent, of those in `own`; `Scores.source`; `Scores.about`.
     """
     same = {agent: float(each["federated"]) for agent, each in own.items()}
-    if shelved.record.is_reference:
+    if loaded.record.is_reference:
         return same, "itself", "This model was learned in one place, so its scores are central ones (CL)."
-    why = why_not_equal(shelved)
+    why = why_not_equal(loaded)
     if not why:
         return same, "equality", "The central model of the cohort's rows is this very model, so CL is FL."
-    reference = _reference(coordinator, shelved.name)
+    reference = _reference(coordinator, loaded.name)
     if reference is None:
         return {}, "", f"Central (CL) is not known: nobody has the rows of all vehicles, and {why}."
     said = coordinator.fleet.evaluations(reference.name, reference.version)

@@ -20,7 +20,9 @@ from starlette.responses import Response
 
 from coordinator.http.access import SIGN_IN
 from coordinator.http.guard import is_token
-from coordinator.limits import DashboardLimits
+
+OPERATORS = 100
+"""Operators who are signed in at once; the one who signed in first gives way."""
 
 COOKIE = "glassfleet_session"
 
@@ -40,8 +42,8 @@ class Sessions:
     ----------
     token : str
         The API token.
-    limits : DashboardLimits
-        How long they stay signed in, and how many at once.
+    seconds : int
+        How long they stay signed in.
     clock : callable
         Monotonic seconds.
     """
@@ -49,11 +51,11 @@ class Sessions:
     def __init__(
         self,
         token: str,
-        limits: DashboardLimits = DashboardLimits(),  # noqa: B008 - frozen
+        seconds: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._token = token
-        self._limits = limits
+        self._seconds = seconds
         self._clock = clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -62,8 +64,8 @@ class Sessions:
         if not is_token(token.strip(), self._token):
             return None
         cookie = secrets.token_urlsafe(32)
-        self._sessions[cookie] = Session(secrets.token_urlsafe(32), self._clock() + self._limits.sign_in)
-        while len(self._sessions) > self._limits.operators:
+        self._sessions[cookie] = Session(secrets.token_urlsafe(32), self._clock() + self._seconds)
+        while len(self._sessions) > OPERATORS:
             self._sessions.popitem(last=False)
         return cookie
 
@@ -95,7 +97,7 @@ class Sessions:
     def set_cookie(self, response: Response, request: Request, value: str) -> None:
         """Give the browser its session; over TLS, for TLS only."""
         is_secure = request.url.scheme == "https"
-        longest = self._limits.sign_in
+        longest = self._seconds
         response.set_cookie(COOKIE, value, max_age=longest, httponly=True, samesite="strict", secure=is_secure)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from coordinator.core import Coordinator
-from coordinator.http.dashboard.draw import cut, minus, number
 from glassfleet.explain import Change, RowExplanation
+from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord

@@ -1,1 +1,1 @@
-"""Staged rollout: a part of the fleet tries a candidate, and its reports promote it or roll it back."""
+"""Staged rollout: part of the fleet scores a candidate, and its reports promote it or roll it back."""

@@ -42,7 +42,7 @@ from coordinator.models.rollout.events import (
     Try,
     Withdraw,
 )
-from coordinator.models.rollout.table import ENDED, MOVES, Phase
+from coordinator.models.rollout.table import TABLE, Phase
 from schemas.trial import place, threshold
 
 BEATS = 0.01
@@ -111,7 +111,7 @@ class Rollout:
     @property
     def is_ended(self) -> bool:
         """Whether it has come to a named end."""
-        return self.phase in ENDED
+        return self.phase in TABLE.ended
 
     @property
     def is_open(self) -> bool:
@@ -162,46 +162,46 @@ def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Eff
     if state is None:
         if not isinstance(event, Started):
             return None, ()
-        return Rollout(event, _move("", "started", "opening"), event.at + event.plan.deadline, event.at), ()
+        return Rollout(event, TABLE.target("", "started", None), event.at + event.plan.deadline, event.at), ()
     if state.is_ended:
         return state, ()
     match event:
         case Opened() if state.phase == "opening" and event.agents:
             if state.cannot and set(event.agents) <= set(state.cannot):
-                return _end(state, "nobody-can", "rolled-back", event.at, _nobody(state, event.agents))
+                return _end(state, "nobody-can", event.at, _nobody(state, event.agents))
             return _told(_judged(_open(state, event), event.at))
         case Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
             reports = {**state.reports, event.agent: event}
             cannot = {agent: why for agent, why in state.cannot.items() if agent != event.agent}
-            phase = _move(state.phase, "reported", state.phase)
+            phase = TABLE.target(state.phase, "reported", state)
             after = replace(state, phase=phase, reports=reports, cannot=cannot, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
         case Cannot(agent=agent) if (
             state.is_open and agent not in state.reports and agent not in state.cannot and _is_asked(state, agent)
         ):
-            phase = _move(state.phase, "cannot", state.phase)
+            phase = TABLE.target(state.phase, "cannot", state)
             after = replace(state, phase=phase, cannot={**state.cannot, agent: event.why}, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
         case Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
             if state.phase == "opening":
-                return _end(state, "no-vehicles", "rolled-back", event.at, "no vehicle was up to try it")
+                return _end(state, "no-vehicles", event.at, "no vehicle was up to try it")
             return _judged(state, event.at)
         case Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
             return _judged(state, event.at, waits=False)
         case Pause() if state.phase in ("opening", "trying"):
             left = max(0.0, state.due - event.at)
-            phase = _move(state.phase, "paused", "paused")
+            phase = TABLE.target(state.phase, "paused", state)
             return replace(state, phase=phase, left=left, reason=event.reason, at=event.at), ()
         case Resume() if state.phase == "paused":
-            phase = _move("paused", "resumed", "trying" if state.is_open else "opening")
+            phase = TABLE.target(state.phase, "resumed", state)
             after = replace(state, phase=phase, due=event.at + state.left, reason="", at=event.at)
             if phase == "opening":
                 return after, ()
             return _told(_judged(after, event.at))
         case Stop():
-            return _end(state, "stopped", "stopped", event.at, event.reason or "by an operator")
+            return _end(state, "stopped", event.at, event.reason or "by an operator")
         case Superseded():
-            return _end(state, "superseded", "superseded", event.at, f"version {event.version} became current")
+            return _end(state, "superseded", event.at, f"version {event.version} became current")
     return state, ()
 
 
@@ -256,7 +256,7 @@ def _open(state: Rollout, event: Opened) -> Rollout:
     asked = tuple(sorted(agent for agent in event.agents if place(salt, agent) < below))
     return replace(
         state,
-        phase=_move("opening", "opened", "trying"),
+        phase=TABLE.target(state.phase, "opened", state),
         stages=(*state.stages, Stage(share, below, asked, event.at)),
         due=event.at + state.start.plan.deadline,
         at=event.at,
@@ -273,32 +273,32 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     if said.worse > plan.max_worse_share * voters:
         # Whatever those say who have not reported yet.
         return _end(
-            state, "too-bad", "rolled-back", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
+            state, "too-bad", now, f"worse for {said.worse} of {_count(voters, 'vehicle')} by more "
             f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
         )  # fmt: skip
     if waits and not is_late and state.awaited:
         return state, ()
     if not is_late and stage.asked and not state.able and not state.reports:
         # Those who were asked cannot say anything: the same share of the others is asked, within the same time.
-        return replace(state, phase=_move("trying", "widened", "opening"), stages=state.stages[:-1], at=now), ()
+        return replace(state, phase=TABLE.target(state.phase, "widened", state), stages=state.stages[:-1], at=now), ()
     if said.reports < state.needed:
         if not is_late:
             return state, ()
         text = f"{_count(said.reports, 'report')} until the deadline, {state.needed} needed"
-        return _end(state, "too-few-reports", "rolled-back", now, text)
+        return _end(state, "too-few-reports", now, text)
     if said.worse > plan.max_worse_share * said.reports:
         text = f"worse for {said.worse} of {_count(said.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
-        return _end(state, "too-bad", "rolled-back", now, text)
+        return _end(state, "too-bad", now, text)
     most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
     if said.mean > most:
         text = f"{_summary(state, said)}; the limit is {_change(state, most)}"
-        return _end(state, "too-bad", "rolled-back", now, text)
+        return _end(state, "too-bad", now, text)
     verdict = _verdict(state, said)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
-        phase = _move("trying", "promoted", "promoted")
+        phase = TABLE.target(state.phase, "promoted", state)
         return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (Promote(verdict),)
-    phase = _move("trying", "stage-passed", "opening")
+    phase = TABLE.target(state.phase, "stage-passed", state)
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
 
 
@@ -351,17 +351,10 @@ def _told(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Ef
     return state, effects or standing(state)
 
 
-def _end(state: Rollout, cause: str, phase: Phase, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
-    stages = state.stages
+def _end(state: Rollout, cause: str, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
+    phase, stages = TABLE.target(state.phase, cause, state), state.stages
     # The phase says "stopped" already.
     text = reason if cause == phase else f"{cause}: {reason}"
     if state.is_open:
         stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
-    moved = _move(state.phase, cause, phase)
-    return replace(state, phase=moved, stages=stages, reason=text, at=now), (Withdraw(),)
-
-
-def _move(source: str, cause: str, target: Phase) -> Phase:
-    if (source, cause, target) not in MOVES:
-        raise AssertionError(f"no transition from {source!r} to {target!r} by {cause!r}")
-    return target
+    return replace(state, phase=phase, stages=stages, reason=text, at=now), (Withdraw(),)

@@ -34,6 +34,9 @@ from coordinator.spec.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial
 
+SETTLE = 2.0
+"""Seconds after a connection before a rollout asks who is up: births come one by one."""
+
 _log = structlog.get_logger("coordinator")
 
 KEPT = 50
@@ -65,7 +68,7 @@ class Rollouts:
         metrics: Counter[str],
         now: Callable[[], float],
         *,
-        settle: float = 2.0,
+        settle: float = SETTLE,
     ) -> None:
         self._settle = settle
         self._registry = registry
@@ -172,7 +175,7 @@ class Rollouts:
         event = Superseded(self._now(), version)
         return [_decision(live.start.name, live.start.rollout, event, self._registry.aliases.wall())]
 
-    def take(self, decisions: Iterable[Decision]) -> None:
+    def apply(self, decisions: Iterable[Decision]) -> None:
         """Take over events that were written down with another decision."""
         for each in decisions:
             if each.kind.startswith(ROLLOUTS):
@@ -180,7 +183,7 @@ class Rollouts:
                 after, _ = step(self._states[rollout], _event(each))
                 assert after is not None
                 self._states = {**self._states, rollout: after}
-                self._tell_end(after)
+                self._log_end(after)
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
@@ -313,7 +316,7 @@ class Rollouts:
         self._states = {**self._states, rollout: after}
         if before is None or before.phase != after.phase or len(before.stages) != len(after.stages):
             _log.info("rollout", **_about(after))
-        self._tell_end(after)
+        self._log_end(after)
         if len(decisions) > 1:
             self._show(start.name, stood)
         return after
@@ -324,7 +327,7 @@ class Rollouts:
         gone = set(known[:-KEPT])
         self._states = {rollout: state for rollout, state in self._states.items() if rollout not in gone}
 
-    def _tell_end(self, state: Rollout) -> None:
+    def _log_end(self, state: Rollout) -> None:
         if state.is_ended:
             self._forget(state.start.name)
             self._metrics[f"rollouts.{state.phase}"] += 1

@@ -1,29 +1,22 @@
 # ruff: noqa: E501  a table is read by its columns
-"""The transition table of a rollout: every change of phase, and nothing else. The machine refuses what is not listed."""
+"""The transition table of a rollout: every change of phase, and nothing else. It drives `machine`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from coordinator.engine.transitions import Table, Transition
 
 Phase = Literal["opening", "trying", "paused", "promoted", "rolled-back", "stopped", "superseded"]
 ENDED: frozenset[str] = frozenset({"promoted", "rolled-back", "stopped", "superseded"})
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One row; an empty source: there is no rollout yet."""
-
-    source: Phase | Literal[""]
-    cause: str
-    target: Phase
-    when: str
-    effects: str
+def _is_open(state: Any) -> bool:
+    return bool(state.is_open)
 
 
-_LIVE: tuple[Phase, ...] = ("opening", "trying", "paused")
-
-TABLE: tuple[Transition, ...] = (
+TABLE = Table(
+    ENDED,
     Transition("", "started", "opening", "an operator or a run starts it", "none"),
     Transition("opening", "opened", "trying", "it is known which vehicles are up: the stage's threshold is set", "Try"),
     Transition("opening", "no-vehicles", "rolled-back", "nobody was up until the deadline", "Withdraw"),
@@ -39,22 +32,14 @@ TABLE: tuple[Transition, ...] = (
     Transition("trying", "paused", "paused", "an operator pauses it: the deadline stands still, reports are taken", "none"),
     Transition("paused", "reported", "paused", "a vehicle's first report: it counts when the rollout is resumed", "none"),
     Transition("paused", "cannot", "paused", "as while it is tried", "none"),
+    Transition("paused", "resumed", "trying", "an operator resumes it; the stage goes on with the time that was left", "Try", _is_open),
     Transition("paused", "resumed", "opening", "an operator resumes it; no stage was open", "none"),
-    Transition("paused", "resumed", "trying", "an operator resumes it; the stage goes on with the time that was left", "Try"),
     *(
         transition
-        for source in _LIVE
+        for source in ("opening", "trying", "paused")
         for transition in (
             Transition(source, "stopped", "stopped", "an operator stops it", "Withdraw"),
             Transition(source, "superseded", "superseded", "another version became current meanwhile", "Withdraw"),
         )
     ),
 )  # fmt: skip
-
-MOVES = frozenset((row.source, row.cause, row.target) for row in TABLE)
-
-
-def as_markdown() -> str:
-    """Draw the table for the documentation."""
-    rows = [f"| {row.source or '-'} | {row.cause} | {row.target} | {row.when} | {row.effects} |" for row in TABLE]
-    return "\n".join(["| from | cause | to | when | effects |", "|---|---|---|---|---|", *rows])

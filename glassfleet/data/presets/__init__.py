@@ -1,4 +1,4 @@
-"""Plans of inputs that come with Glassfleet, by name: ``qoe``, the case study's."""
+"""Ready plans of inputs, by name: ``qoe``, the case study's."""
 
 from __future__ import annotations
 

@@ -6,3 +6,8 @@ static inline void gf_scale(const double *x, double *z)
         z[f] = q < 0.0 ? 0.0 : q > 1.0 ? 1.0 : q;
     }
 }
+
+static inline double gf_unscale(double value)
+{
+    return gf_target[0] + value * (gf_target[1] - gf_target[0]);
+}

@@ -1,12 +1,13 @@
-"""What the engines share: scaling, memberships, polynomials."""
+"""What the evaluators share: scaling, memberships, polynomials, the strongest rule."""
 
 import math
 from typing import Any
 
-Tables = dict[str, Any]
+Values = dict[str, Any]
+Fired = list[tuple[int, float]]
 
 
-def scaled(m: Tables, row: list[float]) -> list[float]:
+def scaled(m: Values, row: list[float]) -> list[float]:
     """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant input becomes 0."""
     found = []
     for value, low, high in zip(row, m["low"], m["high"], strict=True):
@@ -26,16 +27,31 @@ def memberships(z: list[float], n_sets: int) -> tuple[list[int], list[float]]:
     return lower, upper
 
 
-def polynomial(coefficients: list[float], z: list[float]) -> float:
-    """Return intercept (last) plus coefficients times inputs, added in the order of inputs."""
-    total: float = coefficients[-1]
-    for coefficient, value in zip(coefficients, z, strict=False):
-        total = total + coefficient * value
+def polynomial(m: Values, rule: int, z: list[float]) -> float:
+    """Return a rule's constant plus its slopes times inputs, added in the order of inputs."""
+    total: float = m["constants"][rule]
+    for slope, value in zip(m["slopes"][rule], z, strict=False):
+        total = total + slope * value
     return total
 
 
-def unscaled(m: Tables, value: float) -> float:
-    """Map a scaled output to the target's own unit."""
-    low: float = m["target_low"]
-    high: float = m["target_high"]
-    return low + value * (high - low)
+def linked(m: Values, output: float) -> float:
+    """Map what the rules say to the target's own unit, within its limits where the model keeps to them."""
+    low: float = m["target"][0]
+    high: float = m["target"][1]
+    return low + (min(max(output, 0.0), 1.0) if m["clipped"] else output) * (high - low)
+
+
+def strongest(m: Values, fired: Fired) -> int:
+    """Return the strongest rule, of equal ones the first by rank; the default when none fires."""
+    winner: int = m["default"]
+    best = -1.0
+    for rule, strength in fired:
+        measure = strength
+        if m["divisors"]:
+            measure = strength / m["divisors"][rule]
+        if m["factors"]:
+            measure = strength * m["factors"][rule]
+        if measure > best or (measure == best and m["rank"][rule] < m["rank"][winner]):
+            winner, best = rule, measure
+    return winner

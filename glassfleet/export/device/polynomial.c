@@ -1,8 +1,14 @@
 static inline double gf_polynomial(int rule, const double *z)
 {
-    const double *c = gf_coefficients[rule];
-    double total = c[GF_INPUTS];
-    for (int f = 0; f < GF_INPUTS; f++)
-        total = total + c[f] * z[f];
+    double total = gf_constants[rule];
+    for (int f = 0; f < GF_SLOPES_WIDTH; f++)
+        total = total + gf_slopes[rule * GF_SLOPES_WIDTH + f] * z[f];
     return total;
+}
+
+static inline double gf_linked(double output)
+{
+    if (GF_CLIPPED)
+        output = output < 0.0 ? 0.0 : output > 1.0 ? 1.0 : output;
+    return gf_unscale(output);
 }

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from glassfleet.crisp import TreeModel, prepare
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
+from glassfleet.crisp.tables import tables_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import document_errors, read_document_head
 from glassfleet.data.domain import Domain
@@ -21,6 +22,7 @@ from glassfleet.schemes.dp_tree.messages import NAME, check_domain, read_task
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
+from glassfleet.tables import RuleTables
 from schemas.errors import RunFailedError
 
 
@@ -34,7 +36,6 @@ class DifferentiallyPrivateTree:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.fedga"
 
     def __init__(self) -> None:
         self.client = DpTreeClient()
@@ -64,6 +65,10 @@ class DifferentiallyPrivateTree:
         question = read_task(task)
         entries, sums = rows * question.n_features, sum(math.prod(shape) for shape in question.shapes().values())
         return Cost(2e-7 * (entries + sums), (entries * 80 + sums * 40) / 1e6)
+
+    def tables(self, model: TreeModel) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> TreeModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from glassfleet.data.domain import Variable
+from glassfleet.outline import OutlineNode, outlined
 from glassfleet.schemes.dp_tree.messages import Question
 from schemas.codec import Value
-
-MAX_LINES = 200
 
 
 def progress_of(question: Question) -> dict[str, Value]:
@@ -24,30 +24,23 @@ def progress_of(question: Question) -> dict[str, Value]:
         "leaves": int((growth.left < 0).sum()) - len(open_nodes),
         "open": len(open_nodes),
         "depth": int(growth.level.max()),
-        "lines": _draw(question, open_nodes),
+        **outlined(_nodes(question, open_nodes), growth.size),
     }
 
 
-def _draw(question: Question, open_nodes: set[int]) -> list[str]:
-    """Draw the tree, one node a line, depth first; a question mark where it may still grow."""
+def _nodes(question: Question, open_nodes: set[int]) -> Iterator[OutlineNode]:
     growth, edges = question.growth, question.edges
     assert growth is not None
     assert edges is not None
-    lines: list[str] = []
-    stack = [(0, "everything")]
+    stack = [(0, "", "")]
     while stack:
-        node, words = stack.pop()
-        if len(lines) == MAX_LINES - 1 and growth.size > MAX_LINES:
-            lines.append(f"... {growth.size - len(lines)} more")
-            break
-        lines.append("  " * int(growth.level[node]) + words + (" ?" if node in open_nodes else ""))
+        node, name, term = stack.pop()
+        yield OutlineNode(int(growth.level[node]), name, term, node in open_nodes)
         left = int(growth.left[node])
         if left >= 0:
-            feature = int(growth.feature[node])
-            variable, edge = question.domain.features[feature], float(edges[feature, growth.cut[node]])
-            below, above = _sides(variable, edge)
-            stack += [(left + 1, f"{variable.name} is {above}"), (left, f"{variable.name} is {below}")]
-    return lines
+            variable = question.domain.features[growth.feature[node]]
+            below, above = _sides(variable, float(edges[growth.feature[node], growth.cut[node]]))
+            stack += [(left + 1, variable.name, above), (left, variable.name, below)]
 
 
 def _sides(variable: Variable, edge: float) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.params import Parameters
 from glassfleet.schemes.fedavg_mlp.params import Parameters as FedAvgParameters
 from glassfleet.schemes.fedavg_mlp.server import FedAvgServer
+from glassfleet.tables import NetworkTables
 
 REQUIRES = ("sklearn",)
 """Import names; a vehicle without them does not offer the scheme."""
@@ -49,6 +50,10 @@ class FederatedPerceptron:
             (200 * weights + 40 * units + 20 * rows * question.shape.units[0]) / 1e6,
             least=steps * (2e-5 + weights * (2e-9 + 5e-11 * batch)),
         )
+
+    def tables(self, model: Perceptron) -> NetworkTables:
+        """Return the model as plain tables, for exports."""
+        return NetworkTables(model.shape.units, tuple(model.weights.tolist()))
 
     def from_document(self, document: Mapping[str, Any]) -> Perceptron:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

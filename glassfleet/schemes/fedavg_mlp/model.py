@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from glassfleet.data.domain import Domain
 from glassfleet.nature import Nature
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 from schemas.errors import DocumentError
@@ -81,7 +81,7 @@ class Perceptron:
         """Return one statement, which is no rule: this is a network, and how large."""
         units = "-".join(map(str, self.shape.units))
         words = f"{self.domain.target_name} = a network of {units} units with {self.shape.size} weights (black box)"
-        return [Rule(0, (), words, 0.0, 0.0, 0.0, measured=False)]
+        return [Rule(0, (), Consequent("", words), 0.0, 0.0, 0.0, measured=False)]
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return the numbers of hidden layers, hidden units and parameters."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from glassfleet.crisp.tables import tables_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Cost, Participation, Purpose, Task
@@ -16,7 +17,8 @@ from glassfleet.schemes.fedga.model import PersonalTree, Population, read_docume
 from glassfleet.schemes.fedga.params import Parameters
 from glassfleet.schemes.fedga.params import Parameters as FedgaParameters
 from glassfleet.schemes.fedga.server import FedgaServer
-from schemas.errors import RunFailedError
+from glassfleet.tables import RuleTables
+from schemas.errors import RunFailedError, UsageError
 
 
 class FederatedGeneticTrees:
@@ -29,7 +31,6 @@ class FederatedGeneticTrees:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.fedga"
     trial = Parameters(generations=8)
 
     def __init__(self) -> None:
@@ -65,6 +66,16 @@ class FederatedGeneticTrees:
         trees = inputs if question.forest is None else inputs + question.forest.size
         genes = 0 if question.forest is None else len(question.forest.feature)
         return Cost(2e-7 * rows * trees * levels + 1e-6 * genes, (60 * rows * trees + 100 * genes) / 1e6)
+
+    def tables(self, model: PersonalTree | Population) -> RuleTables:
+        """Return a vehicle's tree as plain tables, for exports; raises ``UsageError`` for a population."""
+        if isinstance(model, Population):
+            raise UsageError(
+                "this is a population of tree structures, not a tree: only a vehicle can make a tree of it, with its "
+                "own rows. Export the vehicle's own model, or the population as json, markdown or html, or a structure "
+                "as svg or png"
+            )
+        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> PersonalTree | Population:
         """Rebuild a population or a personal tree; raises ``DocumentError`` when the document is malformed."""

@@ -18,7 +18,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.nature import OWN_TREE, Nature
-from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question, check_domain
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
@@ -137,15 +137,14 @@ class Population:
 
     @cached_property
     def _rules(self) -> tuple[Rule, ...]:
-        if self.domain.target is None:
-            output = f"{self.domain.label or 'class'} is {self._answer}"
-        else:
-            unit = f" {self.domain.target.unit}" if self.domain.target.unit else ""
-            output = f"{self.domain.target.name} = {self._answer:.4g}{unit}"
-        rules = [Rule(0, (), f"{output} for every row", 0.0, 0.0, 0.0, measured=False)]
+        target = self.domain.target
+        name, unit = (self.domain.label or "class", "") if target is None else (target.name, target.unit)
+        words = f"{Consequent(name, self._answer, unit)} for every row"
+        rules = [Rule(0, (), Consequent("", words), 0.0, 0.0, 0.0, measured=False)]
         for line, (genes, fitness) in enumerate(zip(self.forest.structures(), self.fitness, strict=True)):
-            words = f"structure {line + 1} (fitness {fitness:.4g}): {draw_structure(genes, self.domain)}"
-            rules.append(Rule(line + 1, (), words, 0.0, 0.0, 0.0, measured=False, fitness=float(fitness)))
+            drawn = draw_structure(genes, self.domain)
+            said = Consequent("", f"structure {line + 1} (fitness {fitness:.4g}): {drawn}")
+            rules.append(Rule(line + 1, (), said, 0.0, 0.0, 0.0, measured=False, fitness=float(fitness)))
         return tuple(rules)
 
     def rules(self) -> Sequence[Rule]:

@@ -14,6 +14,8 @@ from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.params import Parameters as FmtParameters
 from glassfleet.schemes.fmt.server import FmtServer
+from glassfleet.schemes.fmt.tables import tables_of
+from glassfleet.tables import RuleTables
 
 
 class FederatedModelTree:
@@ -51,6 +53,10 @@ class FederatedModelTree:
             lines = calls = len(question.coefficients) * (8 + len(question.regressors))
         seconds = 2e-5 * (question.tree.size + nodes * calls) + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
         return Cost(seconds, 8e-6 * (rows * (2 * inputs + nodes) + nodes * question.width * (1 + cuts)))
+
+    def tables(self, model: FuzzyModelTree) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyModelTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import consequent_words
+from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.spans import span_condition
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Explanation, Rule
 from glassfleet.schemes.fmt.client import outputs_of
@@ -19,7 +20,6 @@ from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, positions, up_to
 from glassfleet.schemes.fmt.rules import Rules
 from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
-from glassfleet.schemes.fmt.words import span_condition
 
 Array = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ class FuzzyModelTree:
             Rule(
                 index=index,
                 conditions=tuple(span_condition(features[f], self.knots[f], *sets) for f, sets in span.items()),
-                output=consequent_words(self.domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
+                consequent=linear_consequent(self.domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
                 weight=float(rules.weight[index]),
                 support=float(rules.support[index]),
                 confidence=float(rules.confidence[index]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from glassfleet.schemes.fmt.messages import Question
-from glassfleet.schemes.fmt.words import span_words
-from schemas.codec import Value
+from collections.abc import Iterator
 
-MAX_LINES = 200
+from glassfleet.fuzzy.spans import span_words
+from glassfleet.outline import OutlineNode, outlined
+from glassfleet.schemes.fmt.messages import Question
+from schemas.codec import Value
 
 
 def progress_of(question: Question) -> dict[str, Value]:
@@ -18,29 +19,22 @@ def progress_of(question: Question) -> dict[str, Value]:
         "leaves": len(tree.splits) + 1,
         "open": asked,
         "depth": tree.depth,
-        "lines": _draw(question),
+        **outlined(_nodes(question), tree.size),
     }
 
 
-def _draw(question: Question) -> list[str]:
-    """Draw the tree, one node a line, depth first; a question mark where its sums are being asked for."""
-    tree, features = question.tree, question.domain.features
-    if question.kind == "scan":
-        return ["everything ?"]
-    lines: list[str] = []
+def _nodes(question: Question) -> Iterator[OutlineNode]:
+    """Yield the nodes; those are open whose sums are asked for."""
+    tree, features, scan = question.tree, question.domain.features, question.kind == "scan"
     stack = [(0, 0)]
     while stack:
         node, depth = stack.pop()
-        words = "everything"
+        name = term = ""
         if node:
             feature = tree.splits[(node - 1) // 2].feature
             span = tree.span(node, question.n_sets)[feature]
-            words = f"{features[feature].name} is {span_words(features[feature], question.knots[feature], *span)}"
-        if len(lines) == MAX_LINES - 1 and tree.size > MAX_LINES:
-            lines.append(f"... {tree.size - len(lines)} more")
-            break
-        lines.append("  " * depth + words + (" ?" if node in question.nodes else ""))
+            name, term = features[feature].name, span_words(features[feature], question.knots[feature], *span)
+        yield OutlineNode(depth, name, term, scan or node in question.nodes)
         index = tree.split_of.get(node)
         if index is not None:
             stack += [(2 * index + 2, depth + 1), (2 * index + 1, depth + 1)]
-    return lines

@@ -14,6 +14,8 @@ from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
 from glassfleet.schemes.frbc.server import FrbcServer
+from glassfleet.schemes.frbc.tables import tables_of
+from glassfleet.tables import RuleTables
 
 
 class FederatedRuleClassifier:
@@ -25,7 +27,6 @@ class FederatedRuleClassifier:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.frbc"
 
     def __init__(self) -> None:
         self.client = FrbcClient()
@@ -51,6 +52,10 @@ class FederatedRuleClassifier:
         fires = min(antecedents, 1 << min(inputs, 32))
         sums = antecedents * question.n_classes
         return Cost(1e-7 * (rows * (inputs + 2 * fires) + sums), (rows * inputs * 30 + sums * 80) / 1e6)
+
+    def tables(self, model: FuzzyRuleClassifier) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

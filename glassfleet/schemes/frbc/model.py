@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Explanation, Rule, no_rule_fires
+from glassfleet.rules import Activation, Consequent, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frbc.document import read_document, write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters
@@ -161,7 +161,7 @@ class FuzzyRuleClassifier:
                 condition(self.domain.features[feature], int(j), n_sets)
                 for feature, j in enumerate(base.antecedents[number])
             ),
-            output=f"{self.domain.label or 'class'} is {self._labels[base.classes[number]]}",
+            consequent=Consequent(self.domain.label or "class", self._labels[base.classes[number]]),
             weight=float(base.weight[number]),
             support=float(base.support[number]),
             confidence=float(base.weight[number]),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import consequent_words
+from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frt.document import read_document, write_document
@@ -172,12 +172,12 @@ class FuzzyRegressionTree:
 
     @cached_property
     def _readable(self) -> tuple[Rule, ...]:
-        rules = self._rules
+        rules, lines = self._rules, self._rules.coefficients
         return tuple(
             Rule(
                 index=index,
                 conditions=tuple(self._condition(feature, j) for feature, j in path),
-                output=consequent_words(self.domain, rules.coefficients[index, -1], rules.coefficients[index, :-1]),
+                consequent=linear_consequent(self.domain, lines[index, -1], lines[index, :-1]),
                 weight=float(rules.weight[index]),
                 support=float(rules.support[index]),
                 confidence=float(rules.confidence[index]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from glassfleet.fuzzy import linguistic_terms
+from glassfleet.outline import OutlineNode, outlined
 from glassfleet.schemes.frt.messages import Question
 from schemas.codec import Value
-
-MAX_LINES = 200
 
 
 def progress_of(question: Question) -> dict[str, Value]:
@@ -19,22 +20,15 @@ def progress_of(question: Question) -> dict[str, Value]:
         "leaves": leaves,
         "open": len(open_nodes),
         "depth": int(tree.depth.max()),
-        "lines": _draw(question, open_nodes),
+        **outlined(_nodes(question, open_nodes), tree.size),
     }
 
 
-def _draw(question: Question, open_nodes: set[int]) -> list[str]:
-    """Draw the tree, one node a line, depth first; a question mark where it may still grow."""
-    tree, features = question.tree, question.domain.features
-    lines: list[str] = []
+def _nodes(question: Question, open_nodes: set[int]) -> Iterator[OutlineNode]:
+    tree = question.tree
     for node in tree.depth_first():
-        if len(lines) == MAX_LINES - 1 and tree.size > MAX_LINES:
-            lines.append(f"... {tree.size - len(lines)} more")
-            break
-        words = "everything"
+        depth, name, term = int(tree.depth[node]), "", ""
         if node:
-            variable = features[tree.feature[node]]
-            words = f"{variable.name} is {linguistic_terms(tree.n_sets, variable)[tree.fuzzy_set[node]]}"
-        mark = " ?" if node in open_nodes else ""
-        lines.append("  " * int(tree.depth[node]) + words + mark)
-    return lines
+            variable = question.domain.features[tree.feature[node]]
+            name, term = variable.name, linguistic_terms(tree.n_sets, variable)[tree.fuzzy_set[node]]
+        yield OutlineNode(depth, name, term, node in open_nodes)

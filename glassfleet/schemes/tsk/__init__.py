@@ -15,6 +15,8 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.params import Parameters as TskParameters
 from glassfleet.schemes.tsk.server import TskServer
+from glassfleet.schemes.tsk.tables import tables_of
+from glassfleet.tables import RuleTables
 
 
 class FederatedTskSystem:
@@ -26,7 +28,6 @@ class FederatedTskSystem:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-    paper_protocol = "lab.protocols.tsk"
 
     def __init__(self) -> None:
         self.client = TskClient()
@@ -53,6 +54,10 @@ class FederatedTskSystem:
         return Cost(
             4e-6 * calls + 2e-9 * rows * each, 16e-6 * (rows * (rules + inputs) + rules * question.gram_columns**2)
         )
+
+    def tables(self, model: TskSystem) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import consequent_words
+from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Explanation, Rule, no_rule_fires
@@ -174,7 +174,7 @@ class TskSystem:
             conditions=tuple(
                 condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets)
             ),
-            output=consequent_words(self.domain, base.coefficients[number, -1], base.coefficients[number, :-1]),
+            consequent=linear_consequent(self.domain, base.coefficients[number, -1], base.coefficients[number, :-1]),
             weight=float(base.weight[number]),
             support=float(base.support[number]),
             confidence=float(base.confidence[number]),

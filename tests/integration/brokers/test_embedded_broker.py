@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,19 +13,13 @@ import pytest
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link, Message
 from broker.servers.embedded import prepare_embedded
-from broker.servers.launch import EmbeddedProcess, choose, launch
+from broker.servers.launch import EmbeddedProcess, choose
 from broker.servers.mosquitto import find_mosquitto
 from schemas.errors import BrokerError, StorageError, UsageError
+from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
 
 CONNECT_V5 = bytes.fromhex("101100044d51545405021e0005110000000a0001 78".replace(" ", ""))
-
-
-def eventually(condition, what: str = "", seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +136,7 @@ def test_client_that_acknowledges_nothing_gets_its_message_again_and_is_no_fault
     sender.transport.stop()
 
 
+@pytest.mark.slow
 def test_silent_client_is_declared_dead(broker):
     """Keepalive 1 s and 15 s of patience; the socket stays open and says nothing."""
     watcher = Client(PahoTransport(Link(broker.url, "s-watcher"))).start()
@@ -184,14 +177,6 @@ def test_embedded_broker_refuses_to_listen_to_the_network(tmp_path):
         prepare_embedded(tmp_path, host="0.0.0.0")
 
 
-def test_broker_says_when_its_port_is_taken(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        second = EmbeddedProcess(tmp_path, port=taken.getsockname()[1])
-        with pytest.raises(BrokerError, match=r"did not start.*Choose another port"):
-            second.start()
-        assert not second.is_running
-
-
 def test_broker_says_when_its_state_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="Choose another state directory"):
@@ -229,16 +214,3 @@ def test_broker_ends_when_the_process_that_started_it_is_killed(tmp_path):
         return False
 
     eventually(is_gone, "the broker ended")
-
-
-def test_launched_broker_stops_and_restarts(tmp_path):
-    running = launch("embedded", state_dir=tmp_path)
-    url = running.url
-    os.kill(running.pid, signal.SIGKILL)
-    eventually(lambda: not running.is_running, "killed")
-    running.start()
-    assert running.url == url
-    assert connect_once(Link(url, "x")) == "3.1.1"
-    running.stop()
-    running.stop()
-    assert (running.is_running, running.pid) == (False, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from broker.servers.child import ChildBroker
-from coordinator.config import CoordinatorConfig
-from coordinator.service import Service, build
+from coordinator.config import load_config
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.fake_coordinator import source
+from tests.support.processes import eventually
 from tests.support.simulation import central_digest
 from tests.support.transports import mark_of, start_broker
 
@@ -49,7 +50,7 @@ def fleet_name() -> str:
 def service(broker, fleet_name, tmp_path) -> Iterator[Service]:
     protocol, running = broker
     made = build(
-        CoordinatorConfig(
+        load_config(
             broker=running.url,
             fleet=fleet_name,
             state_dir=tmp_path / "cloud",
@@ -61,17 +62,10 @@ def service(broker, fleet_name, tmp_path) -> Iterator[Service]:
     thread = threading.Thread(target=made.serve_forever)
     thread.start()
     # RabbitMQ gives no retained births to a coordinator that comes after its agents.
-    _until(lambda: made.is_connected)
+    eventually(lambda: made.is_connected)
     yield made
     made.stop()
     thread.join()
-
-
-def _until(condition) -> None:
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("participation", ["cohort", "elastic"])
@@ -88,7 +82,7 @@ def test_fleet_learns_the_central_model_over_every_broker(broker, service, fleet
             model="m",
         )
         run = service.call(lambda coordinator: coordinator.start_run(spec))
-        _until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+        eventually(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
     document = service.call(lambda coordinator: coordinator.runs.document(run))
     assert (document["outcome"], document["cohort"]) == ("finished", list(AGENTS)), document["reason"]
     stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]
@@ -107,7 +101,7 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
         chosen = {name: sources[name] for name in names}
         return Fleet(chosen, broker=running.url, state_dir=tmp_path / "vehicles", **settings)
 
-    config = CoordinatorConfig(
+    config = load_config(
         broker=running.url,
         fleet=fleet_name,
         state_dir=tmp_path / "cloud",
@@ -116,12 +110,12 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
         protocol=protocol,
     )
     with fleet("v1", "v2") as early:
-        _until(lambda: all(agent.transport.is_connected for agent in early.agents.values()))
+        eventually(lambda: all(agent.transport.is_connected for agent in early.agents.values()))
         service = build(config)
         thread = threading.Thread(target=service.serve_forever)
         thread.start()
         try:
-            _until(lambda: set(service.call(lambda coordinator: coordinator.fleet.offers())) >= {"v1", "v2"})
+            eventually(lambda: set(service.call(lambda coordinator: coordinator.fleet.offers())) >= {"v1", "v2"})
             spec = RunSpec(
                 scheme="frt",
                 parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
@@ -129,14 +123,14 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
                 model="m",
             )
             run = service.call(lambda coordinator: coordinator.start_run(spec))
-            _until(lambda: len(_accepted(service, run)) == 2)
+            eventually(lambda: len(_accepted(service, run)) == 2)
             with fleet("v3"):  # never seen before: it answers the round that is open already
-                _until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+                eventually(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
             document = service.call(lambda coordinator: coordinator.runs.document(run))
             assert (document["outcome"], document["cohort"]) == ("finished", ["v1", "v2", "v3"]), document["reason"]
             with fleet("v4") as late:  # never seen before: it gets the model that is there already
                 kept = late.agents["v4"].config.directory / "models" / "m.json"
-                _until(kept.exists)
+                eventually(kept.exists)
                 assert ModelRecord.from_bytes(kept.read_bytes()).cohort == ["v1", "v2", "v3"]
         finally:
             service.stop()

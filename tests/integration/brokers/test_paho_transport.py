@@ -7,7 +7,6 @@ import errno
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from broker.port import Handlers, Link, Message
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
 from schemas.errors import BrokerError, UsageError
+from tests.support.processes import eventually
 from tests.support.transports import Client
 
 CONNACK_V311_REFUSED = b"\x20\x02\x00\x01"
@@ -67,13 +67,6 @@ def server(answer) -> Iterator[str]:
 
     with listener(meet) as place:
         yield f"mqtt://{place}"
-
-
-def eventually(condition, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "never came true"
-        time.sleep(0.002)
 
 
 def test_probe_says_when_nothing_listens(free_port):

@@ -21,6 +21,7 @@ from console.main import run as command
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics
 from tests.support.fleet import FleetCa
+from tests.support.processes import eventually
 from tests.support.transports import Client
 
 pytestmark = pytest.mark.mosquitto
@@ -66,13 +67,6 @@ READERS = {
     TOPICS.forecast("v1"): {"cloud", "anna"},
     TOPICS.forecast("v2"): {"cloud", "anna"},
 }
-
-
-def eventually(condition, what: str = "", seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.005)
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,15 @@ import pytest
 
 import glassfleet.schemes
 from broker.servers.child import ChildBroker
-from coordinator.config import CoordinatorConfig
-from coordinator.service import Service, build
+from coordinator.config import load_config
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.record import ModelRecord
 from tests.support.fake_coordinator import source
+from tests.support.processes import eventually
 from tests.support.simulation import central_digest
 from tests.support.transports import start_broker
 
@@ -59,7 +60,7 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def service(broker: ChildBroker, way: str, tmp_path: Path) -> Iterator[Service]:
-    config = CoordinatorConfig(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
+    config = load_config(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
     made = build(config)
     thread = threading.Thread(target=made.serve_forever)
     thread.start()
@@ -73,13 +74,6 @@ def fleet_of(way: str) -> str:
     return f"toy-{way.split(maxsplit=1)[0]}"
 
 
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_fleet_learns_a_scheme_that_lies_in_one_folder(
     broker: ChildBroker, way: str, service: Service, tmp_path: Path
 ) -> None:
@@ -88,7 +82,7 @@ def test_fleet_learns_a_scheme_that_lies_in_one_folder(
         policy = RoundPolicy(min_agents=3, gather_agents=3, deadline=60.0)
         spec = RunSpec(scheme=NAME, policy=policy, model="m")
         run = service.call(lambda coordinator: coordinator.start_run(spec))
-        until(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
+        eventually(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
     document = service.call(lambda coordinator: coordinator.runs.document(run))
     assert (document["outcome"], document["cohort"]) == ("finished", list(AGENTS)), document["reason"]
     stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]

@@ -12,7 +12,8 @@ import pytest
 
 from broker.servers.launch import launch
 from edge_agent.fleet import Fleet
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, spec, wait_for
+from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, spec
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -28,7 +29,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clie
     try:
         with Fleet(SOURCES, broker=broker.url, state_dir=folder / "agents") as _, process.api() as api:
             assert api.post("/api/runs", json=spec("r1", model="m")).status_code == 201
-            wait_for(lambda: has_ended(api, "r1"))
+            eventually(lambda: has_ended(api, "r1"))
             yield api
         code, told = process.end()
         assert (code, "page-failed" in told) == (0, False), told[-3000:]

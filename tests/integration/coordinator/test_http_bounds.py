@@ -23,12 +23,13 @@ import pytest
 from coordinator.http import api
 from coordinator.http import server as layer
 from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
-from coordinator.http.dashboard import asking
+from coordinator.http.dashboard import explain_api
 from glassfleet.explain import counterfactual
 from tests.integration.dashboard.test_live import served
 from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
-from tests.support.cloud import ROOT, wait_for
+from tests.support.cloud import ROOT
+from tests.support.processes import eventually
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
 EXPLAIN = "/api/models/m/explain"
@@ -183,19 +184,19 @@ def process(folder: Path, descriptors: int) -> Iterator[tuple[subprocess.Popen[b
         )  # fmt: skip
         note = folder / "api-url"
         try:
-            wait_for(lambda: note.exists() and note.read_text().strip())
+            eventually(lambda: note.exists() and note.read_text().strip())
             yield running, note.read_text().strip()
         finally:
             running.send_signal(signal.SIGTERM)
             running.wait(30)
 
 
-@pytest.mark.parametrize("knew", [True, False], ids=["knew-it-at-the-start", "others-took-them-later"])
+@pytest.mark.parametrize("knew", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(tmp_path: Path, knew: bool) -> None:
     with process(tmp_path, 64 if knew else 512) as (running, url), contextlib.ExitStack() as stack:
         if not knew:
             # Its own connection to the broker takes some; a coordinator that has none left while it starts ends.
-            wait_for(lambda: b"broker-unreachable" in (tmp_path / "log").read_bytes())
+            eventually(lambda: b"broker-unreachable" in (tmp_path / "log").read_bytes())
             resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (64, 64))
         for _ in range(90):
             peer = stack.enter_context(dial(url))
@@ -236,7 +237,7 @@ def test_health_metrics_sign_in_and_actions_go_on_while_many_wait_for_counterfac
         found.wait(60)
         return counterfactual(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asking, "counterfactual", long)
+    monkeypatch.setattr(explain_api, "counterfactual", long)
     with served(tmp_path) as (service, client):
         token = api.read_or_make_token(tmp_path)
         publish(service, sample_models.model("frt"), "m", ["a"])

@@ -16,7 +16,8 @@ from schemas.envelope import Envelope
 from schemas.limits import MAX_FEATURES
 from schemas.messages import AgentState
 from schemas.topics import Topics
-from tests.support.cloud import CoordinatorProcess, wait_for
+from tests.support.cloud import CoordinatorProcess
+from tests.support.processes import eventually
 
 TOPICS = Topics("fleet")
 FLOOD = 200
@@ -49,11 +50,13 @@ def broker_url(tmp_path: Path) -> Iterator[str]:
     broker.stop()
 
 
+@pytest.mark.slow
 def test_coordinator_holds_no_more_memory_than_it_was_given_when_births_with_many_columns_flood_it(
     tmp_path: Path, broker_url: str, sender: PahoTransport
 ) -> None:
-    settings = ("--fleet-bytes", str(BOUND * 2**20), "--births-burst", "2")
-    coordinator = CoordinatorProcess(broker_url, tmp_path / "coordinator", *settings)
+    hasty = "from coordinator.fleet import directory; directory.BIRTHS_BURST = 2; from console.main import main; main()"
+    bound = ("--fleet-bytes", str(BOUND * 2**20))
+    coordinator = CoordinatorProcess(broker_url, tmp_path / "coordinator", *bound, program=("-c", hasty))
 
     def say(agent: str, columns: list[str], incarnation: str) -> None:
         body = AgentState(status="up", incarnation=incarnation, schemes=["frt"], features=columns, target="y")
@@ -68,17 +71,17 @@ def test_coordinator_holds_no_more_memory_than_it_was_given_when_births_with_man
             def offer(columns: list[str]) -> bool:
                 return [each["features"] for each in api.get("/api/agents").json()] == [columns] * FLOOD
 
-            wait_for(lambda: api.get("/api/health").json()["connected"], 20)
+            eventually(lambda: api.get("/api/health").json()["connected"], seconds=20)
             for columns in (["x"], ["x", "z"]):
                 for number in range(FLOOD):
                     say(f"known-{number}", columns, "1")
-                wait_for(partial(offer, columns))
+                eventually(partial(offer, columns))
             before, count = resident(coordinator.process.pid), taken()
             # Those that are known change what they offer too often, and are held back; others are new.
             for number in range(FLOOD):
                 say(f"known-{number}", names(number), "2")
                 say(f"new-{number}", names(FLOOD + number), "1")
-            wait_for(lambda: taken() >= count + 2 * FLOOD, 20)
+            eventually(lambda: taken() >= count + 2 * FLOOD, seconds=20)
             after, metrics = resident(coordinator.process.pid), api.get("/api/metrics").json()
             known = {each["agent"] for each in api.get("/api/agents").json()}
     finally:

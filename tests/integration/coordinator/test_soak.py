@@ -15,7 +15,8 @@ from broker.servers.launch import launch
 from edge_agent.fleet import Fleet
 from lab.chaos.audit import read_retained
 from schemas.topics import Topics
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, spec, wait_for
+from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, spec
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 RUNS = int(os.environ.get("GLASSFLEET_SOAK_RUNS", "200"))
@@ -53,14 +54,14 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
                 run = f"soak-{number:04d}"
                 changes = {"parameters": {"nullify": False, "min_rows": 1, "max_depth": 2}}
                 assert api.post("/api/runs", json=spec(run, **changes)).status_code == 201
-                wait_for(lambda run=run: has_ended(api, run))  # type: ignore[misc]
+                eventually(lambda run=run: has_ended(api, run))
                 assert api.get(f"/api/runs/{run}").json()["outcome"] == "finished"
                 memory.append(resident(coordinator.process.pid))
                 sizes.append(journal_size(tmp_path / "coordinator"))
             metrics = api.get("/api/metrics").json()
             listed = [each["run"] for each in api.get("/api/runs").json()]
             versions = [each["version"] for each in api.get("/api/models/model").json()]
-            wait_for(lambda: not any(agent.session.busy for agent in fleet.agents.values()))
+            eventually(lambda: not any(agent.session.busy for agent in fleet.agents.values()))
             retained = read_retained(broker.url, "fleet")
             contents = [agent.outbox.contents() for agent in fleet.agents.values()]
             frozen = [path for path in (tmp_path / "agents").glob("agents/fleet/*/runs/*") if path.is_dir()]

@@ -8,10 +8,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.servers.mosquitto import MosquittoProcess
 from schemas.trace import trace_ids
+from tests.support.processes import eventually
 
 MAIN = [sys.executable, "-m", "console.main"]
-pytestmark = [pytest.mark.mosquitto, pytest.mark.acceptance]
-
-
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.05)
-    return found
+pytestmark = [pytest.mark.mosquitto, pytest.mark.acceptance, pytest.mark.slow]
 
 
 @contextmanager

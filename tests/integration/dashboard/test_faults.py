@@ -15,9 +15,9 @@ import pytest
 import structlog
 from starlette.responses import PlainTextResponse
 
-from coordinator.http.dashboard import loaded, pages
-from coordinator.http.dashboard.calm import Calm
+from coordinator.http.dashboard import assets, pages
 from coordinator.http.dashboard.pages import Dashboard
+from coordinator.http.error_handler import ErrorHandler
 from tests.integration.dashboard.test_live import served
 from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
@@ -34,9 +34,9 @@ def test_running_coordinator_shows_its_own_pages_after_an_upgrade_in_place(
 ) -> None:
     folder = tmp_path / "installed"
     for part in ("templates", "static"):
-        shutil.copytree(loaded.HERE / part, folder / part)
-    monkeypatch.setattr(pages, "compiled", functools.partial(loaded.compiled, folder=folder / "templates"))
-    monkeypatch.setattr(pages, "read_assets", functools.partial(loaded.read_assets, folder=folder / "static"))
+        shutil.copytree(assets.HERE / part, folder / part)
+    monkeypatch.setattr(pages, "compiled", functools.partial(assets.compiled, folder=folder / "templates"))
+    monkeypatch.setattr(pages, "read_assets", functools.partial(assets.read_assets, folder=folder / "static"))
     with served(tmp_path / "state") as (service, client):
         publish(service, sample_models.model("frt"), "m", ["a"])
         # Nothing has been asked for yet: what is read at the first look would be of the other version.
@@ -49,13 +49,13 @@ def test_running_coordinator_shows_its_own_pages_after_an_upgrade_in_place(
         for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text):
             name = address.removeprefix("/static/").partition("?")[0]
             answer = client.get(address)
-            assert (answer.status_code, answer.content) == (200, (loaded.HERE / "static" / name).read_bytes())
+            assert (answer.status_code, answer.content) == (200, (assets.HERE / "static" / name).read_bytes())
 
 
 def test_coordinator_does_not_start_with_a_template_that_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("{{ 1|no_such_filter }}")
     with pytest.raises(jinja2.TemplateSyntaxError, match="no_such_filter"):
-        loaded.compiled({}, {}, tmp_path)
+        assets.compiled({}, {}, tmp_path)
 
 
 def test_browser_need_not_load_a_file_again(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def logged(lines: Any, event: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_unexpected_fault_is_a_calm_page_and_a_line_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_fault_is_a_page_and_a_line_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as (service, client):
         monkeypatch.setattr(service.coordinator.fleet, "document", fail)
         with structlog.testing.capture_logs() as lines:
@@ -108,7 +108,7 @@ def test_fault_of_the_page_of_faults_is_still_told(tmp_path: Path, monkeypatch: 
 
 
 def test_who_wanted_a_change_is_told_to_look_before_repeating_it() -> None:
-    app = Calm(fail, tell=lambda _request, status, text: PlainTextResponse(text, status))
+    app = ErrorHandler(fail, error_response=lambda _request, status, text: PlainTextResponse(text, status))
 
     async def scene() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
@@ -126,7 +126,7 @@ def test_half_an_answer_is_cut_off_and_logged() -> None:
 
     async def scene() -> None:
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(Calm(half, tell=fail)), base_url="http://here"
+            transport=httpx.ASGITransport(ErrorHandler(half, error_response=fail)), base_url="http://here"
         ) as client:
             await client.get("/")
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
-from tests.support.cloud import has_ended, wait_for
-from tests.support.dashboard_world import World, chromium, world
+from tests.support.cloud import has_ended
+from tests.support.dashboard_world import World, world
+from tests.support.processes import eventually
 
 FORECAST = "/models/video-quality/2/forecast"
 
@@ -26,20 +27,6 @@ FORECAST = "/models/video-quality/2/forecast"
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with world(tmp_path_factory.mktemp("world"), hostile=False) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    opened = browser.new_context()
-    opened.set_default_timeout(10_000)
-    yield opened.new_page()
-    opened.close()
 
 
 def told(there: World, row: dict[str, float]) -> dict[str, Any]:
@@ -174,7 +161,7 @@ def test_fleet_page_tells_when_a_vehicle_was_last_seen_and_advances_when_it_answ
 
     began = time.time()
     with Fleet({"seen-one": source}, broker=there.broker, state_dir=tmp_path / "one", evaluate=False):
-        wait_for(lambda: "seen-one" in up(there))
+        eventually(lambda: "seen-one" in up(there))
         page.goto(there.base)
         first = shown()
         time.sleep(1.1)  # the page tells whole seconds
@@ -192,10 +179,10 @@ def test_run_page_tells_how_many_were_late_and_dropped(there: World, page: Page,
         Fleet({"slow-one": slow}, broker=there.broker, state_dir=tmp_path / "slow", evaluate=False, slow=2.5),
         Fleet({"steady-one": steady}, broker=there.broker, state_dir=tmp_path / "steady", evaluate=False, slow=1.2),
     ):
-        wait_for(lambda: {"slow-one", "steady-one"} <= up(there))
+        eventually(lambda: {"slow-one", "steady-one"} <= up(there))
         policy = {"deadline": 2.0, "grace": 0.0, "extensions": 0, "gather_agents": len(up(there)), "gather_timeout": 60}
         there.start("slow-run", model="slow", parameters={"nullify": False, "max_depth": 2}, policy=policy)
-        wait_for(lambda: has_ended(there.api, "slow-run"), seconds=60)
+        eventually(lambda: has_ended(there.api, "slow-run"), seconds=60)
     rounds = there.api.get("/api/runs/slow-run").json()["rounds"]
     assert sum(each["late"] for each in rounds) >= 1
     assert sum(each["dropped"] for each in rounds) >= 1

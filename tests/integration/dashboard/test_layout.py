@@ -12,13 +12,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.loaded import HERE
-from coordinator.http.dashboard.sets import memberships
+from coordinator.http.dashboard.assets import HERE
 from glassfleet import catalogue, local
 from glassfleet.explain import Change, FuzzySet, Partition
+from glassfleet.export.svg.sets import memberships
+from glassfleet.export.svg.shapes import STYLE
 from tests.integration.dashboard.test_live import served
 from tests.integration.dashboard.test_size import dataset, domain_of, publish
-from tests.support.dashboard_world import chromium
 
 LONG = (
     *("ExtremelyLow", "VeryLow", "Low", "somewhat unacceptable", "Medium", "High", "satisfactory enough", "VeryHigh"),
@@ -36,12 +36,6 @@ WIDE = (
     "WWWW WWWW",
 )
 SHORT = tuple("abcdefghi")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
 
 
 def partition(terms: tuple[str, ...], knots: list[float], unit: str = "km/h") -> Partition:
@@ -66,9 +60,7 @@ def drawn_sets() -> list[tuple[int, str]]:
 def test_names_of_fuzzy_sets_never_touch_or_leave_the_picture(browser: Browser) -> None:
     page = browser.new_page()
     pictures = drawn_sets()
-    page.set_content(
-        f"<style>{(HERE / 'static' / 'dashboard.css').read_text()}</style>" + "".join(p for _, p in pictures)
-    )
+    page.set_content(f"<style>{STYLE.read_text()}</style>" + "".join(p for _, p in pictures))
     measured = page.evaluate(
         """[...document.querySelectorAll("svg.sets")].map((svg) => [...svg.querySelectorAll("text")].map((text) => {
             const box = text.getBBox();
@@ -105,7 +97,7 @@ def test_sets_behind_a_condition_stay_in_sight(browser: Browser) -> None:
     page = browser.new_page()
     names = ("VeryLow", "Low", "Medium", "High", "VeryHigh")
     text = memberships(partition(names, [0, 0.25, 0.5, 0.75, 1]), 0.6, names[1:])
-    page.set_content(f"<style>{(HERE / 'static' / 'dashboard.css').read_text()}</style>{text}")
+    page.set_content(f"<style>{STYLE.read_text()}</style>{text}")
     # Later shapes lie over earlier ones: after the last filled one come all sets, and then the outline.
     shapes = page.evaluate(
         """[...document.querySelectorAll("svg.sets polygon, svg.sets polyline")].map((each) =>

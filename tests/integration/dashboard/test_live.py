@@ -16,11 +16,13 @@ import pytest
 from coordinator.config import load_config
 from coordinator.engine import SendReceipt
 from coordinator.http.api import ApiServer
+from coordinator.http.dashboard import live
 from coordinator.http.dashboard.live import Hub, Picture, TooManyWatchersError
 from coordinator.journal import MemoryJournal
-from coordinator.limits import DashboardLimits, RefusalLimits
-from coordinator.service import Service, build
+from coordinator.main import build
+from coordinator.service import Service
 from coordinator.spec.run import RunSpec
+from coordinator.telemetry import refusals
 from coordinator.telemetry.refusals import Refusals
 from schemas.messages import AgentState
 
@@ -115,9 +117,11 @@ def test_stream_goes_on_after_the_last_event_that_was_seen() -> None:
     asyncio.run(scene())
 
 
-def test_stream_says_that_it_is_alive_when_nothing_happens() -> None:
+def test_stream_says_that_it_is_alive_when_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "HEARTBEAT", 0.02)
+
     async def scene() -> None:
-        stream = Board().stream(Hub(DashboardLimits(heartbeat=0.02)))
+        stream = Board().stream(Hub())
         texts = [await anext(stream) for _ in range(4)]
         assert texts[2:] == [": alive\n\n"] * 2
 
@@ -163,8 +167,9 @@ def test_stream_ends_when_drawing_fails_and_the_next_one_works() -> None:
     asyncio.run(scene())
 
 
-def test_hub_has_places_for_so_many_and_gives_them_back() -> None:
-    hub = Hub(DashboardLimits(watchers=2))
+def test_hub_has_places_for_so_many_and_gives_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "WATCHERS", 2)
+    hub = Hub()
     hub.enter()
     hub.enter()
     with pytest.raises(TooManyWatchersError):
@@ -176,9 +181,9 @@ def test_hub_has_places_for_so_many_and_gives_them_back() -> None:
 def test_coordinator_refuses_the_watcher_that_is_one_too_many_and_stops_in_spite_of_them(tmp_path: Path) -> None:
     with served(tmp_path) as (service, client):
         url = client.base_url
-        limits = httpx.Limits(max_connections=DashboardLimits.watchers + 5)
+        limits = httpx.Limits(max_connections=live.WATCHERS + 5)
         with httpx.Client(base_url=url, trust_env=False, timeout=20, limits=limits) as crowd:
-            open_ones = [crowd.stream("GET", "/events/fleet") for _ in range(DashboardLimits.watchers)]
+            open_ones = [crowd.stream("GET", "/events/fleet") for _ in range(live.WATCHERS)]
             answers = [each.__enter__() for each in open_ones]
             assert {each.status_code for each in answers} == {200}
             assert answers[0].headers["content-type"].startswith("text/event-stream")
@@ -203,7 +208,7 @@ def test_coordinator_refuses_the_watcher_that_is_one_too_many_and_stops_in_spite
 def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -> None:
     with served(tmp_path) as (service, client):
         service.coordinator.start_run(RunSpec(run="still", scheme="frt"))
-        # Nobody serves the coordinator's inbox here: whoever waited for it would wait in vain.
+        # Nobody serves the coordinator's queue here: whoever waited for it would wait in vain.
         with client.stream("GET", "/events/runs/still") as answer:
             lines = answer.iter_lines()
             data = next(line for line in lines if line.startswith("data:"))
@@ -237,22 +242,21 @@ def test_live_run_page_says_that_there_is_no_broker_when_the_reason_does(tmp_pat
 
 
 def test_refusals_are_bounded_and_say_why() -> None:
-    limits = RefusalLimits(runs=7, reasons=5, agents=2)
-    seen = Refusals(limits)
-    for number in range(3 * limits.reasons):
+    seen = Refusals()
+    for number in range(3 * refusals.REASONS):
         seen.performed(
-            SendReceipt("r", f"a{number}", "0" * 64, "rejected", f"reason {number % (2 * limits.reasons)}"), None, 0
+            SendReceipt("r", f"a{number}", "0" * 64, "rejected", f"reason {number % (2 * refusals.REASONS)}"), None, 0
         )
     seen.performed(SendReceipt("r", "b", "0" * 64, "accepted"), None, 0)
     told = seen.of("r")
-    assert sum(count for _, _, count, _ in told) == 3 * limits.reasons
-    assert len(told) == limits.reasons + 1
+    assert sum(count for _, _, count, _ in told) == 3 * refusals.REASONS
+    assert len(told) == refusals.REASONS + 1
     assert told[0][1] == "other reasons"
-    assert all(len(agents) <= limits.agents for *_, agents in told)
-    for number in range(2 * limits.runs):
+    assert all(len(agents) <= refusals.AGENTS for *_, agents in told)
+    for number in range(2 * refusals.RUNS):
         seen.performed(SendReceipt(f"r{number}", "a", "0" * 64, "late"), None, 0)
     assert seen.of("r") == []
-    assert seen.of(f"r{2 * limits.runs - 1}") == [("late", "", 1, ["a"])]
+    assert seen.of(f"r{2 * refusals.RUNS - 1}") == [("late", "", 1, ["a"])]
 
 
 def test_watcher_that_was_alone_is_sent_everything_again() -> None:

@@ -11,27 +11,27 @@ import httpx
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.branches import Branch, grow
-from coordinator.http.dashboard.charts import scores, shares
-from coordinator.http.dashboard.compare import difference
-from coordinator.http.dashboard.library import Shelved
+from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.model_pages import MOST_SHARES, _parts
-from coordinator.http.dashboard.sets import cuts
-from coordinator.http.dashboard.structures import Structure, uses
-from coordinator.http.dashboard.trees import RuleTree
 from glassfleet import catalogue
-from glassfleet.explain import Partition, explain_row
+from glassfleet.explain import Partition, difference, explain_row
+from glassfleet.export.svg.branches import Branch, grow
+from glassfleet.export.svg.charts import scores, shares
+from glassfleet.export.svg.sets import cuts
+from glassfleet.export.svg.structures import Structure, uses
+from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation
+from schemas.record import ModelRecord
 from tests.integration.dashboard.test_live import births, served
 from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
-from tests.support.dashboard_world import OPEN, SIDEWAYS, chromium
+from tests.support.dashboard_world import OPEN, SIDEWAYS
 
 KINDS = ("frt", "fmt", "tsk", "frbc", "dp_tree", "dp_tree-text", "fedavg_mlp-numbers", "fedavg_mlp-classes")
 NAMES = {kind: kind.replace("-", "_") for kind in KINDS} | {"population": "population"}
@@ -54,6 +54,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
                     name=name, version=1, digest=record.digest, metric=metric, federated=0.2, local=0.3, rows=9
                 )
                 service.coordinator.fleet.evaluated(f"vehicle-{number:04d}", told)
+        for kind in ("dp_tree", "frt"):
+            publish(service, model(kind), "pair", ["vehicle-0000"], run=kind)
         yield client
 
 
@@ -65,19 +67,6 @@ def text_of(shop: httpx.Client, address: str, **query: Any) -> str:
 
 def words_of(text: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", text).split())
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1280, "height": 900})
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("kind", ["fedavg_mlp-numbers", "fedavg_mlp-classes"])
@@ -179,20 +168,24 @@ def test_structure_is_read_in_the_order_that_it_asks() -> None:
     assert (last.feature, last.structures, last.splits) == ("speed", 0, 0)
 
 
-def shelved(made: Model) -> Shelved:
-    return Shelved(SimpleNamespace(scheme=made.scheme, digest="", document=made.to_document(), parameters={}), made)  # type: ignore[arg-type]
+def test_page_of_two_versions_counts_rules_as_the_command_does(shop: httpx.Client) -> None:
+    text = words_of(text_of(shop, "/models/pair/2/against/1"))
+    old, new = (stored(shop, "pair", version) for version in (1, 2))
+    found = difference(old, new)
+    assert found.added
+    assert found.gone
+    kept = found.kept + len(found.restated)
+    assert f"{len(found.added)} rules are new, {len(found.gone)} are gone, {len(found.changed)} have another" in text
+    assert f"{kept} are as they were" in text
+    for change in found.in_words("limits", "terms", "domain", "parameters", "training"):
+        assert f"{change.name} {change.before} {change.after}" in text, change
+    assert "Rules that are gone" in text
+    assert f"and {len(found.gone) - 40} more" in text
 
 
-def test_populations_are_compared_by_their_structures() -> None:
-    before = sample_models.population()
-    document = before.to_document()
-    body = {**document["model"], "structures": [[3, 3, -1, -1, 3, -1, -1], *document["model"]["structures"][1:]]}
-    after = catalogue.load("fedga").from_document({**document, "model": body})
-    told = difference(shelved(before), shelved(after))
-    total = len(body["structures"])
-    assert told.structures == (1, 1, total - 1)
-    assert (told.counts, told.has_rules) == ((0, 0, 0, 0), False)
-    assert difference(shelved(sample_models.model("frt")), shelved(sample_models.model("frt"))).structures is None
+def stored(shop: httpx.Client, name: str, version: int) -> tuple[ModelRecord, Model]:
+    record = ModelRecord.load(shop.get(f"/api/models/{name}/{version}").content)
+    return record, catalogue.load(record.scheme).from_document(record.document)
 
 
 def otherwise(rules: Any) -> Rule:
@@ -233,7 +226,7 @@ def test_otherwise_has_a_box_of_its_own_in_the_tree() -> None:
 @pytest.mark.parametrize("kind", ["dp_tree", "dp_tree-text"])
 def test_crisp_tree_is_drawn_as_it_was_learned(kind: str) -> None:
     made = sample_models.model(kind)
-    root = shelved(made).root
+    root = LoadedModel(SimpleNamespace(document=made.to_document()), made).root  # type: ignore[arg-type]
     assert (root.count, len(root.children)) == (len(made.rules()), 2)
     assert root.support == pytest.approx(sum(rule.support for rule in made.rules()))
     seen = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended
-from tests.support.dashboard_world import COLUMNS, EVIL, OPEN, SIDEWAYS, VEHICLES, World, chromium, world
+from tests.support.dashboard_world import COLUMNS, EVIL, OPEN, SIDEWAYS, VEHICLES, World, world
 
 PAGES = {
     "fleet": "/",
@@ -38,12 +38,6 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
 def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "dark"] = "light") -> BrowserContext:
     width, height = SIZES[size]
     made = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -51,22 +45,8 @@ def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "d
     return made
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page that fails the test on any script error, refused inline code or missing file."""
-    faults: list[str] = []
-    opened = context(browser)
-    made = opened.new_page()
-    made.on("pageerror", lambda fault: faults.append(str(fault)))
-    made.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    yield made
-    opened.close()
-    # A browser notes answers such as 404 on its console; they are what those tests ask for.
-    assert [fault for fault in faults if not fault.startswith("Failed to load resource: the server responded")] == []
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: Page, name: str) -> None:
+def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.goto(there.base + PAGES[name])
     page.evaluate(OPEN)
     found = Axe().run(page)
@@ -77,13 +57,7 @@ def test_page_has_no_accessibility_faults_in_light_and_dark(there: World, page: 
     # Only colours differ between the two.
     found = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
     assert found.violations_count == 0, found.generate_report()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(there.base + PAGES[name])
-    page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(SIDEWAYS) == []
 
@@ -280,23 +254,6 @@ def test_forecast_page_says_what_is_wrong(there: World, query: dict[str, str], w
     assert EVIL not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"row": {}}, 422),
-        ({"row": {"a": 1.0}, "more": 1}, 422),
-        ({"row": [0.0] * 3}, 422),
-        ({"row": [0.0] * 15, "version": 99}, 404),
-        ({"row": "text"}, 422),
-    ],
-)
-def test_api_refuses_rows_that_do_not_fit(there: World, body: dict[str, Any], status: int) -> None:
-    for question in ("explain", "counterfactual"):
-        answer = there.api.post(f"/api/models/video-quality/{question}", json=body)
-        assert answer.status_code == status
-        assert answer.json()["detail"]
-
-
 def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
     name = there.api.get("/api/models/video-quality/summary").json()["features"][0]["feature"]  # the most used
     asked = {"row": [0.0] * 15, "goal": "+0.1", "only": [name]}
@@ -308,12 +265,6 @@ def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
     answer = there.api.post("/api/models/video-quality/counterfactual", json={**asked, "only": ["height"]})
     assert answer.status_code == 422
     assert "height" in answer.json()["detail"]
-
-
-def test_api_refuses_a_goal_that_cannot_be_meant(there: World) -> None:
-    answer = there.api.post("/api/models/video-quality/counterfactual", json={"row": [0.0] * 15, "goal": "purple"})
-    assert answer.status_code == 422
-    assert "purple" in answer.json()["detail"]
 
 
 def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: Page) -> None:

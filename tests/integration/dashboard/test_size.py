@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,21 @@ import pytest
 
 from coordinator.fleet.directory import Fleet
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.branches import grow, most_used, opened
-from coordinator.http.dashboard.draw import answers, number, size, timeline
-from coordinator.http.dashboard.growth import grown
+from coordinator.http.dashboard.growth import growing, growing_list, grown
 from coordinator.http.dashboard.model_pages import _terms
-from coordinator.http.dashboard.sets import memberships
-from coordinator.http.dashboard.trees import growing, growing_list
 from coordinator.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import ConditionView, FuzzySet, Partition
-from glassfleet.rules import Condition, Rule
+from glassfleet.export.svg.branches import grow, most_used, opened
+from glassfleet.export.svg.rounds import answers, timeline
+from glassfleet.export.svg.sets import memberships
+from glassfleet.export.svg.text import number, size
+from glassfleet.fuzzy.spans import span_condition
+from glassfleet.outline import OutlineNode, outlined
+from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Done, Next
-from glassfleet.schemes.fmt.words import span_condition
 from schemas.documents import document_digest
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord, Training
@@ -53,7 +55,10 @@ def domain_of(data: Dataset, *, labels: bool) -> Domain:
     return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
 
 
-def publish(service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort") -> ModelRecord:
+def publish(  # noqa: PLR0917
+    service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort", run: str = ""
+) -> ModelRecord:
+    run = run or f"run-{name}"
     document = model.to_document()
 
     def make(version: int) -> tuple[str, bytes]:
@@ -63,7 +68,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str], particip
             digest=document_digest(document),
             document=document,
             fleet="fleet",
-            run=f"run-{name}",
+            run=run,
             scheme=model.scheme,
             cohort=cohort,
             domain_contributors=[],
@@ -74,7 +79,7 @@ def publish(service: Service, model: Any, name: str, cohort: list[str], particip
         )
         return record.digest, record.to_bytes()
 
-    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, f"run-{name}", make).record)
+    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, run, make).record)
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +255,7 @@ def test_vehicle_met_while_up_counts_since_its_process_began(born: float, since:
 
 def rule(index: int, support: float, *parts: str) -> Rule:
     conditions = tuple(Condition(part[0], part[1:], 0, 1, 0.5) for part in parts)
-    return Rule(index, conditions, f"t = {index}", 1, support, 1)
+    return Rule(index, conditions, Consequent("t", index), 1, support, 1)
 
 
 RULES = (rule(0, 0.1, "aLow"), rule(1, 0.2, "aHigh", "bLow"), rule(2, 0.5, "aHigh", "bHigh", "cLow"), rule(3, 0.2))
@@ -327,14 +332,21 @@ def test_late_answers_of_those_who_were_not_asked_are_told_apart_so_that_no_more
     assert 'aria-label="12 in of 13 asked, 1 dropped"' in answers({**late, "late": 0, "late_agents": []})
 
 
-TREE = ["everything", "  a b is Low", "    c is High ?", "    c is Low ?", "  a b is High", "... 7 more"]
+NODES = [
+    OutlineNode(0),
+    OutlineNode(1, "a is b", "Low"),
+    OutlineNode(2, "c", "High", open=True),
+    OutlineNode(2, "c", "Low", open=True),
+    OutlineNode(1, "a is b", "High"),
+]
+TREE = {"outline": [asdict(node) for node in NODES], "more": 7}
 
 
-def test_lines_that_are_indented_are_a_tree_that_grows() -> None:
-    found = grown({"lines": TREE})
+def test_outline_is_a_tree_that_grows() -> None:
+    found = grown(TREE)
     assert found.tree is not None
     assert found.rest == "7 more"
-    assert (found.tree.counts, found.tree.feature, found.tree.leaves) == ((4, 2, 2), "a b", 3)
+    assert (found.tree.counts, found.tree.feature, found.tree.leaves) == ((4, 2, 2), "a is b", 3)
     assert [child.key for child in found.tree.children] == ["0.0", "0.1"]
     text = growing(found.tree)
     assert text.count('class="box grows"') == 2
@@ -342,7 +354,7 @@ def test_lines_that_are_indented_are_a_tree_that_grows() -> None:
     said = growing_list(found.tree)
     assert said.count("<li") == 5
     assert '<li class="grows">c is High <span class="quiet">may still grow</span></li>' in said
-    over = grown({"lines": TREE}, ended=True).tree
+    over = grown(TREE, ended=True).tree
     assert over is not None
     assert "may still grow" not in growing(over) + growing_list(over)
 
@@ -351,20 +363,19 @@ def test_lines_that_are_indented_are_a_tree_that_grows() -> None:
     "lines",
     [[], ["a", "b"], ["IF a is Low", "OTHERWISE"], ["  deep", "deeper"], ["x: 1 to 2"], "text", None, [EVIL, 3]],
 )
-def test_lines_that_are_no_tree_stay_a_list(lines: Any) -> None:
+def test_lines_without_an_outline_stay_a_list(lines: Any) -> None:
     found = grown({"lines": lines})
     assert found.tree is None
-    assert [text for text, _ in found.lines] == (
-        [str(line).strip() for line in lines] if isinstance(lines, list) else []
-    )
+    assert found.lines == ([str(line) for line in lines] if isinstance(lines, list) else [])
+    assert grown({"outline": lines, "lines": lines}).lines == found.lines
 
 
 def test_large_tree_that_grows_draws_quiet_siblings_as_one_box() -> None:
     terms = ("Low", "Medium", "High")
-    lines = ["everything"]
+    nodes = [OutlineNode(0)]
     for first in range(20):
-        lines += [f"  {EVIL} is {first}", *(f"    b is {term}{' ?' * (term == 'High')}" for term in terms)]
-    tree = grown({"lines": lines}).tree
+        nodes += [OutlineNode(1, EVIL, str(first)), *(OutlineNode(2, "b", term, term == "High") for term in terms)]
+    tree = grown(outlined(nodes, len(nodes))).tree
     assert tree is not None
     text = growing(tree)
     assert text.count("<g ") == 1 + 20 * 3

@@ -211,19 +211,6 @@ def test_absent_clients_queue_overflows_silently_when_it_is_bounded():
     assert back.first() == [b"%d" % n for n in range(10)]
 
 
-def test_session_ends_when_its_expiry_has_passed():
-    hub = MemoryHub()
-    a, b = Peer(hub, "a").start(), Peer(hub, "b", session_expiry=60).start("t")
-    hub.pump()
-    b.transport.stop()
-    hub.advance(61)
-    a.transport.publish("t", b"1")
-    hub.pump()
-    back = Peer(hub, "b").start("t")
-    hub.pump()
-    assert back.messages == []
-
-
 def test_timers_of_the_simulation_run_in_virtual_time():
     hub = MemoryHub()
     seen: list[float] = []

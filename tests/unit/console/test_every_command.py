@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -23,7 +24,6 @@ import pytest
 from console.main import cli, run
 from tests.support.processes import drain
 
-ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
 
 DOCUMENTS = {
@@ -56,6 +56,10 @@ LEAVES = {
 }
 
 
+SETTINGS_OF_A_SERVICE = ("glassfleet agent", "glassfleet coordinator", "glassfleet forecast run")
+"""Their options are made from a model of settings, which checks them."""
+
+
 @pytest.fixture(autouse=True)
 def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("GLASSFLEET_")]:
@@ -85,14 +89,13 @@ def parsed(words: list[str]) -> click.Command:
         name, command, parent = str(called), child, context
 
 
-@pytest.mark.parametrize("path", ["glassfleet", *COMMANDS])
-def test_examples_of_every_help_text_are_commands_that_click_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = COMMANDS.get(path, cli)
-    given = examples(command)
-    assert given, f"{path}: no Examples block"
+def test_examples_of_every_help_text_are_commands_that_click_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     # The files of an example are its reader's; what it names them for is looked at, not whether they are there.
     monkeypatch.setattr(click.Path, "convert", lambda self, value, _parameter, _context: self.coerce_path_result(value))
-    for example in given:
+    given = {path: examples(command) for path, command in {"glassfleet": cli, **COMMANDS}.items()}
+    assert [path for path, found in given.items() if not found] == []
+    for path, example in ((path, example) for path, found in given.items() for example in found):
+        command = COMMANDS.get(path, cli)
         line = re.split(r" [|>] ", example)[0]
         words = shlex.split(line)
         assert words[0] == "glassfleet"
@@ -119,11 +122,9 @@ def nonsense(command: click.Command) -> Iterator[list[str]]:
             yield [parameter.opts[-1], "-1e999"]
 
 
-@pytest.mark.parametrize("path", LEAVES)
-def test_nonsense_is_told_in_one_line_with_a_documented_code(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = path.split()[1:]
-    for more in nonsense(LEAVES[path]):
-        code = run([*words, *more])
+def test_nonsense_is_told_in_one_line_with_a_documented_code(capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([*path.split()[1:], *wrong] for path, command in LEAVES.items() for wrong in nonsense(command)):
+        code = run(more)
         out, err = capsys.readouterr()
         assert 2 <= code <= 10, (more, err)
         assert out == "", more
@@ -132,21 +133,35 @@ def test_nonsense_is_told_in_one_line_with_a_documented_code(path: str, capsys: 
         assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("path", LEAVES)
-def test_every_command_prints_json_or_has_nothing_to_print(path: str) -> None:
-    flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
-    assert "--json" in flags or path in DOCUMENTS
+def flags(path: str) -> set[str]:
+    return {flag for parameter in LEAVES[path].params for flag in parameter.opts}
+
+
+def test_every_command_prints_json_or_has_nothing_to_print() -> None:
+    assert [path for path in LEAVES if "--json" not in flags(path) and path not in DOCUMENTS] == []
+    assert set(DOCUMENTS) <= set(COMMANDS)
+
+
+def test_every_command_takes_each_of_its_options_by_a_typed_name() -> None:
+    wrong = {}
+    for path in LEAVES.keys() - set(SETTINGS_OF_A_SERVICE):
+        function = inspect.unwrap(LEAVES[path].callback or int)
+        taken = inspect.signature(function).parameters
+        kinds = [function.__globals__.get(str(each.annotation)) for each in taken.values()]
+        names = {each.name for kind in kinds if dataclasses.is_dataclass(kind) for each in dataclasses.fields(kind)}
+        names = names or taken.keys() - {"ctx", "context"}
+        if names != {each.name for each in LEAVES[path].params if each.expose_value}:
+            wrong[path] = names
+    assert not wrong
 
 
 def test_exceptions_are_commands_that_there_are() -> None:
     assert set(DOCUMENTS) <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("path", LEAVES)
-def test_every_command_can_be_quiet_or_has_a_log_level(path: str) -> None:
-    flags = [flag for parameter in LEAVES[path].params for flag in parameter.opts]
-    if not isinstance(LEAVES[path], click.Group):
-        assert ("--quiet" in flags) != ("--log-level" in flags)
+def test_every_command_can_be_quiet_or_has_a_log_level() -> None:
+    single = [path for path, command in LEAVES.items() if not isinstance(command, click.Group)]
+    assert [path for path in single if ("--quiet" in flags(path)) == ("--log-level" in flags(path))] == []
 
 
 @pytest.fixture
@@ -202,20 +217,6 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
     assert (code, COLOUR.search(sent)) == (3, None)
     assert run(arguments) == 3
     assert not COLOUR.search(capfd.readouterr().out)
-
-
-def test_progress_bar_is_drawn_on_a_terminal_only_and_taken_away(rows: Path) -> None:
-    code, sent = on_terminal([*EXPERIMENT, str(rows)], NO_COLOR="")
-    assert code == 0
-    assert "2/2" in COLOUR.sub("", sent)
-    assert "fold 2: test RMSE" in sent
-    done = subprocess.run([str(BIN / "glassfleet"), *EXPERIMENT, str(rows)], capture_output=True, text=True, check=True)
-    assert "2/2" not in done.stderr + done.stdout
-    assert "\x1b" not in done.stderr + done.stdout
-    assert "fold 2: test RMSE" in done.stderr
-    quiet_code, quiet = on_terminal([*EXPERIMENT, str(rows), "-q"])
-    assert quiet_code == 0
-    assert "fold" not in quiet.split("protocol")[0].split("folds")[0]
 
 
 @pytest.mark.parametrize(

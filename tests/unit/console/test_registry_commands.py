@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from console.model.model_registry import _line_of_decision
+from console.model.versions import _line_of_decision
 from console.run.gate import rollout_lines
 from console.run.runspec import plan_of
-from coordinator.models.rollout.table import as_markdown
+from coordinator.models.rollout.table import TABLE
 from coordinator.spec.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, UsageError
 from schemas.trial import ALL
@@ -122,4 +122,4 @@ def test_plan_that_cannot_be_meant_is_refused_by_its_first_fault(plan: dict[str,
 
 
 def test_page_shows_the_transition_table_of_the_code() -> None:
-    assert as_markdown() in (ROOT / "docs" / "explanation" / "model-registry.md").read_text(encoding="utf-8")
+    assert TABLE.as_markdown() in (ROOT / "docs" / "explanation" / "model-registry.md").read_text(encoding="utf-8")

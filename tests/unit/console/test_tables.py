@@ -128,12 +128,6 @@ def test_list_of_runs_stays_within_a_narrow_terminal_and_keeps_the_ids(url: str,
     assert LONG in "".join(said.split())
 
 
-def test_list_has_no_colours_on_a_terminal_when_asked_for_none(url: str) -> None:
-    said = on_terminal(["run", "list", "--coordinator", url], 120, NO_COLOR="1")
-    assert "\x1b" not in said
-    assert said.startswith("run ")
-
-
 def test_rounds_of_a_run_are_a_table_on_a_terminal(url: str) -> None:
     said = ESCAPE.sub("", on_terminal(["run", "show", "monday", "--coordinator", url], 120))
     heads = "phase round kind asked accepted late dropped took who did not count"

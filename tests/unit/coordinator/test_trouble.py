@@ -16,9 +16,9 @@ from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
 from coordinator.config import load_config
-from coordinator.core import Coordinator
 from coordinator.engine import Engine
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.main import assemble
 from coordinator.service import Service
 from glassfleet.scheme import Done, Next, Task
 from schemas import limits
@@ -298,7 +298,7 @@ def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_aft
     began = fleet.hub.now
     fleet.hub.advance(60)  # another run's reduction
     fleet.core.handle(messages[:1], [began + 8])
-    fleet.core.tick(fleet.core.at(began + 9))
+    fleet.core.tick(fleet.core.timeline.at(began + 9))
     fleet.core.handle(messages[1:], [began + 9])
     fleet.core.tick()
     state = fleet.core.runs.live.get("r1")
@@ -306,7 +306,9 @@ def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_aft
     assert state.cohort == ("a", "b")
 
 
-def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path) -> None:
+def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Slow(MemoryJournal):
         """Stalls at every answer, as a full machine does, until well after the deadline."""
 
@@ -317,21 +319,22 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(tmp_path: Path)
 
     clock, hub = [0.0], MemoryHub()
     transport, journal = MemoryTransport(hub, Link("mqtt://m", "c")), Slow()
-    core = Coordinator("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
-    config = load_config(state_dir=tmp_path, batch_messages=1)
+    core = assemble("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
+    monkeypatch.setattr("coordinator.service.BATCH_MESSAGES", 1)
+    config = load_config(state_dir=tmp_path)
     service = Service(config, transport, journal, core, clock=lambda: clock[0])
     agents = tuple("abcd")
     for agent in agents:
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=["x"], target="y")
-        service.inbox.put(Message(TOPICS.agent_state(agent), Envelope(fleet="f", body=body, agent=agent).to_bytes()))
+        service.queue.put(Message(TOPICS.agent_state(agent), Envelope(fleet="f", body=body, agent=agent).to_bytes()))
     service.work(0.0)
     core.start_run(toy_spec(policy={"deadline": 10}))
     state = core.runs.live.get("r1")
     assert state is not None
     for agent in agents:
-        answer = contribution(agent, state.trail[-1].task)
+        answer = contribution(agent, state.levels[-1].task)
         payload = Envelope(fleet="f", body=answer, run="r1", agent=agent).to_bytes()
-        service.inbox.put(Message(TOPICS.contribution(agent, "r1"), payload))
+        service.queue.put(Message(TOPICS.contribution(agent, "r1"), payload))
     for _ in agents:
         service.work(0.0)
     state = core.runs.live.get("r1")

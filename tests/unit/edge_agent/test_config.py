@@ -7,6 +7,7 @@ import pytest
 
 from edge_agent.config import SHARED, AgentConfig, load_config
 from schemas.errors import UsageError
+from schemas.settings import settings_of
 
 GIVEN = {"id": "v1", "broker": "mqtt://here", "data": "rows.csv"}
 
@@ -29,7 +30,7 @@ def test_config_takes_flags_over_environment_over_file_over_defaults(tmp_path, m
     monkeypatch.setenv("GLASSFLEET_FLEET", "env")
     config = load_config(file, id="flag", fleet=None)
     assert (config.id, config.broker, config.fleet, config.slow) == ("flag", "mqtt://env", "env", 2.5)
-    assert (config.data, config.log_level, config.keepalive) == (Path("file.csv"), "debug", 30)
+    assert (config.data, config.log_level, config.connection.keepalive) == (Path("file.csv"), "debug", 30)
 
 
 def test_config_takes_the_more_particular_variable(monkeypatch):
@@ -41,7 +42,7 @@ def test_config_takes_the_more_particular_variable(monkeypatch):
 def test_config_does_not_take_the_folder_of_test_data_for_the_vehicles_rows(monkeypatch):
     monkeypatch.setenv("GLASSFLEET_DATA", "datasets")
     assert load_config(**GIVEN).data == Path("rows.csv")
-    assert set(AgentConfig.model_fields) >= SHARED
+    assert {*settings_of(AgentConfig), *AgentConfig.retired} >= SHARED
 
 
 def test_config_splits_the_allow_list_and_checks_it_against_what_is_installed(monkeypatch):
@@ -82,7 +83,7 @@ def test_config_names_setting_fault_and_where_to_give_it(flags, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[agent]\nslwo = 1\n", r"\[agent\] has no setting 'slwo'; the settings are: id, fleet"),
+        ("[agent]\nslwo = 1\n", r"\[agent\] has no setting 'slwo'; the settings are: fleet, state_dir"),
         ("agent = 1\n", r"\[agent\] must be a table"),
         ("id = \n", "not valid TOML"),
     ],

@@ -109,6 +109,7 @@ def test_session_and_identity_are_pure():
         imported = set(re.findall(r"^(?:from|import) (edge_agent\.[\w.]+|\w+)", text, re.MULTILINE))
         assert imported <= {
             "__future__",
+            "annotated_types",
             "collections",
             "dataclasses",
             "typing",

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from schemas.envelope import Envelope
 from schemas.errors import IdentityError, UsageError
 from schemas.messages import AgentState
 from tests.support.agent_bench import Bench
@@ -36,31 +35,6 @@ def test_agent_is_declared_down_by_its_will_when_killed(bench):
     bench.kill(agent)
     bench.run()
     assert [state.status for state in bench.coordinator.bodies(AgentState)] == ["up", "down"]
-
-
-def test_agent_stops_when_it_came_second_and_the_first_goes_on_when_two_have_one_id(bench, tmp_path):
-    first = bench.agent(folder=tmp_path / "one")
-    bench.run(2)
-    second = bench.agent(folder=tmp_path / "two")
-    with pytest.raises(IdentityError, match="another process is agent 'v1'"):
-        bench.run(120)
-    second.stop(say_goodbye=False)
-    bench.agents.remove(second)
-    bench.run(10)
-    assert first.transport.is_connected
-    state = Envelope.from_bytes(bench.hub.retained[bench.coordinator.topics.agent_state("v1")], fleet="fleet").body
-    assert isinstance(state, AgentState)
-    assert (state.status, state.incarnation) == ("up", first._identity.own)
-
-
-def test_agent_does_not_stop_when_it_is_killed_and_restarted_again_and_again(bench):
-    for _ in range(6):
-        agent = bench.agent()
-        bench.run(2)
-        bench.kill(agent)
-    agent = bench.agent()
-    bench.run(30)
-    assert agent.transport.is_connected
 
 
 def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench):

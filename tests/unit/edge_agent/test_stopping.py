@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordinator.config import load_config
-from coordinator.service import build
+from coordinator.main import build
 from edge_agent.forecast.source import Samples
 from edge_agent.runner import Loop
 

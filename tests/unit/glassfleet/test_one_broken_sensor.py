@@ -197,9 +197,9 @@ class Drive:
             if state.is_ended:
                 break
             assert state.open is not None
-            task, asked = state.trail[-1].task, state.open.asked
+            task, asked = state.levels[-1].task, state.open.asked
             for name in asked:
-                if state.trail[-1].task is task:
+                if state.levels[-1].task is task:
                     state = self._step(engine, state, self._answer(name, task))
         return state
 
@@ -313,7 +313,7 @@ def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
     assert state.max_rows_each == 0
     assert state.domain is not None
     assert state.domain.features[0].high > 1e6, "limits as that version finds them: its answers are in the journal"
-    first = default_engine().step(None, drive.events[0])[0].trail[0].task
+    first = default_engine().step(None, drive.events[0])[0].levels[0].task
     assert set(first.body) == {"columns", "target", "min_count", "round"}
 
 

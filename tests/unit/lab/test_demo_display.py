@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from console.main import run
 from lab.demo.command import demo
-from lab.demo.display import Lines, Live, News, fitted, round_line
+from lab.demo.display import Lines, Live, News, fitted
 from lab.demo.plan import Plan
-from lab.demo.view import Scene, Step, counted, draw, growth, open_round, short_round, vehicle_word
+from lab.demo.view import Scene, Step, draw, short_round, vehicle_word
 from lab.demo.words import plan_words, staying_command
 
 
@@ -46,16 +45,6 @@ def running(rounds: int, vehicles: dict[str, str], **changes: Any) -> dict[str, 
     }
 
 
-def test_round_lines_say_who_was_too_late_once_it_is_known() -> None:
-    late = closed_round(late=1, late_agents=["v1"])
-    assert "late  1" in round_line(late, final=True)
-    assert round_line(late, final=True).endswith("[v1: too late]")
-    assert "late" not in round_line(closed_round(), final=False)
-    assert short_round(late).endswith(" s  too late: v1")
-    assert short_round(closed_round()).endswith(" s  silent: v1")
-    assert short_round(closed_round(dropped_agents={"v1": "refused: no rows"})).endswith(" s  refused: no rows: v1")
-
-
 def test_closed_round_says_every_reason_first_and_counts_vehicles_when_their_names_do_not_fit() -> None:
     late, silent = [f"vehicle-{number:02d}" for number in (1, 4, 5)], dict.fromkeys(("vehicle-07", "v"), "deadline")
     item = closed_round(late=3, late_agents=late, dropped_agents={**dict.fromkeys(late, "deadline"), **silent})
@@ -63,18 +52,6 @@ def test_closed_round_says_every_reason_first_and_counts_vehicles_when_their_nam
     assert short_round(item, width=140).endswith(f"too late: {', '.join(late)}; silent: v, vehicle-07")
     assert short_round(item, width=100).endswith(" s  too late: 3; silent: 2")
     assert len(short_round(item, width=100)) <= 100
-
-
-@pytest.mark.parametrize(("width", "bar"), [(100, "##."), (10, "##."), (60, "##.")])
-def test_open_round_says_what_is_left_and_who_answered(width: int, bar: str) -> None:
-    assert open_round(closed_round(), 1.25, width).endswith(f"1.25 s left  {bar}")
-
-
-def test_open_round_of_a_large_fleet_fits_the_terminal() -> None:
-    line = open_round(closed_round(asked=200, accepted=100), 1.25, 80)
-    assert len(line) == 80
-    bar = line.rpartition("  ")[2]
-    assert bar.count("#") == len(bar) // 2 > 3
 
 
 def test_news_tells_each_round_once_and_a_late_answer_when_it_comes() -> None:
@@ -135,31 +112,6 @@ def test_live_display_fits_the_terminal_and_keeps_its_height_while_a_model_grows
     assert lines - 2 <= max(heights) <= lines
 
 
-def test_sections_stand_where_they_stood_when_something_happens() -> None:
-    vehicles = dict.fromkeys(("a", "b"), "up")
-
-    def places(**changes: Any) -> list[int]:
-        screen = draw(Scene(100, 40, **changes))
-        heads = ("Vehicles", "Rounds", "The model so far", "Events")
-        return [at for at, line in enumerate(screen) if line.plain.startswith(heads)]
-
-    early = places(status=running(0, vehicles), vehicles=vehicles)
-    late = places(status=running(30, vehicles), vehicles=vehicles, said=["x"] * 99)
-    assert len(early) == 4
-    assert early == late
-
-
-def test_preparations_are_seen_with_their_time_before_there_is_a_run() -> None:
-    steps = [Step("making rows", 0.0, 1.5), Step("starting the broker", 1.5)]
-    screen = [line.plain for line in draw(Scene(80, 24, now=2.0, steps=steps, address="http://127.0.0.1:1/"))]
-    assert "http://127.0.0.1:1/" in screen[0]
-    done, doing = (next(line for line in screen if step.text in line) for step in steps)
-    assert done.startswith("✓")
-    assert done.endswith("1.5 s")
-    assert doing.startswith("▸")
-    assert doing.endswith("0.5 s")
-
-
 def test_vehicles_to_whom_something_happens_are_shown_first_when_not_all_find_room() -> None:
     vehicles = {f"vehicle-{number:03d}": "up" for number in range(200)} | {"vehicle-199": "killed"}
     screen = "\n".join(line.plain for line in draw(Scene(80, 24, status=running(1, vehicles), vehicles=vehicles)))
@@ -184,13 +136,6 @@ def test_long_lines_are_broken_between_words_and_short_ones_left() -> None:
     assert all(len(line) <= 40 for line in rest)
     assert all(line.startswith("      ") for line in rest[1:])
     assert " ".join(" ".join(rest).split()) == " ".join(long.split())
-
-
-def test_growth_is_told_in_numbers_when_there_is_any() -> None:
-    assert growth({"progress": {"nodes": 7, "leaves": 22, "lines": ["x"]}}) == "  (7 nodes, 22 leaves)"
-    assert growth({"progress": {"nodes": 1, "leaves": 1, "depth": 1}}) == "  (1 node, 1 leaf, 1 depth)"
-    assert growth({"progress": {}}) == ""
-    assert [counted(number, "rules") for number in (0.0, 1.0, 12.0)] == ["0 rules", "1 rule", "12 rules"]
 
 
 @pytest.mark.parametrize(
@@ -237,13 +182,3 @@ def test_last_line_names_the_program_as_it_was_started_when_it_is_on_no_path(
     monkeypatch.setattr("sys.argv", [".venv/bin/glassfleet", "demo"])
     with demo.make_context("demo", []):
         assert staying_command() == ".venv/bin/glassfleet demo --stay"
-
-
-def test_demo_says_at_once_which_file_lacks_which_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in "abc":
-        (tmp_path / f"{name}.csv").write_text("load,temp_c,y\n1,2,3\n4,5,6\n")
-    (tmp_path / "d.csv").write_text("load,y\n1,3\n4,6\n")
-    assert run(["demo", "--data", str(tmp_path), "--plain"]) == 3
-    said = capsys.readouterr().err
-    assert f"{tmp_path / 'd.csv'} has no column 'temp_c'; 3 of 4 files have the columns load, temp_c, y." in said
-    assert "starting the broker" not in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shlex
 from collections.abc import Generator
 from pathlib import Path
@@ -169,16 +168,3 @@ def test_experiment_tells_what_went_wrong_in_a_fold_of_another_process() -> None
 
 def test_experiment_tells_that_a_file_is_not_there(tmp_path: Path) -> None:
     assert isinstance(fault("--csv", str(tmp_path / "nothing.csv")), DataError)
-
-
-@pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="set GLASSFLEET_DATA to the folder of datasets")
-def test_experiment_prints_the_published_digits_of_weather_izmir() -> None:
-    path = Path(os.environ["GLASSFLEET_DATA"]) / "weather_izmir.csv.gz"
-    settings = summary_of("--csv", str(path), "--target", "Mean_temperature", "--settings", "federated,central")[
-        "settings"
-    ]
-    assert f"{settings['federated']['test_rmse']['mean']:.2f}" == "1.27"
-    assert f"{settings['central']['test_rmse']['mean']:.2f}" == "1.28"
-    assert settings["federated"]["complexity"] == pytest.approx(
-        {"nodes": 112.8, "leaves": 88.0, "depth": 6.8, "parameters": 904.8}
-    )

@@ -14,16 +14,16 @@ from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.local import central
 from lab.experiments.command import experiment
+from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import (
     MIN_NODE_ROWS,
     PROTOCOL,
     f1_scores,
-    minmax_domain,
     node_parts,
     node_split,
     reduction_curve,
 )
-from lab.protocols.paper import NESTED_KFOLD, protocol_of
+from lab.protocols.paper import NESTED_KFOLD, minmax_domain
 from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")

@@ -13,8 +13,8 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from lab.demo.plan import make_plan
+from lab.demo.preflight import MANY_ROUNDS, Preflight, run_preflight, tempo
 from lab.demo.reference import choices, judge, participation_of
-from lab.demo.rehearsal import MANY_ROUNDS, Rehearsal, rehearse, tempo
 from lab.demo.report import score_lines
 from lab.demo.vehicles import VehicleRows, check_columns, labelled_files, read_rows, real_files, simulated_files
 from lab.qoe import cells, video
@@ -29,7 +29,6 @@ from lab.qoe.windows import (
     TARGET,
     UNITS,
     WINDOW,
-    LiveWindow,
     labels_of,
     rows_of_run,
 )
@@ -107,24 +106,6 @@ def test_target_is_the_share_displayed_three_seconds_after_the_window(fleet: lis
     X, y = rows_of_run(run)
     assert np.array_equal(y, run[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")])
     assert np.array_equal(X[:, FEATURES.index("buffer_last_s")], run[WINDOW - 1 : -HORIZON, METRICS.index("buffer_s")])
-
-
-def test_live_window_gives_the_training_rows_when_fed_second_by_second(fleet: list[Vehicle]) -> None:
-    run = fleet[1].series[2]
-    X, _ = rows_of_run(run)
-    window = LiveWindow()
-    live = [window.push(dict(zip(METRICS, second, strict=True))) for second in run.tolist()]
-    assert live[: WINDOW - 1] == [None] * (WINDOW - 1)
-    assert np.array_equal(np.array(live[WINDOW - 1 : -HORIZON]), X)
-
-
-def test_live_window_starts_anew_when_cleared() -> None:
-    window = LiveWindow()
-    second = dict.fromkeys(METRICS, 1.0)
-    for _ in range(WINDOW):
-        window.push(second)
-    window.clear()
-    assert window.push(second) is None
 
 
 def test_rows_of_run_are_none_when_the_run_is_shorter_than_window_and_horizon() -> None:
@@ -446,16 +427,16 @@ def test_verdict_takes_nothing_for_a_cohort_whose_record_does_not_say_so() -> No
 def test_rehearsal_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
     scheme = catalogue.load("frbc")
     fleet = list(small_fleet().values())
-    whole = rehearse(scheme, scheme.exact(scheme.Parameters()), fleet, 0, at_most=9)
+    whole = run_preflight(scheme, scheme.exact(scheme.Parameters()), fleet, 0, at_most=9)
     assert whole.rounds == 4, "two for the domain, rules, strengths"
     assert whole.seconds > 0
-    assert rehearse(scheme, scheme.Parameters(), fleet, 0, at_most=3).rounds == 3
+    assert run_preflight(scheme, scheme.Parameters(), fleet, 0, at_most=3).rounds == 3
 
 
 def test_tempo_leaves_time_for_heavy_answers_and_hurries_long_elastic_runs() -> None:
-    assert tempo(Rehearsal(9, 0.001), 15, "cohort") == (0.2, 2.5)
-    assert 2.5 < tempo(Rehearsal(9, 100.0), 15, "cohort")[1] < 30
-    assert tempo(Rehearsal(MANY_ROUNDS, 100.0), 15, "elastic")[1] <= 2.5
-    quick_pace, quick_deadline = tempo(Rehearsal(MANY_ROUNDS, 0.001), 15, "elastic")
+    assert tempo(Preflight(9, 0.001), 15, "cohort") == (0.2, 2.5)
+    assert 2.5 < tempo(Preflight(9, 100.0), 15, "cohort")[1] < 30
+    assert tempo(Preflight(MANY_ROUNDS, 100.0), 15, "elastic")[1] <= 2.5
+    quick_pace, quick_deadline = tempo(Preflight(MANY_ROUNDS, 0.001), 15, "elastic")
     assert quick_pace < 0.2
     assert quick_deadline < 2.5

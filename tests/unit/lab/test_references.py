@@ -7,7 +7,7 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import pooled_domain
-from lab.protocols.frbc import minmax_domain
+from lab.protocols.paper import minmax_domain
 from lab.protocols.references import REFERENCES, fit_reference
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -19,7 +19,10 @@ NUMBERS = Dataset(("a", "b", "c", "d"), "y", X, Y)
 LABELS = Dataset(("a", "b", "c", "d"), "y", X, np.where(Y > 600, "above", "below"))
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+SOME = [pytest.param(name, marks=[pytest.mark.slow] if name == "boosting" else []) for name in REFERENCES]
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_reference_learns_numbers_in_their_own_unit(name: str) -> None:
     domain = pooled_domain(NUMBERS.features, "y", X, Y)
     model = fit_reference(name, domain, NUMBERS)
@@ -28,7 +31,7 @@ def test_reference_learns_numbers_in_their_own_unit(name: str) -> None:
     assert np.array_equal(model.predict(X), fit_reference(name, domain, NUMBERS).predict(X))
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", SOME)
 def test_reference_learns_labels(name: str) -> None:
     model = fit_reference(name, minmax_domain(LABELS), LABELS)
     assert np.mean(model.predict(X) == LABELS.y) > 0.9

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
+from glassfleet.local import federated
 from lab.experiments.command import experiment
-from lab.protocols.paper import protocol_of
-from lab.protocols.tsk import PROTOCOL, client_folds, minmax_scaled, paper_fold
+from lab.protocols.choice import protocol_of
+from lab.protocols.tsk import PROTOCOL, client_folds, minmax_scaled
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
@@ -30,7 +31,7 @@ def test_scheme_names_its_papers_protocol() -> None:
 
 
 def test_clients_come_first_and_folds_inside_them() -> None:
-    folds = [client_folds(50, fold, clients=5, folds=5) for fold in range(5)]
+    folds = [client_folds(np.zeros(50), fold, 5, 5, 42) for fold in range(5)]
     whole = [np.sort(np.concatenate(pair)) for pair in folds[0]]
     assert sorted(np.concatenate(whole).tolist()) == list(range(50))
     for fold in folds[1:]:  # a client keeps its rows, whatever the fold
@@ -63,11 +64,18 @@ def test_experiment_measures_as_the_protocol_does(tmp_path: Path) -> None:
 
     assert summary["seed"] == 42
     assert summary["parameters"]["consequents"] == "averaged"
-    parameters = scheme.Parameters(**summary["parameters"])
-    own = [paper_fold(scheme, parameters, data, fold, clients=3, folds=2) for fold in range(2)]
-    for setting, short in (("local", "LL"), ("federated", "FL"), ("central", "CL")):
-        told = summary["settings"][setting]
-        expected = np.mean([fold.test[short] for fold in own])  # type: ignore[index]  # the keys are a Literal
-        assert told["test_mse"]["mean"] == pytest.approx(expected)
-        assert told["test_rmse"]["mean"] <= np.sqrt(expected) * (1 + 1e-9)
-        assert told["complexity"]["rule_length"] == 2
+    # The mean is over clients and folds, of squared errors in the target's own unit, from the scaled rows.
+    scaled, width = minmax_scaled(data)
+    errors = []
+    for fold in range(2):
+        parts = [
+            [Dataset(scaled.features, "y", scaled.X[rows], scaled.y[rows]) for rows in pair]
+            for pair in client_folds(data.y, fold, 2, 3, 42)
+        ]
+        train = {f"client-{number}": pair[0] for number, pair in enumerate(parts)}
+        model = federated(scheme, scheme.Parameters(**summary["parameters"]), PROTOCOL.domain(scaled), train).model
+        errors += [np.mean((model.predict(test.X) - test.y) ** 2) * width**2 for _, test in parts]
+    assert summary["settings"]["federated"]["test_mse"]["mean"] == pytest.approx(np.mean(errors))
+    for result in summary["settings"].values():
+        assert result["test_rmse"]["mean"] <= np.sqrt(result["test_mse"]["mean"]) * (1 + 1e-9)
+        assert result["complexity"]["rule_length"] == 2

@@ -24,7 +24,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.http.api import read_or_make_token
 from coordinator.journal.port import Entry
 from coordinator.journal.sql import SqlJournal
-from coordinator.service import build
+from coordinator.main import build
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.snapshots import Snapshots

@@ -1,1 +1,1 @@
-"""One module per revision."""
+"""One module for each revision of the schema."""

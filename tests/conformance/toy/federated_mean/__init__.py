@@ -13,8 +13,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
+from glassfleet.tables import RuleList, RuleTables
 from schemas.errors import DocumentError
 
 
@@ -103,7 +104,7 @@ class FederatedMean:
     def rules(self) -> Sequence[Rule]:
         """Return the one rule."""
         value = float(self.domain.unscale_target(np.array([self.mean]))[0])
-        return [Rule(0, (), f"{self.domain.target_name} = {value:.4g}", 1.0, 1.0, 1.0)]
+        return [Rule(0, (), Consequent(self.domain.target_name, value), 1.0, 1.0, 1.0)]
 
     def complexity(self) -> Mapping[str, int | float]:
         """One number."""
@@ -145,6 +146,10 @@ class Scheme:
     def cost(self, task: Task, rows: int) -> Cost:
         """One pass over the rows."""
         return Cost(seconds=1e-7 * rows, megabytes=3e-5 * rows)
+
+    def tables(self, model: FederatedMean) -> RuleTables:
+        """One rule that always fires, and says the mean."""
+        return RuleTables("maximum_matching", RuleList(2, ((),)), (1.0,), constants=(model.mean,), slopes=((),))
 
     def from_document(self, document: Mapping[str, Any]) -> FederatedMean:
         """Rebuild the model."""

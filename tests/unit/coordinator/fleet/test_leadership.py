@@ -9,8 +9,8 @@ import pytest
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
-from coordinator.fleet.leader_probe import Lookout, Sighting
-from coordinator.fleet.leadership import Rivalry, Rivals
+from coordinator.fleet.leader_probe import LeaderProbe, ProbeResult
+from coordinator.fleet.leadership import Election, ElectionPolicy
 from coordinator.messages.publisher import birth
 from schemas.topics import Topics
 
@@ -18,44 +18,44 @@ TOPICS = Topics("f")
 
 
 def test_rival_of_a_later_term_is_obeyed_when_it_is_seen_again() -> None:
-    me = Rivals("me", 10.0)
-    assert not me.sees("other", "up", 11.0, 0.0, retained=True)
-    assert not me.sees("other", "up", 11.0, 0.1, retained=False), "a copy"
-    assert me.sees("other", "up", 11.0, 0.3, retained=False)
+    me = Election("me", 10.0)
+    assert not me.is_lost("other", "up", 11.0, 0.0, retained=True)
+    assert not me.is_lost("other", "up", 11.0, 0.1, retained=False), "a copy"
+    assert me.is_lost("other", "up", 11.0, 0.3, retained=False)
 
 
 def test_rival_that_was_not_seen_for_long_is_forgotten() -> None:
-    me = Rivals("me", 10.0, Rivalry(quiet=5.0))
-    assert [me.sees("other", "up", 11.0, 6.0 * index, retained=False) for index in range(5)] == [False] * 5
+    me = Election("me", 10.0, ElectionPolicy(quiet=5.0))
+    assert [me.is_lost("other", "up", 11.0, 6.0 * index, retained=False) for index in range(5)] == [False] * 5
 
 
 @pytest.mark.parametrize(("status", "term"), [("up", 9.0), ("down", 11.0), ("down", 9.0)])
 def test_rival_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str, term: float) -> None:
-    me = Rivals("me", 10.0)
+    me = Election("me", 10.0)
     for index in range(20):
         at = float(index)
-        assert not me.sees("other", status, term, at, retained=False)
+        assert not me.is_lost("other", status, term, at, retained=False)
         assert me.due is not None
         assert me.due <= at + 0.25
         me.published(me.due)
 
 
-def test_exactly_one_of_two_rivals_stops_when_both_keep_coming_back() -> None:
+def test_exactly_one_of_two_coordinators_stops_when_both_keep_coming_back() -> None:
     for one, two in (((1.0, "b"), (2.0, "a")), ((1.0, "a"), (1.0, "b"))):
-        first, second = Rivals(one[1], one[0]), Rivals(two[1], two[0])
+        first, second = Election(one[1], one[0]), Election(two[1], two[0])
         said = {"first": False, "second": False}
         for index in range(10):
-            said["first"] |= first.sees(second.own, "up", second.term, 0.3 * index, retained=False)
-            said["second"] |= second.sees(first.own, "up", first.term, 0.3 * index, retained=False)
+            said["first"] |= first.is_lost(second.own, "up", second.term, 0.3 * index, retained=False)
+            said["second"] |= second.is_lost(first.own, "up", first.term, 0.3 * index, retained=False)
         assert said == {"first": True, "second": False}
 
 
 def test_rival_answers_a_flood_no_more_often_than_its_pause() -> None:
-    me = Rivals("me", 10.0)
+    me = Election("me", 10.0)
     answers = 0
     for index in range(1000):
         at = index / 1000
-        me.sees(f"x{index}", "down", 0.0, at, retained=False)
+        me.is_lost(f"x{index}", "down", 0.0, at, retained=False)
         if me.due is not None and me.due <= at:
             me.published(at)
             answers += 1
@@ -88,8 +88,8 @@ class Scripted:
         self.stopped = True
 
 
-def look(transport: object, wait: float = 0.1) -> Sighting:
-    lookout = Lookout(TOPICS, "me", "sw")
+def look(transport: object, wait: float = 0.1) -> ProbeResult:
+    lookout = LeaderProbe(TOPICS, "me", "sw")
     return lookout.look(transport, wait, 0.01, cancelled=lambda: False, connect=lambda: True)  # type: ignore[arg-type]
 
 
@@ -101,7 +101,7 @@ def state(incarnation: str, status: str, term: float, *, retained: bool = False)
 def test_lookout_finds_one_that_answers() -> None:
     living = state("other", "up", 7.0)
     transport = Scripted(state("other", "up", 7.0, retained=True), answers=(living,))
-    assert look(transport) == Sighting(7.0, "other", "sw")
+    assert look(transport) == ProbeResult(7.0, "other", "sw")
     assert transport.stopped
 
 
@@ -121,7 +121,7 @@ def test_lookout_finds_nobody_when_nobody_answers(first: tuple[Message, ...]) ->
 
 def test_lookout_believes_a_will_that_fires_while_it_looks() -> None:
     transport = Scripted(state("other", "up", 7.0, retained=True), answers=(state("other", "down", 0.0),))
-    assert look(transport, wait=30.0) == Sighting(7.0), "at once, without waiting for an answer"
+    assert look(transport, wait=30.0) == ProbeResult(7.0), "at once, without waiting for an answer"
 
 
 def test_lookout_stops_when_it_is_told_to() -> None:
@@ -129,5 +129,5 @@ def test_lookout_stops_when_it_is_told_to() -> None:
     stopping.set()
     hub = MemoryHub()
     transport: Transport = MemoryTransport(hub, Link("mqtt://m", "probe"))
-    found = Lookout(TOPICS, "me", "sw").look(transport, 60.0, 60.0, cancelled=stopping.is_set, connect=lambda: True)
-    assert found == Sighting()
+    found = LeaderProbe(TOPICS, "me", "sw").look(transport, 60.0, 60.0, cancelled=stopping.is_set, connect=lambda: True)
+    assert found == ProbeResult()

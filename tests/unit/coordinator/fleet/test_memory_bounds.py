@@ -10,7 +10,7 @@ import pytest
 
 from broker.port import Message
 from coordinator.fleet.directory import Fleet
-from coordinator.messages.queue import Inbox
+from coordinator.messages.queue import EventQueue
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Body, Evaluation, Part
 from schemas.trust.joining import Assembler
@@ -103,12 +103,12 @@ def parts() -> Callable[[], int]:
 
 
 def waiting() -> Callable[[], int]:
-    inbox = Inbox(10_000, 2**30)
+    queue = EventQueue(10_000, 2**30)
 
     def act() -> int:
         for number in range(COUNT):
-            inbox.put(Message("/".join(["x" * 2000, str(number)]), b"%d" % number))
-        return inbox.depth()[1]
+            queue.put(Message("/".join(["x" * 2000, str(number)]), b"%d" % number))
+        return queue.depth()[1]
 
     return act
 

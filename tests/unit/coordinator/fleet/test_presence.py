@@ -6,10 +6,9 @@ from collections import Counter
 
 import pytest
 
-from coordinator.fleet.directory import FleetLimits
+from coordinator.limits import FleetLimits
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
-from schemas.errors import IdentityError
 from schemas.messages import (
     AgentState,
     CoordinatorState,
@@ -20,7 +19,7 @@ from tests.support.engine_bench import toy_spec
 
 
 def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(agents=20))
+    fleet = Fleet(fleet_limits=FleetLimits(max_agents=20))
     fleet.birth("good")
     for index in range(100):
         fleet.birth(f"v{index}")
@@ -34,7 +33,7 @@ def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -
 
 
 def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(memory_bytes=15_000))
+    fleet = Fleet(fleet_limits=FleetLimits(fleet_bytes=15_000))
     for index in range(50):
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=[f"{'x' * 90}{index}"], target="y")
         payload = Envelope(fleet="f", body=body, agent=f"v{index}").to_bytes()
@@ -44,7 +43,7 @@ def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
 
 
 def test_coordinator_turns_no_newcomer_away_for_the_scores_of_others_and_keeps_the_newest_of_all() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(memory_bytes=100_000))
+    fleet = Fleet(fleet_limits=FleetLimits(fleet_bytes=100_000))
     for index in range(30):
         fleet.birth(f"v{index}")
         for version in range(1, 101):
@@ -58,8 +57,12 @@ def test_coordinator_turns_no_newcomer_away_for_the_scores_of_others_and_keeps_t
     assert len(fleet.core.fleet.evaluations("m", 100)) == 30, "that of the newest version, of each"
 
 
-def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in_the_end() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(burst=10, per_minute=6.0))
+def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_BURST", 10)
+    monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_PER_MINUTE", 6.0)
+    fleet = Fleet()
     fleet.birth("a", "b")
     fleet.core.start_run(toy_spec(policy={"gather_agents": 3, "gather_timeout": 3600.0}))
     fleet.hub.pump()
@@ -96,7 +99,7 @@ def test_coordinator_knows_vehicles_that_are_down_after_a_restart_from_what_the_
 
 
 def test_coordinator_makes_no_room_for_vehicles_that_it_never_saw_up() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(agents=3))
+    fleet = Fleet(fleet_limits=FleetLimits(max_agents=3))
     fleet.birth("a")
     for index in range(10):
         fleet.birth(f"v{index}", status="down")
@@ -125,24 +128,6 @@ def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_stat
         fleet.core.tick()
         fleet.hub.advance(0.01)
     assert fleet.core.metrics["births.repeated"] <= 5, "one in a quarter of a second"
-
-
-def test_coordinator_stops_when_a_later_one_keeps_coming_back() -> None:
-    fleet = Fleet()
-    later = birth(TOPICS, "later", "", "up", term=9e9)
-    fleet.core.handle([later])
-    fleet.hub.advance(0.5)
-    with pytest.raises(IdentityError, match="taken over"):
-        fleet.core.handle([later])
-
-
-@pytest.mark.parametrize("term", [1.0, 1.6e9])
-def test_coordinator_never_stops_for_a_life_before_its_own(term: float) -> None:
-    fleet = Fleet()
-    for _ in range(20):
-        fleet.core.handle([birth(TOPICS, "earlier", "", "up", term=term)])
-        fleet.hub.advance(0.5)
-        fleet.core.tick()
 
 
 def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_broker_told_nothing() -> None:

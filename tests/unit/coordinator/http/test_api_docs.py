@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from coordinator.config import load_config
-from coordinator.engine.table import as_markdown, as_mermaid
+from coordinator.engine.table import TABLE
 from coordinator.http.api import make_app
 from coordinator.journal import MemoryJournal
+from coordinator.main import build
 from coordinator.runs.view import run_document
-from coordinator.service import build
 from coordinator.spec.run import RoundPolicy, RunSpec
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 
@@ -20,8 +20,8 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 def test_rounds_page_shows_the_transition_table_of_the_engine() -> None:
     page = (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
-    assert as_markdown() in page
-    assert as_mermaid() in page
+    assert TABLE.as_markdown() in page
+    assert TABLE.as_mermaid() in page
 
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal import MemoryJournal
-from coordinator.service import build
+from coordinator.main import build
 from coordinator.spec.run import RunSpec
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset

@@ -17,7 +17,7 @@ import structlog
 from coordinator.config import load_config
 from coordinator.core import Coordinator
 from coordinator.journal.memory import MemoryJournal
-from coordinator.service import build
+from coordinator.main import build
 from schemas.messages import AgentState, Evaluation
 from tests.support.coordinator_bench import Fleet as Bench
 from tests.support.engine_bench import toy_spec

@@ -73,17 +73,17 @@ def test_sequence_rises_with_each_decision_when_the_clock_stands_still_or_goes_b
     for at in (WALL, WALL, WALL - 3600.0, WALL + 60.0):
         clock[0] = at
         decision = aliases.to_current("m", 1, "a" * 64, "published")
-        aliases.take([decision])
+        aliases.apply([decision])
         seen.append(decision.body["sequence"])
     assert seen == [1_800_000_000_000, 1_800_000_000_001, 1_800_000_000_002, 1_800_000_060_000]
 
 
 def test_candidate_is_pinned_until_it_is_withdrawn_and_never_current() -> None:
     aliases = Aliases(lambda: 0.0, lambda: WALL)
-    aliases.take([aliases.to_current("m", 1, "a" * 64, "published")])
-    aliases.take([aliases.to_candidate("m", 2, "b" * 64, Trial(salt="s", below=1, champion="a" * 64))])
+    aliases.apply([aliases.to_current("m", 1, "a" * 64, "published")])
+    aliases.apply([aliases.to_candidate("m", 2, "b" * 64, Trial(salt="s", below=1, champion="a" * 64))])
     assert (aliases.pinned(), aliases.current["m"].version) == ({("m", 1), ("m", 2)}, 1)
-    aliases.take([aliases.to_none("m", "stopped")])
+    aliases.apply([aliases.to_none("m", "stopped")])
     assert (aliases.pinned(), aliases.candidate) == ({("m", 1)}, {})
 
 

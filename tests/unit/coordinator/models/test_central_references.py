@@ -16,13 +16,12 @@ from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from coordinator.config import load_config
-from coordinator.core import Coordinator
 from coordinator.http.api import make_app
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import SqlJournal
+from coordinator.main import assemble, build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
-from coordinator.service import build
 from coordinator.spec.rollout import RolloutPlan
 from coordinator.spec.run import RunSpec
 from glassfleet import catalogue, local
@@ -86,7 +85,7 @@ class World:
         for name in ("one", "two"):
             learned(journal, name)
         transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = Coordinator("f", transport, journal, default_engine(), retained_versions=KEPT)
+        self.core = assemble("f", transport, journal, default_engine(), retained_versions=KEPT)
         transport.start(Handlers(lambda _m: None, self.core.connected, lambda _w: None))
         self.hub.pump()
 

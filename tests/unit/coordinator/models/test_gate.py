@@ -126,7 +126,7 @@ def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one
     assert (candidate.version, candidate.trial.below) == (2, 0), "nobody tries it any more"
     assert candidate.reason.startswith("too-bad: error +20.0% against version 1, median of 3 vehicles")
     assert fleet.core.metrics["gates.too-bad"] == 1
-    assert ("model", 2) in fleet.core.models.must_stay()
+    assert ("model", 2) in fleet.core.models.pinned()
     fleet.crash()
     assert (fleet.current(), fleet.core.registry.aliases.candidate["model"].reason) == (1, candidate.reason)
 
@@ -176,7 +176,7 @@ def test_gate_does_not_wait_for_a_vehicle_that_went_down(fleet: Gated) -> None:
     fleet.birth("c", status="down")
     wake = fleet.core.next_wake()
     assert wake is not None
-    assert wake <= fleet.core.now()
+    assert wake <= fleet.core.timeline.now()
     fleet.pass_time(0.0)
     assert fleet.current() == 1
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
+from broker.credentials import FolderCredentials
 from broker.memory import MemoryHub
 from broker.tls import save_identity
-from console.model.model_registry import _line_of_decision
+from console.model.versions import _line_of_decision
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal.port import StoredModel
-from coordinator.service import build
+from coordinator.main import build
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
 from schemas.record import ModelRecord
@@ -319,7 +321,9 @@ def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_noth
     cloud.start()
     with pytest.raises(UsageError, match="own certificate is refused"):
         cloud.core.models.sign("m", 1, record_of().digest)
-    cloud.core.registry._vouching = None
+    cloud = Cloud(cloud.folder, signs=False)
+    cloud.register(record_of())
+    cloud.start()
     with pytest.raises(UsageError, match="start it with --identity"):
         cloud.core.models.sign("m", 1, record_of().digest)
 
@@ -333,7 +337,7 @@ def test_records_are_not_read_again_on_a_new_connection_when_nothing_has_changed
     cloud.change(after.identity("coordinator", "cloud"))
     before = cloud.published()
     with monkeypatch.context() as patched:
-        patched.setattr("coordinator.models.resigning.Vouching._again", lambda *_: pytest.fail("looked at"))
+        patched.setattr("coordinator.models.resigning.ReSigner._again", lambda *_: pytest.fail("looked at"))
         cloud.core.connected()
         cloud.tick()
     assert cloud.published() == before
@@ -394,16 +398,18 @@ def test_stored_record_is_replaced_only_for_a_version_with_its_digest(tmp_path: 
         cloud.journal.put_record(replace(cloud.journal.models("m")[0], digest="0" * 64))
 
 
-def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(tmp_path: Path):
+def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     former, after = authorities(tmp_path, "one", "two")
     cloud = Cloud(former.identity("coordinator", "cloud"))
     cloud.register(record_of().signed_by(signer_of(cloud.folder)))
     settings: dict[str, Any] = {
         "state_dir": tmp_path / "state",
         "identity": cloud.folder,
-        "identity_look": 0.01,
         "fleet": "f",
     }
+    monkeypatch.setattr("coordinator.service.FolderCredentials", partial(FolderCredentials, pause=0.01))
     service = build(load_config(broker="mqtts://localhost:1", **settings), journal=cloud.journal)
     service.work(0.0)
     cas = former.authority.ca_pem + after.authority.ca_pem

@@ -11,9 +11,9 @@ import structlog
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
-from coordinator.core import Coordinator
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import SqlJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.rollout import RolloutPlan
 from coordinator.spec.run import RunSpec
@@ -41,15 +41,15 @@ class World:
     def open(self) -> None:
         self.journal = self.reopen()
         transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = Coordinator(
+        self.core = assemble(
             "f",
             transport,
             self.journal,
             default_engine(),
-            clock=lambda: self.hub.now,
-            wall=lambda: 1.8e9 + self.hub.now,
             retained_versions=KEPT,
             kept_runs=1,
+            clock=lambda: self.hub.now,
+            wall=lambda: 1.8e9 + self.hub.now,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         transport.start(handlers)

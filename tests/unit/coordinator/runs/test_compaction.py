@@ -7,8 +7,8 @@ import pytest
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link
-from coordinator.core import Coordinator
 from coordinator.journal import MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RunSpec
 from schemas.errors import NotFoundError
@@ -17,7 +17,7 @@ from schemas.errors import NotFoundError
 def test_coordinator_forgets_the_oldest_runs_when_it_is_told_to_keep_a_few() -> None:
     transport = MemoryTransport(MemoryHub(), Link("mqtt://memory", "coordinator"))
     journal = MemoryJournal()
-    coordinator = Coordinator("fleet", transport, journal, default_engine(), kept_runs=3)
+    coordinator = assemble("fleet", transport, journal, default_engine(), kept_runs=3)
     coordinator.start_run(RunSpec(run="live", scheme="frt"))
     for number in range(6):
         coordinator.start_run(RunSpec(run=f"r{number}", scheme="frt"))
@@ -29,5 +29,5 @@ def test_coordinator_forgets_the_oldest_runs_when_it_is_told_to_keep_a_few() -> 
     assert journal.unfinished() == ["live"]
 
     journal.close()
-    again = Coordinator("fleet", transport, MemoryJournal(journal), default_engine(), kept_runs=3)
+    again = assemble("fleet", transport, MemoryJournal(journal), default_engine(), kept_runs=3)
     assert again.runs.ids() == ["r3", "r4", "r5", "live"]

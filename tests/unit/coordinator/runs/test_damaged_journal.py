@@ -26,8 +26,9 @@ from coordinator.http.api import make_app
 from coordinator.journal import migrations
 from coordinator.journal.port import Decision, Entry
 from coordinator.journal.sql import SqlJournal
+from coordinator.main import build
 from coordinator.runs.view import suspended_document
-from coordinator.service import Service, build
+from coordinator.service import Service
 from coordinator.spec.run import RunSpec
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
@@ -247,7 +248,7 @@ def test_clock_does_not_run_away_with_a_time_that_is_damaged(
     state: Path, reopened: Callable[[], Opened], table: str
 ) -> None:
     change(state, f"UPDATE {table} SET at = 1e300 WHERE rowid = 1")
-    assert reopened().coordinator.now() < 1e6
+    assert reopened().coordinator.timeline.now() < 1e6
 
 
 def test_wall_clock_that_is_damaged_is_no_time_and_the_run_goes_on(state: Path, reopened: Callable[[], Opened]) -> None:

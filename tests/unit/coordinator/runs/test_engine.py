@@ -25,7 +25,7 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.engine.table import MOVES, TABLE, as_markdown, as_mermaid
+from coordinator.engine.table import TABLE
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import Bounds, RunSpec, limits_of
 from schemas.errors import NotFoundError, RunFailedError, UsageError
@@ -130,7 +130,7 @@ def test_engine_fixes_the_cohort_at_the_deadline_plus_grace() -> None:
     play.pass_time(2)
     assert play.state.cohort == ("a", "b")
     assert play.state.rounds[0].dropped_agents == {"c": "deadline"}
-    assert play.outcomes("c", task=play.state.trail[0].task) == ["late the round is closed"]
+    assert play.outcomes("c", task=play.state.levels[0].task) == ["late the round is closed"]
     assert play.outcomes("c") == ["rejected not-asked"]
     play.finish("a", "b")
     assert play.model == central(play.spec, "ab")
@@ -178,7 +178,7 @@ def test_engine_replays_for_the_survivors_when_a_member_is_lost() -> None:
     play = Play(toy_spec(parameters={"levels": 4}, policy={"deadline": 10}))
     play.answer("a", "b", "c")
     play.answer("a", "b", "c")
-    assert play.state.trail[-1].number == 3
+    assert play.state.levels[-1].number == 3
     play.answer("a", "b")
     play.pass_time(10)
     assert play.state.lost == {"c": "deadline"}
@@ -582,9 +582,9 @@ def test_engine_refuses_a_spec_that_cannot_be_meant(
 
 
 def test_table_lists_each_move_once_and_draws_itself() -> None:
-    assert len(MOVES) == len(TABLE)
-    assert as_markdown().count("\n") == len(TABLE) + 1
-    assert "gathering --> domain: enough-agents" in as_mermaid()
+    assert len({(row.source, row.cause, row.target) for row in TABLE.rows}) == len(TABLE.rows)
+    assert TABLE.as_markdown().count("\n") == len(TABLE.rows) + 1
+    assert "gathering --> domain: enough-agents" in TABLE.as_mermaid()
 
 
 def test_engine_opens_a_round_with_what_an_agent_needs() -> None:
@@ -635,14 +635,14 @@ def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadl
         assert play.state.open is not None
         return play.state.open.asked
 
-    first = play.state.trail[-1].task
+    first = play.state.levels[-1].task
     play.answer("a", "b")
     play.pass_time(10)
     assert play.state.rounds[-1].dropped_agents == {"c": "deadline"}
     assert waited_for(play) == ["a", "b"]
     assert play.outcomes("c", task=first) == ["late the round is closed"]
     assert waited_for(play) == ["a", "b", "c"], "its answer took no more than a deadline: it may be in time now"
-    second = play.state.trail[-1].task
+    second = play.state.levels[-1].task
     play.answer("a", "b")
     play.pass_time(10)
     assert waited_for(play) == ["a", "b"]

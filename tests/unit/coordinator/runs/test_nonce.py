@@ -7,6 +7,7 @@ import numpy as np
 from coordinator.core import Coordinator
 from coordinator.engine import learning
 from coordinator.journal.memory import MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.spec.run import RunSpec
 from edge_agent.messages.decoder import request_seen
@@ -33,7 +34,7 @@ class Nowhere:
 
 
 def coordinator(journal: MemoryJournal) -> Coordinator:
-    return Coordinator("fleet", Nowhere(), journal, default_engine())  # type: ignore[arg-type]  # all that it uses
+    return assemble("fleet", Nowhere(), journal, default_engine())  # type: ignore[arg-type]  # all that it uses
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
@@ -53,23 +54,23 @@ def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
 def test_tasks_of_two_runs_differ_when_they_ask_the_same():
     scheme = catalogue.load("frt")
     params = scheme.Parameters()
-    levels = [learning.plant(scheme.server, params, DOMAIN, 0, nonce, 0) for nonce in ("a" * 32, "b" * 32, "")]
+    levels = [learning.start(scheme.server, params, DOMAIN, 0, nonce, 0) for nonce in ("a" * 32, "b" * 32, "")]
     assert len({level.digest for level in levels}) == 3
     assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
 
 
 def test_nonce_reaches_every_level_and_the_vehicle():
     scheme = catalogue.load("frt")
-    level = learning.plant(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0)
+    level = learning.start(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0)
     from glassfleet.data.dataset import Dataset
 
     rng = np.random.default_rng(0)
     answer = scheme.client.contribute(level.task, Dataset(("a", "b"), "y", X, X[:, 0]), rng)
     store = {level.digest: {"v1": _stored(answer)}}
     grown = learning.advance(scheme.server, (level,), ["v1"], store)
-    assert grown.trail[-1].number == 2
-    assert grown.trail[-1].task.nonce == "a" * 32
-    task = grown.trail[-1].task
+    assert grown.levels[-1].number == 2
+    assert grown.levels[-1].task.nonce == "a" * 32
+    task = grown.levels[-1].task
     request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
     wire = Envelope.from_bytes(Envelope(fleet="f", body=request, run="r", scheme="frt").to_bytes(), fleet="f")
     seen = request_seen(wire)

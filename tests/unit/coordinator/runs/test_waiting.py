@@ -12,7 +12,6 @@ from broker.memory_client import MemoryTransport
 from broker.port import Link
 from console.client import Coordinator as Client
 from console.run import follow
-from coordinator.core import Coordinator
 from coordinator.engine import (
     AgentDown,
     AgentUp,
@@ -27,6 +26,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal import MemoryJournal
+from coordinator.main import assemble
 from coordinator.runs import directory
 from coordinator.runs.outages import Outages
 from schemas import codec
@@ -219,23 +219,23 @@ def test_missing_broker_is_read_back_from_the_journal_and_changes_nothing_when_t
 def test_outages_are_told_once_each_when_taken_at_any_moment() -> None:
     clock = [1.0]
     outages = Outages(lambda: clock[0])
-    assert (outages.since, outages.are_over, outages.take(9.0)) == (None, False, [])
+    assert (outages.since, outages.are_over, outages.pop_events(9.0)) == (None, False, [])
     outages.found()
-    assert outages.take(9.0) == [], "none was lost"
+    assert outages.pop_events(9.0) == [], "none was lost"
     outages.lost()
     clock[0] = 3.0
     outages.lost()
     assert (outages.since, outages.are_over) == (1.0, False)
-    assert outages.take(0.5) == []
-    assert outages.take(3.0) == [NoBroker(3.0, 1.0)]
+    assert outages.pop_events(0.5) == []
+    assert outages.pop_events(3.0) == [NoBroker(3.0, 1.0)]
     clock[0] = 4.0
     outages.found()
     outages.lost()
     clock[0] = 6.0
     outages.found()
     assert (outages.since, outages.are_over) == (None, True)
-    assert outages.take(6.0) == [NoBroker(4.0, 3.0), NoBroker(6.0, 4.0)]
-    assert outages.take(9.0) == []
+    assert outages.pop_events(6.0) == [NoBroker(4.0, 3.0), NoBroker(6.0, 4.0)]
+    assert outages.pop_events(9.0) == []
 
 
 def test_outages_are_joined_when_the_broker_flaps() -> None:
@@ -246,7 +246,7 @@ def test_outages_are_joined_when_the_broker_flaps() -> None:
         clock[0] += 0.01
         outages.found()
         clock[0] += 1.0
-    told = outages.take(clock[0])
+    told = outages.pop_events(clock[0])
     assert len(told) <= 10
     assert sum(event.at - event.since for event in told) == pytest.approx(1.0, abs=0.1)
     assert all(one.at <= other.since for one, other in pairwise(told)), "no two overlap"
@@ -256,11 +256,11 @@ def test_outage_that_goes_on_is_told_when_a_tenth_of_a_second_is_full() -> None:
     clock = [5.0]
     outages = Outages(lambda: clock[0])
     outages.lost()
-    assert outages.take(5.05) == []
-    assert outages.take(5.25) == [NoBroker(5.25, 5.0)]
+    assert outages.pop_events(5.05) == []
+    assert outages.pop_events(5.25) == [NoBroker(5.25, 5.0)]
     clock[0] = 5.3
     outages.found()
-    assert (outages.since, outages.are_over, outages.take(9.0)) == (None, False, [])
+    assert (outages.since, outages.are_over, outages.pop_events(9.0)) == (None, False, [])
 
 
 def test_journal_does_not_fill_when_the_broker_flaps() -> None:
@@ -351,7 +351,7 @@ def test_coordinator_tells_what_a_run_lacks_while_it_waits() -> None:
 def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set() -> None:
     clock, wall = [0.0], [1.7e9]
     transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
-    core = Coordinator("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: wall[0])
+    core = assemble("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: wall[0])
     core.start_run(toy_spec(policy={"gather_timeout": 60}))
     first = core.runs.document("r1")["reason"]
     clock[0], wall[0] = 2.0, 1.7e9 + 5
@@ -363,9 +363,7 @@ def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set
 def test_coordinator_tells_the_date_when_a_run_waits_until_another_day() -> None:
     clock = [0.0]
     transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
-    core = Coordinator(
-        "f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0]
-    )
+    core = assemble("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
     core.start_run(toy_spec(policy={"gather_timeout": 3 * 86400}))
     assert "waits until 2023-11-17 22:13:20 UTC" in core.runs.document("r1")["reason"]
     clock[0] = 3 * 86400 - 60.0

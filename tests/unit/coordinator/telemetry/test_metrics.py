@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.config import load_config
-from coordinator.runs.observer import Several
+from coordinator.runs.observer import Observers
 from coordinator.spec.rollout import RolloutPlan
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
 from coordinator.telemetry.tracing import Traces, find_exporter, observers
@@ -59,7 +59,7 @@ class Watched:
         if self.exporter is not None:
             self.traces = Traces("f", self.exporter, lambda: 1.7e9 + fleet.hub.now)
             watchers.append(self.traces)
-        fleet.core._observer = Several(*watchers)
+        fleet.core.observer = Observers(*watchers)
 
     def journal_bytes(self) -> int | None:
         if self.room is None:
@@ -359,7 +359,7 @@ def test_coordinator_refuses_an_exporter_that_is_not_installed(tmp_path: Path) -
 def test_coordinator_does_not_import_opentelemetry_when_traces_are_off() -> None:
     code = (
         "import sys; from pathlib import Path; from coordinator.config import load_config; "
-        "from coordinator.journal import MemoryJournal; from coordinator.service import build; import tempfile; "
+        "from coordinator.journal import MemoryJournal; from coordinator.main import build; import tempfile; "
         "build(load_config(state_dir=Path(tempfile.mkdtemp())), journal=MemoryJournal()); "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )

@@ -93,7 +93,7 @@ def test_session_never_sends_again_after_any_receipt(outcome):
 
 
 def test_session_resends_with_growing_jittered_waits_when_no_receipt_comes():
-    timing = Timing(first=2.0, factor=2.0, longest=10.0, jitter=0.5)
+    timing = Timing(first=2.0, longest=10.0)
     state, _ = play(fresh(timing=timing, seed=3), Connected(), seen(), Computed("r1", A))
     waits = []
     for _ in range(6):

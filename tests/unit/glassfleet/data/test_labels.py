@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.labels import MAX_LABELS
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
@@ -37,13 +37,6 @@ def test_fleet_finds_the_union_of_its_labels_without_small_counts() -> None:
     assert domain.classes == ("g", "h", "k")
     assert domain.label == "kind"
     assert domain.target is None
-
-
-def test_fleet_finds_the_domain_of_the_pooled_rows_when_nothing_is_withheld() -> None:
-    exact = _parameters().exact()
-
-    assert discover(exact, FLEET) == discover(exact, [pool(FLEET)])
-    assert discover(exact, FLEET).classes == ("g", "h", "k", "z")
 
 
 def test_labels_are_asked_once_and_reported_with_their_rows() -> None:

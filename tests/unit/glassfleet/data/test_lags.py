@@ -17,12 +17,11 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, Recollection, remember
-from glassfleet.data.windows import SlidingWindow
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from lab.qoe.simulator import simulate_vehicle
-from lab.qoe.windows import FEATURES, MEMORY, METRICS, WINDOW_PLAN, rows_of_run
+from lab.qoe.windows import FEATURES, MEMORY, rows_of_run
 from schemas.documents import document_digest
 from schemas.errors import DataError, UsageError
 
@@ -204,17 +203,5 @@ def test_run_asks_those_agents_that_have_the_columns_of_its_memory():
     state, _ = engine.step(None, Start(0.0, spec, {"a": full, "b": full, "c": Offer(frozenset({"fmt"}), ("x",), "y")}))
     assert state.features == ("x", "x_change_1")
     assert asking.able(state) == ("a", "b")
-    assert state.trail[-1].task.body["memory"] == CHANGE.to_document()
-    assert set(state.trail[-1].task.body["columns"]) == {"x", "x_change_1", "y"}
-
-
-def test_windows_of_the_case_study_give_the_training_rows_bit_for_bit():
-    run = simulate_vehicle(1, 0).series[2]
-    X, _ = rows_of_run(run)
-    window = SlidingWindow(WINDOW_PLAN)
-    live = [
-        window.push({"drive": 2.0, "second": float(second), **dict(zip(METRICS, row, strict=True))})
-        for second, row in enumerate(run.tolist())
-    ]
-    rows = [[row[name] for name in FEATURES] for row in live if row is not None]
-    assert np.array_equal(np.array(rows)[: len(X)], X)
+    assert state.levels[-1].task.body["memory"] == CHANGE.to_document()
+    assert set(state.levels[-1].task.body["columns"]) == {"x", "x_change_1", "y"}

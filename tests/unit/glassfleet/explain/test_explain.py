@@ -30,30 +30,6 @@ from tests.support.sample_models import FEATURES, KINDS, NAMES, TEXTUAL, model, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_add_up_to_the_total_to_the_bit_when_a_row_is_explained(kind: str) -> None:
-    learned = model(kind)
-    X = wide_rows(40)
-    answers = learned.predict(X).tolist()
-    for row, answer in zip(X, answers, strict=True):
-        told = explain_row(learned, None, row)
-        assert told.prediction == answer
-        if not told.shares:  # then it says why
-            assert kind in {"fedavg_mlp-classes", "frbc", "frbc-other"}
-            assert (told.total, told.measure, told.rounding) == (None, "", 0.0)
-            assert any("shares" in note or "share out" in note for note in told.notes)
-            continue
-        assert kind != "fedavg_mlp-classes"
-        assert set(told.shares) == set(NAMES)
-        assert math.fsum((told.base, told.rounding, *told.shares.values())) == told.total
-        assert abs(told.rounding) <= 1e-12 * (abs(told.base) + sum(map(abs, told.shares.values())))
-        if not isinstance(answer, str):
-            assert told.total == answer
-            assert not told.measure
-        else:
-            assert told.measure
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> None:
     learned = model(kind)
     for view, made in (
@@ -309,12 +285,6 @@ def test_example_row_has_something_to_explain_when_a_model_is_met_first(kind: st
         # Of the rules that answer at their own peak the most used.
         better = sum(rule.support > (told.fired.rule.support or 0.0) for rule in rules)
         assert better < 5
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_effects_and_uses_are_of_rules_only_when_a_model_has_some(kind: str) -> None:
-    told = summary(model(kind))
-    assert bool(told.features) == bool(told.rules) == (told.nature == "rules")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from console.main import cli
-from console.model.difference import difference, difference_lines
+from console.model.difference import difference_lines
 from glassfleet import catalogue, local
+from glassfleet.explain import difference
+from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
+from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
@@ -45,7 +50,8 @@ def learned(depth: int, seed: int = 5) -> Model:
 
 def test_difference_names_rules_parameters_and_vehicles_when_a_tree_grows() -> None:
     small, large = learned(1), learned(2)
-    told = difference((record_of(small, 1, ["v1", "v2"]), small), (record_of(large, 2, ["v2", "v3"]), large))
+    found = difference((record_of(small, 1, ["v1", "v2"]), small), (record_of(large, 2, ["v2", "v3"]), large))
+    told = found.to_dict()
     assert told["parameters"] == {"max_depth": [1, 2]}
     assert told["cohort"] == {"joined": ["v3"], "left": ["v1"]}
     rules = told["rules"]
@@ -53,7 +59,7 @@ def test_difference_names_rules_parameters_and_vehicles_when_a_tree_grows() -> N
     assert len(rules["added"]) + len(rules["changed"]) + rules["same"] == len(large.rules())
     assert rules["added"]
     assert rules["gone"]
-    lines = difference_lines(told)
+    lines = difference_lines(found)
     assert lines[0].startswith("m v1 (")
     assert "parameters max_depth: 1 -> 2" in lines
     assert "cohort, joined: v3" in lines
@@ -63,13 +69,14 @@ def test_difference_names_rules_parameters_and_vehicles_when_a_tree_grows() -> N
 
 def test_difference_says_what_changed_in_rules_with_the_same_antecedent() -> None:
     one, other = learned(1), learned(1, seed=6)
-    told = difference((record_of(one, 1, []), one), (record_of(other, 2, []), other))
+    found = difference((record_of(one, 1, []), one), (record_of(other, 2, []), other))
+    told = found.to_dict()
     changed = told["rules"]["changed"]
     assert changed
     for rule in changed:
         for was, now in rule["changes"].values():
             assert was != now
-    words = [line for line in difference_lines(told) if line.startswith("~ IF ")]
+    words = [line for line in difference_lines(found) if line.startswith("~ IF ")]
     assert words == [f"~ IF {rule['if']}" for rule in changed]
 
 
@@ -80,12 +87,13 @@ def test_difference_tells_a_renaming_once_and_no_other_rules_when_only_words_cha
     terms = tuple(f"grade {number}" for number in range(n_sets))
     words = model.domain.features[0].model_copy(update={"unit": "dBm", "terms": terms})
     renamed = in_words_of(model, model.domain.model_copy(update={"features": (words, *model.domain.features[1:])}))
-    told = difference((record_of(model, 1, []), model), (record_of(renamed, 2, []), renamed))
+    found = difference((record_of(model, 1, []), model), (record_of(renamed, 2, []), renamed))
+    told = found.to_dict()
     assert not told["same"]
     assert set(told["domain"]) == {"snr"}
     rules = told["rules"]
-    assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(model.rules()))
-    lines = difference_lines(told)
+    assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(readable_rules(model)))
+    lines = difference_lines(found)
     assert "domain snr: 0 to 10 dB -> 0 to 10 dBm" in lines
     assert any(line.startswith("domain snr: terms standard -> grade 0, grade 1") for line in lines)
 
@@ -96,8 +104,8 @@ def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_sh
     terms = tuple(f"grade {number}" for number in range(5))
     features = (first.model_copy(update={"terms": terms}), *small.domain.features[1:])
     renamed = in_words_of(small, small.domain.model_copy(update={"features": features}))
-    plain = difference((record_of(large, 1, []), large), (record_of(small, 2, []), small))["rules"]
-    told = difference((record_of(large, 1, []), large), (record_of(renamed, 2, []), renamed))["rules"]
+    plain = difference((record_of(large, 1, []), large), (record_of(small, 2, []), small)).to_dict()["rules"]
+    told = difference((record_of(large, 1, []), large), (record_of(renamed, 2, []), renamed)).to_dict()["rules"]
     assert told["same"] == plain["same"]
     assert [len(told[key]) for key in ("added", "gone", "changed")] == [
         len(plain[key]) for key in ("added", "gone", "changed")
@@ -112,9 +120,10 @@ def test_difference_tells_maps_key_by_key_when_few_of_their_keys_differ() -> Non
     policy = {f"rule_{number}": float(number) for number in range(40)}
     one = record_of(model, 1, []).model_copy(update={"parameters": {"policy": policy, "retry": {"wait": 1}}})
     other = one.model_copy(update={"version": 2, "parameters": {"policy": {**policy, "rule_7": 9.5, "min_agents": 3}}})
-    told = difference((one, model), (other, model))
+    found = difference((one, model), (other, model))
+    told = found.to_dict()
     assert told["training"]["policy"] == [one.parameters["policy"], other.parameters["policy"]], "whole in JSON"
-    lines = difference_lines(told)
+    lines = difference_lines(found)
     assert [line for line in lines if line.startswith("training")] == [
         "training policy.rule_7: 7 -> 9.5",
         "training policy.min_agents: absent -> 3",
@@ -172,11 +181,12 @@ def test_difference_tells_limits_and_changes_of_rules_to_the_last_digit_when_six
     first = domain["features"][0]
     moved = {**first, "high": first["high"] + 1e-9}
     domain = {**domain, "features": [moved, *domain["features"][1:]]}
-    told = difference(
+    found = difference(
         (one, model), (other.model_copy(update={"document": {**other.document, "domain": domain}}), model)
     )
-    told["rules"]["changed"] = [{"if": "always", "changes": {"weight": [12.345678, 12.345679]}}]
-    lines = difference_lines(told)
+    was, now = (Rule(0, (), Consequent("mos", 3.0), weight, 0.5, 0.5) for weight in (12.345678, 12.345679))
+    found = replace(found, restated=((was, now),))
+    lines = difference_lines(found)
     unit = f" {first['unit']}" if first.get("unit") else ""
     ends = [
         f"{float(low)!r} to {float(high)!r}{unit}"
@@ -207,8 +217,9 @@ def test_difference_is_no_wider_than_the_terminal_when_values_and_rules_are_long
     monkeypatch.setenv("COLUMNS", "80")
     small, large = learned(1), learned(3)
     cohort = [f"vehicle-{number:02}" for number in range(30)]
-    told = difference((record_of(small, 1, []), small), (record_of(large, 2, cohort), large))
-    lines = difference_lines(told)
+    found = difference((record_of(small, 1, []), small), (record_of(large, 2, cohort), large))
+    told = found.to_dict()
+    lines = difference_lines(found)
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("+ IF ") for line in lines) == len(told["rules"]["added"])
     joined = " ".join(" ".join(lines).split())
@@ -216,14 +227,57 @@ def test_difference_is_no_wider_than_the_terminal_when_values_and_rules_are_long
     assert f"cohort, joined: {', '.join(cohort)}" in joined
 
 
+def with_rules(*rules: tuple[tuple[str, ...], str, float]) -> Any:
+    """Return a model of rules: the inputs that each asks to be low, its consequent, its weight."""
+    model = sample_models.model("frbc")
+    made = [
+        Rule(
+            index,
+            tuple(Condition(name, "Low", 0.0, 1.0, 0.0) for name in names),
+            Consequent("", text),
+            weight,
+            weight,
+            weight,
+        )
+        for index, (names, text, weight) in enumerate(rules)
+    ]
+    return SimpleNamespace(domain=model.domain, rules=lambda: made, complexity=dict, to_document=model.to_document)
+
+
+def test_rules_of_one_antecedent_are_paired_by_their_consequent_and_none_is_lost() -> None:
+    one = with_rules((("snr", "dist"), "good", 0.5), (("snr", "dist"), "poor", 0.25), (("load",), "fair", 0.5))
+    other = with_rules((("dist", "snr"), "poor", 0.75), (("dist", "snr"), "good", 0.5), (("load",), "good", 0.5))
+    record = record_of(sample_models.model("frbc"), 1, [])
+    found = difference((record, one), (record, other))
+    assert (found.added, found.gone, found.kept) == ((), (), 1)
+    ((was, now),) = found.restated
+    assert (was.output, was.weight, now.output, now.weight) == ("poor", 0.25, "poor", 0.75)
+    ((was, now),) = found.changed
+    assert (was.output, now.output) == ("fair", "good")
+    more = difference((record, one), (record, with_rules((("snr", "dist"), "good", 0.5))))
+    assert [rule.output for rule in more.gone] == ["fair", "poor"]
+
+
+def test_populations_are_compared_by_their_structures() -> None:
+    before = sample_models.population()
+    document = before.to_document()
+    body = {**document["model"], "structures": [[3, 3, -1, -1, 3, -1, -1], *document["model"]["structures"][1:]]}
+    after = catalogue.load("fedga").from_document({**document, "model": body})
+    found = difference((record_of(before, 1, []), before), (record_of(after, 2, []), after))
+    assert (len(found.added), len(found.gone), found.changed) == (1, 1, ())
+    assert len(found.restated) + found.kept == len(body["structures"]) - 1
+    assert any(line.startswith("+ structure 1 (fitness") for line in difference_lines(found))
+
+
 @pytest.mark.parametrize("kind", sample_models.KINDS)
 def test_model_of_any_scheme_is_the_same_as_itself(kind: str) -> None:
     model = sample_models.model(kind)
-    told = difference((record_of(model, 1, []), model), (record_of(model, 2, []), model))
+    found = difference((record_of(model, 1, []), model), (record_of(model, 2, []), model))
+    told = found.to_dict()
     assert told["same"]
     rules = told["rules"]
-    assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(model.rules()))
-    assert "the same model: their digests are equal" in difference_lines(told)
+    assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(readable_rules(model)))
+    assert "the same model: their digests are equal" in difference_lines(found)
 
 
 def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:

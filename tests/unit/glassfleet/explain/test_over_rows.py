@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from console.main import run
-from console.model.over_rows import over_rows, over_rows_lines
+from console.model.over_rows import over_rows_lines
 from glassfleet import catalogue
+from glassfleet.explain import over_rows
 from tests.support import sample_models
 
 

@@ -202,6 +202,7 @@ def test_mlflow_forecasts_to_the_bit_and_calls_nobody_when_fresh_processes_regis
         ]
 
 
+@pytest.mark.slow
 def test_mlflow_holds_a_model_that_predicts_and_explains_when_registered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.fuzzy.consequent import consequent_words
+from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.local import central, federated
 from glassfleet.numerics.simplify import rules_worth_keeping
 from glassfleet.numerics.sparse import forward, select
@@ -131,5 +131,5 @@ def test_rule_that_its_neighbour_can_stand_in_for_is_not_worth_keeping() -> None
 
 def test_unit_stands_behind_a_lone_number_and_behind_the_brackets_of_a_sum() -> None:
     zeros = np.zeros(6)
-    assert consequent_words(DOMAIN, 0.5, zeros) == "y = 0.5 V"
-    assert consequent_words(DOMAIN, 0.5, np.array([0.0, 0.1, 0, 0, 0, -0.2])) == "y = (0.5 + 0.3 x1 - 0.6 x5) V"
+    assert str(linear_consequent(DOMAIN, 0.5, zeros)) == "y = 0.5 V"
+    assert str(linear_consequent(DOMAIN, 0.5, np.array([0.0, 0.1, 0, 0, 0, -0.2]))) == "y = (0.5 + 0.3 x1 - 0.6 x5) V"

@@ -11,7 +11,7 @@ import pytest
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.local import central, federated
+from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.dp_tree import SCHEME, Parameters
 from glassfleet.schemes.dp_tree.client import bin_rows, grid_edges
@@ -135,16 +135,6 @@ def test_noise_is_the_same_when_asked_again_and_other_for_another_generator() ->
 
 
 # --- growing -------------------------------------------------------------------------------------------------------
-
-
-def test_fleet_learns_the_pooled_tree_bit_for_bit_when_there_is_no_noise() -> None:
-    fleet = _fleet()
-    parameters = Parameters(noise="none", max_depth=4)
-    together = federated(SCHEME, parameters, DOMAIN, fleet).model
-    alone = central(SCHEME, parameters, DOMAIN, pool(list(fleet.values()))).model
-    assert together.to_document() == alone.to_document()
-    data = pool(list(fleet.values()))
-    assert float((together.predict(data.X) == data.y).mean()) > 0.85
 
 
 def test_tree_is_useful_when_the_budget_is_large() -> None:

@@ -10,16 +10,15 @@ import pytest
 
 from coordinator.runs.defaults import discover as discovery_of
 from edge_agent.models.evaluation import Evaluator
-from edge_agent.session.answers import refuse_text
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.errors import ContributionError, TaskError
+from glassfleet.errors import ContributionError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Next, Task, personal_model
+from glassfleet.scheme import Contribution, Next
 from schemas.errors import DataError, RunFailedError
 
 RNG = np.random.default_rng(0)
@@ -125,39 +124,6 @@ def test_server_refuses_categories_that_cannot_be_true(told: Any) -> None:
     DISCOVERY.server.check(step.task, given)
     with pytest.raises(ContributionError):
         DISCOVERY.server.check(step.task, Contribution(given.kind, given.rows, given.sums, {"categories": told}))
-
-
-def test_vehicle_refuses_text_when_the_scheme_takes_numbers(tmp_path: Path) -> None:
-    data = _parts(tmp_path)["v0"]
-    step = DISCOVERY.server.start(DiscoveryParameters(features=("speed", "fuel"), target="use", labels=True))
-    with pytest.raises(TaskError, match="holds text"):
-        DISCOVERY.client.contribute(step.task, data, RNG)
-    domain = Domain(
-        features=(Variable(name="speed", low=0, high=1), Variable(name="fuel", low=0, high=1)),
-        label="use",
-        classes=("car", "van"),
-    )
-    for scheme, refused in (("frbc", True), ("fedga", False)):
-        task = Task(scheme, "any", {"domain": domain.to_document()})
-        if refused:
-            with pytest.raises(TaskError, match="holds text"):
-                refuse_text(task, data)
-        else:
-            refuse_text(task, data)
-
-
-def test_fleet_learns_from_texts_that_no_single_vehicle_has_all_of(tmp_path: Path) -> None:
-    parts = _parts(tmp_path)
-    scheme = load("fedga")
-    _, wanted = discovery_of(("speed", "fuel"), "use", {}, scheme)
-    domain = discover(wanted, list(parts.values()))
-    model = federated(scheme, scheme.Parameters(generations=3, population=4), domain, parts).model
-    tree: Any = personal_model(scheme, model, parts["v0"])
-    text = " ".join(str(rule) for rule in tree.rules())
-    assert "diesel" in text
-    slow_diesel, slow_petrol = np.array([[20.0, 0.0]]), np.array([[20.0, 3.0]])
-    assert tree.predict(slow_diesel).tolist() == ["van"]
-    assert tree.predict(slow_petrol).tolist() == ["car"]
 
 
 def test_vehicle_scores_its_own_tree_when_the_model_is_a_population(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,14 +9,12 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.linear import moments
-from glassfleet.schemes.fmt.words import span_words
-from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, RunFailedError, UsageError
-from tests.unit.glassfleet.numerics.test_exact_kernels import _supported  # which kernels this processor can run
 
 DOMAIN = Domain(
     features=(
@@ -195,7 +190,7 @@ def test_run_ends_by_name_when_nobody_has_rows_or_the_target_is_a_class():
     with pytest.raises(RunFailedError, match="any rows"):
         federated(SCHEME, Parameters(), DOMAIN, {"a": empty})
     few = Dataset(("speed", "signal", "noise"), "frames", rows().X[:2], rows().y[:2])
-    with pytest.raises(RunFailedError, match="condensing takes more different rows"):
+    with pytest.raises(RunFailedError, match="where they are condensed, more different ones"):
         federated(SCHEME, Parameters(min_rows=3), DOMAIN, {"a": few})
     classes = Domain(features=DOMAIN.features, label="state", classes=("bad", "good"))
     with pytest.raises(UsageError, match="numeric target"):
@@ -234,46 +229,3 @@ def test_progress_draws_the_tree_as_it_grows():
         step = SCHEME.server.reduce(step.state, [answer])
     assert drawn[0] == ["everything ?"]
     assert drawn[2][1].startswith("  speed is at most ")
-
-
-PROGRAM = """
-import numpy as np
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
-from glassfleet.schemes.fmt import SCHEME, Parameters
-from schemas.documents import document_digest
-rng = np.random.default_rng(5)
-X = rng.random((3000, 9))
-X[:, 3] = 0.3
-X[:, 4] = 1.0 - X[:, 5]
-y = np.clip(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.05 * rng.standard_normal(3000), 0, 1)
-names = tuple(f"x{i}" for i in range(9))
-inputs = tuple(Variable(name=name, low=0, high=1) for name in names)
-domain = Domain(features=inputs, target=Variable(name="y", low=0, high=1))
-parts = {f"a{i}": Dataset(names, "y", X[i::3], y[i::3]) for i in range(3)}
-for settings in ({}, {"max_slopes": 3, "partition": "union"}):
-    outcome = federated(SCHEME, Parameters(max_rules=12, other_sets=(), **settings), domain, parts)
-    print(document_digest(outcome.model.to_document()), outcome.summary["sums_digest"])
-"""
-
-
-def test_model_tree_has_one_digest_under_every_blas_kernel():
-    kernels = _supported()
-    if len(kernels) < 2:
-        pytest.skip("this processor offers fewer than two of the kernels compared")
-    digests = {}
-    for kernel in sorted(kernels):
-        for threads in ("1", "2"):
-            environment = {**os.environ, "OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": threads}
-            done = subprocess.run(
-                [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
-            )
-            digests[kernel, threads] = done.stdout.strip()
-    assert len(set(digests.values())) == 1, digests
-
-
-def test_document_is_complete_and_small():
-    document = learn(max_rules=12).model.to_document()
-    assert len(canonical_json(document)) < 6000
-    assert document_digest(SCHEME.from_document(document).to_document()) == document_digest(document)

@@ -10,7 +10,7 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Next, Task
+from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import Question, read_task
@@ -141,12 +141,3 @@ def test_server_derives_a_siblings_sums_in_integers():
     for index, split in enumerate(tree.splits):
         if 2 * index + 2 < len(whole):
             assert np.array_equal(whole[2 * index + 1] + whole[2 * index + 2], whole[split.node])
-
-
-def test_task_is_answered_from_the_task_alone_after_other_tasks():
-    data, parameters = rows(), Parameters(holdout=0.0)
-    first = question("grow", parameters, TREE, (3, 6)).to_task()
-    before = answer(read_task(first), data)
-    SCHEME.client.contribute(Task("fmt", "grow", question("grow", Parameters(n_sets=5)).to_task().body), data, RNG)
-    after = answer(read_task(first), data)
-    assert all(np.array_equal(before[name], after[name]) for name in before)

@@ -132,12 +132,6 @@ def test_explanation_has_no_shares_and_says_why_when_no_other_class_fires() -> N
     assert "no rule of another class fires" in explanation.notes[0]
 
 
-def test_explanation_agrees_with_prediction_for_any_row() -> None:
-    model, X = _learned()
-
-    assert [model.explain(x).prediction for x in X[:50]] == model.predict(X[:50]).tolist()
-
-
 def test_explanation_in_words_names_the_classes_of_the_runners_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "118")  # lines are wrapped to the terminal, whatever runs the tests
     model = _model([((0, 0), 0, 0.6), ((1, 0), 1, 0.7)])

@@ -10,7 +10,6 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy import condition, linguistic_terms
-from glassfleet.fuzzy.consequent import bare_sum
 from glassfleet.local import federated
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.errors import DocumentError
@@ -50,27 +49,13 @@ def test_rules_read_as_sentences():
     }  # fmt: skip
 
 
-def test_rule_text_gives_the_numbers_of_the_rule():
+def test_consequent_gives_the_numbers_of_the_rule():
     model, _, _ = _model(max_depth=0)
-    words = bare_sum(model.rules()[0].output.split(" = ")[1], "Mb/s").split()
-    total, at = float(words[0]), {"speed": 60.0, "signal": -80.0}
-    for sign, slope, name in zip(words[1::3], words[2::3], words[3::3], strict=False):
-        total += (-1 if sign == "-" else 1) * float(slope) * at[name]
-    assert total == pytest.approx(model.predict(np.array([[60.0, -80.0]]))[0], rel=1e-2)
-
-
-def test_bare_sum_gives_back_what_it_was_given_when_the_unit_is_another():
-    assert bare_sum("(90 - 0.5 speed) %", "%") == "90 - 0.5 speed"
-    assert bare_sum("(90 - 0.5 speed) %", "min") == "(90 - 0.5 speed) %"
-
-
-def test_explanation_names_the_rule_and_adds_up():
-    model, X, _ = _model()
-    why = model.explain(X[0])
-    assert why.prediction == model.predict(X[:1])[0]
-    assert why.base + sum(why.shares.values()) == pytest.approx(why.prediction)
-    assert not why.fallback
-    assert np.prod(why.fired.memberships) == pytest.approx(why.fired.strength)
+    said, at = model.rules()[0].consequent, {"speed": 60.0, "signal": -80.0}
+    total = said.value + sum(slope.per_unit * at[slope.feature] for slope in said.slopes)
+    assert total == pytest.approx(model.predict(np.array([[60.0, -80.0]]))[0])
+    for slope, variable in zip(said.slopes, model.domain.features, strict=True):
+        assert slope.over_range == pytest.approx(slope.per_unit * (variable.high - variable.low))
 
 
 def test_explanation_ranks_rules_by_what_the_choice_was_made_on():

@@ -13,7 +13,6 @@ from glassfleet.errors import ContributionError
 from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Done, Next, Task
 from glassfleet.schemes.frt import SCHEME, Parameters
-from schemas.codec import digest_of
 from schemas.errors import RunFailedError, UsageError
 
 NAMES = ("a", "b")
@@ -72,17 +71,6 @@ def test_server_refuses_impossible_sums_with_the_reason(kind, name, change, reas
         SCHEME.server.check(task, answer)
 
 
-def test_server_refuses_an_answer_to_another_question():
-    task = _question("level").task
-    answer = SCHEME.client.contribute(_question("weights").task, _data(), RNG)
-    with pytest.raises(ContributionError, match="the question was 'level'"):
-        SCHEME.server.check(task, answer)
-    with pytest.raises(ContributionError, match="expected the sums"):
-        SCHEME.server.check(task, Contribution("level", answer.rows, answer.sums))
-    with pytest.raises(ContributionError, match="sums only"):
-        SCHEME.server.check(task, Contribution("level", 0, {}, {"x": 1}))
-
-
 def test_server_refuses_statistics_of_a_feature_on_the_path():
     step: Next | Done = SCHEME.server.start(Parameters(min_samples_fraction=0.01), DOMAIN, 0)
     assert isinstance(step, Next)
@@ -121,25 +109,6 @@ def test_server_refuses_more_inputs_than_linear_leaves_take():
     with pytest.raises(UsageError, match="order=0"):
         SCHEME.server.start(Parameters(), wide, 0)
     assert SCHEME.server.start(Parameters(order=0), wide, 0).task.kind == "level"
-
-
-def test_progress_draws_the_tree():
-    progress = SCHEME.server.progress(_question("leaves").state)
-    assert progress["open"] == 0
-    assert progress["leaves"] > 1
-    assert len(progress["lines"]) == progress["nodes"] + 1
-    assert " is " in progress["lines"][1]
-
-
-def test_reduce_is_pure():
-    step = _question("leaves")
-    answers = [SCHEME.client.contribute(step.task, _data(seed=seed), RNG) for seed in (1, 2)]
-    before = digest_of([dict(step.state), [answer.to_value() for answer in answers]])
-    one, two = (SCHEME.server.reduce(step.state, answers) for _ in range(2))
-    assert digest_of([dict(step.state), [answer.to_value() for answer in answers]]) == before
-    assert isinstance(one, Next)
-    assert isinstance(two, Next)
-    assert digest_of(dict(one.state)) == digest_of(dict(two.state))
 
 
 def test_server_grows_no_deeper_than_told():

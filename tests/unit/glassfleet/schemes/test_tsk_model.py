@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
 from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, in_order
 from schemas.errors import DocumentError
@@ -108,16 +106,6 @@ def test_explanation_adds_up_and_gives_the_degree_of_each_condition() -> None:
 
 def test_complexity_counts_rules_conditions_and_parameters() -> None:
     assert _model().complexity() == {"rules": 3, "rule_length": 2, "parameters": 15}
-
-
-def test_model_learns_a_smooth_surface() -> None:
-    rng = np.random.default_rng(3)
-    X = np.column_stack([rng.uniform(0, 100, 600), rng.uniform(-110, -50, 600)])
-    y = 25 + 0.3 * (X[:, 1] + 80) - 0.002 * X[:, 0] * (X[:, 1] + 110)
-    data = Dataset(("speed", "signal"), "rate", X, y)
-    for variant in ({}, {"consequents": "averaged"}, {"antecedents": "federated"}):
-        model = federated(SCHEME, Parameters(n_clusters=20, **variant), DOMAIN, {"a": data}).model
-        assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.1 * y.std(), variant
 
 
 def test_antecedent_of_a_centre_takes_the_lower_set_on_a_tie() -> None:

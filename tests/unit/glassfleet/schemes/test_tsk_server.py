@@ -162,14 +162,6 @@ def test_clustering_ends_after_max_rounds_or_when_settled_or_when_antecedents_st
     assert patient.rounds == patient.summary["iterations"] + 2
 
 
-def test_progress_tells_iterations_and_rules() -> None:
-    assert SCHEME.server.progress(_question(FEDERATED, "clusters", skip=2).state)["iterations"] == 2
-    told = SCHEME.server.progress(_question(POOLED, "weights").state)
-    assert told["rules"] == len(told["lines"]) > 1
-    assert all(line.startswith("IF a is ") and " AND b is " in line for line in told["lines"][:-1])
-    assert told["lines"][-1] == "OTHERWISE"
-
-
 def test_messages_are_light() -> None:
     step = _question(POOLED, "weights")
     assert len(digest_of(step.task.to_value())) == 64

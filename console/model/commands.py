@@ -1,0 +1,320 @@
+"""``glassfleet model``: published models, read from the broker's retained topics or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from console.broker_discovery import broker_url
+from console.common import broker_options, config_option, json_option, options_as, print_json, security_options
+from console.model.export import export_model
+from console.model.named import ModelOptions, load, model_options, spoken, words_option
+from console.model.resigning import sign
+from console.model.versions import diff, history, promote, rollback
+from schemas.errors import UsageError, VerificationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(ModelOptions):
+    """Of ``glassfleet model show``."""
+
+    as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesOptions(ModelOptions):
+    """Of ``glassfleet model rules``."""
+
+    top: int | None
+    words: Path | None
+    as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(ModelOptions):
+    """Of ``glassfleet model predict``."""
+
+    data: Path
+    as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(ModelOptions):
+    """Of ``glassfleet model explain``."""
+
+    data: Path
+    row: int
+    goal: str | None
+    fixed: tuple[str, ...]
+    only: tuple[str, ...]
+    max_inputs: int | None
+    all_rows: bool
+    most: int
+    words: Path | None
+    as_json: bool
+
+
+@click.group()
+def model() -> None:
+    """List, read and use published models.
+
+    \b
+    Examples:
+      glassfleet model rules qoe --top 5
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+for _command in (history, diff, promote, rollback, sign, export_model):
+    model.add_command(_command)
+
+
+@model.command("list")
+@broker_options
+@security_options
+@json_option
+@config_option
+def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
+    """List the published models and their versions: a table on a terminal, one plain line each in a pipe.
+
+    \b
+    Examples:
+      glassfleet model list --json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.published import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
+    from console.tables import is_terminal, show_models  # noqa: PLC0415
+
+    registry = read_registry(broker_url(broker, state_dir), fleet)
+    rows = [
+        {
+            "name": name,
+            "version": version,
+            "current": name in registry.current and registry.current[name].version == version,
+            "standing": registry.standing(name, version),
+            "digest": record.digest,
+            "scheme": record.scheme,
+            "run": record.run,
+            "cohort": len(record.cohort),
+            "created": record.created,
+        }
+        for (name, version), record in sorted(registry.records.items())
+    ]
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        click.echo("No models are published yet. Learn one: glassfleet run start --scheme frt --wait")
+    elif is_terminal():
+        show_models(rows)
+    else:
+        for row in rows:
+            mark = "*" if row["current"] else " "
+            stands = "" if row["current"] else f"  {row['standing']}".rstrip()
+            click.echo(
+                f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
+                f"{row['cohort']} vehicles  {row['created']}{stands}"
+            )
+    for (name, version), reason in sorted(registry.faults.items()):
+        click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
+    if registry.seals.verifier is not None:
+        click.echo(f"signatures verified: {len(rows)}", err=True)
+    for (name, version), reason in sorted(registry.refused.items()):
+        what = f"{name} v{version}" if version else f"what is current of {name}"
+        click.echo(f"! {what} is not believed: {reason}", err=True)
+    if registry.refused:
+        raise VerificationError(
+            f"{len(registry.refused)} of what is published is not believed. {registry.seals.advice}"
+        )
+
+
+@model.command()
+@model_options
+@json_option
+@config_option
+@options_as(ShowOptions)
+def show(options: ShowOptions) -> None:
+    """Show where a model comes from and how large it is; with --json, the whole record (save it as a file).
+
+    \b
+    Examples:
+      glassfleet model show qoe --json > qoe.json
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.words import wrapped  # noqa: PLC0415
+    from glassfleet.explain import summary  # noqa: PLC0415
+
+    record, learned, standing = load(options)
+    if record is None:
+        assert options.file is not None, "a published model has a record"
+        form = "FML" if options.file.read_bytes().lstrip().startswith(b"<") else "JSON"
+        raise UsageError(
+            f"{options.file} is an export, a model alone in {form}: it does not say where it comes from, as a "
+            "record does (glassfleet model show NAME --json > FILE). These read it: glassfleet model rules, predict, "
+            "explain and export"
+        )
+    if options.as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
+    training = record.training
+    click.echo(f"{record.name} v{record.version}  {record.digest}")
+    if standing not in {"", "current"}:
+        click.echo(f"  {standing}")
+    click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
+    click.echo(f"  size: {size}")
+    for note in summary(learned, top=0).notes:
+        click.echo("\n".join(wrapped(note, "  ")))
+    click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
+    click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
+    for agent, reason in sorted(training.dropped.items()):
+        click.echo(f"  dropped {agent}: {reason}")
+    for variable in learned.domain.features:
+        unit = f" {variable.unit}" if variable.unit else ""
+        click.echo(f"  input {variable.name}: {variable.low:.6g} to {variable.high:.6g}{unit}")
+    target = learned.domain.target
+    if target is not None:
+        click.echo(
+            f"  target {target.name}: {target.low:.6g} to {target.high:.6g}{f' {target.unit}' if target.unit else ''}"
+        )
+    else:
+        click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
+
+
+@model.command()
+@model_options
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N most used rules.")
+@words_option
+@json_option
+@config_option
+@options_as(RulesOptions)
+def rules(options: RulesOptions) -> None:
+    """Print a model's rules in words, the most used first; of a fedga population its structures, the fittest first.
+
+    \b
+    Examples:
+      glassfleet model rules qoe --top 5
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.words import by_support, rule_json, rule_lines  # noqa: PLC0415
+    from glassfleet.explain import summary  # noqa: PLC0415
+    from glassfleet.nature import nature, readable_rules  # noqa: PLC0415
+
+    learned = spoken(load(options)[1], options.words)
+    chosen = by_support(readable_rules(learned), options.top)
+    if nature(learned) != "rules":
+        for note in summary(learned, top=0).notes:
+            click.echo(note, err=True)
+    if options.as_json:
+        print_json([rule_json(rule) for rule in chosen])
+        return
+    for rule in chosen:
+        click.echo("\n".join(rule_lines(rule)))
+
+
+@model.command()
+@model_options
+@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
+@json_option
+@config_option
+@options_as(PredictOptions)
+def predict(options: PredictOptions) -> None:
+    """Forecast every row of a file: one line per row, in the target's own unit.
+
+    The file has the model's inputs as columns; others are ignored.
+
+    \b
+    Examples:
+      glassfleet model predict qoe --data drive.csv
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.inputs import inputs_of  # noqa: PLC0415
+
+    _, learned, _ = load(options)
+    X = inputs_of(options.data, learned)
+    predictions = learned.predict(X).tolist()
+    name = learned.domain.target_name
+    if options.as_json:
+        print_json({"target": name, "predictions": predictions})
+        return
+    click.echo(name)
+    for value in predictions:
+        click.echo(value if isinstance(value, str) else f"{value:.6g}")
+
+
+@model.command()
+@model_options
+@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
+@click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
+@click.option(
+    "--goal", metavar="TEXT",
+    help="The other outcome to look for: >3.5, <3.5, +0.5, -10% (of the range), +-0.5 (either way), or a class. "
+    "Default: +-10% within its range, or any other class, whichever takes the smallest change.",
+)  # fmt: skip
+@click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
+@click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")
+@click.option("--max-inputs", type=click.IntRange(min=1), metavar="N", help="Change at most N inputs.")
+@click.option(
+    "--summary", "all_rows", is_flag=True,
+    help="In place of one row, all of them: mean share of each input, which rules decided, what fell back.",
+)  # fmt: skip
+@click.option(
+    "--rows", "most", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
+    help="With --summary: of a longer file explain N rows, spread evenly over it.",
+)  # fmt: skip
+@words_option
+@json_option
+@config_option
+@options_as(ExplainOptions)
+def explain(options: ExplainOptions) -> None:
+    """Say why the model forecasts what it does for one row, and what would have to be otherwise.
+
+    Prints the rule in words, the degree to which each condition holds, each input's share and what the shares add up
+    to, the runner-up rules, and the smallest change of the inputs found that gives another outcome. With --summary:
+    what the model looks at over a whole file.
+
+    \b
+    Examples:
+      glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
+      glassfleet model explain qoe --data drive.csv --summary
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.over_rows import explain_rows, refuse_mixed  # noqa: PLC0415
+
+    refuse_mixed(summary=options.all_rows)
+    if options.all_rows:
+        learned = spoken(load(options)[1], options.words)
+        explain_rows(learned, options.data, options.most, as_json=options.as_json)
+        return
+    from console.model.inputs import row_of  # noqa: PLC0415
+    from console.model.words import counterfactual_lines, explanation_lines, wrapped  # noqa: PLC0415
+    from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
+
+    both = [name for name in options.fixed if name in options.only]
+    if both:
+        raise UsageError(
+            f"{both[0]} is given with --fixed, which keeps it, and with --only, which lets it change: leave out one of "
+            "the two"
+        )
+    learned = spoken(load(options)[1], options.words)
+    row = row_of(options.data, options.row, learned)
+    goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
+    result = explain_row(learned, None, row)
+    other = counterfactual(
+        learned,
+        None,
+        row,
+        goal,
+        keep=options.fixed,
+        only=options.only or None,
+        max_inputs=options.max_inputs,
+    )
+    if options.as_json:
+        print_json({**result.to_dict(), "counterfactual": other.to_dict()})
+        return
+    explanation = learned.explain(row)
+    lines = explanation_lines(explanation, learned.domain)
+    more = [line for note in result.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
+    # What kind of thing answers comes before what it says of its inputs.
+    lines[1:1] = more if result.nature == "network" else []
+    click.echo("\n".join(lines if result.nature == "network" else [*lines, *more]))
+    if result.nature == "structures":
+        # Whatever the row, the answer is the same: there is no way to another outcome.
+        click.echo("\n".join(wrapped(other.text, "")) if goal is not None else "", nl=goal is not None)
+        return
+    click.echo("\n".join(counterfactual_lines(other, learned.domain, is_asked=goal is not None)))

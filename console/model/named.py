@@ -1,0 +1,144 @@
+"""The model that a command names: published, or in a file; and in the words that are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from console.broker_discovery import broker_url
+from console.common import BrokerOptions, broker_options, json_file, security_options
+from schemas.errors import DocumentError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from glassfleet.scheme import Model
+    from schemas.record import ModelRecord
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(BrokerOptions):
+    """What `model_options` adds."""
+
+    name: str | None
+    version: int | None
+    file: Path | None
+
+
+def model_options(function: F) -> F:
+    """Add what names one model: NAME, ``--version`` or ``--file``, and where to find it."""
+    function = security_options(broker_options(function))
+    function = click.option(
+        "--file",
+        "file",
+        type=click.Path(path_type=Path),
+        metavar="RECORD",
+        help="Read a file, no broker: a record, a model document, or an export as json or fml.",
+    )(function)
+    function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
+    return click.argument("name", required=False, metavar="[NAME[@VERSION]]")(function)
+
+
+def words_option(function: F) -> F:
+    """Add ``--words FILE``."""
+    return click.option(
+        "--words",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help='Speak in other terms and units. JSON: {"column": {"unit": "dB", "terms": ["poor", "fair", "good"]}}.',
+    )(function)
+
+
+def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
+    """Read a model from a record, a bare document, an export in JSON, or FML.
+
+    Raises
+    ------
+    DocumentError, VerificationError
+        It is none of these, or was changed.
+    """
+    from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
+    from glassfleet.export.fml import from_fml  # noqa: PLC0415
+    from schemas.documents import document_digest  # noqa: PLC0415
+    from schemas.record import ModelRecord  # noqa: PLC0415
+
+    try:
+        data = path.read_bytes()
+    except OSError as fault:
+        raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
+    if data.lstrip()[:1] == b"<":
+        try:
+            return None, from_fml(data.decode("utf-8"))
+        except UnicodeDecodeError as fault:
+            raise DocumentError(f"{path} is not UTF-8: {fault}") from fault
+    try:
+        whole = json.loads(data)
+    except (ValueError, RecursionError):
+        whole = None
+    if not isinstance(whole, dict) or "cohort" in whole or not ({"document", "model"} & set(whole)):
+        record = ModelRecord.load(data)  # which says what is wrong with a file that is no record
+        return record, catalogue.load(record.scheme).from_document(record.document)
+    document = whole.get("document", whole)
+    if not isinstance(document, dict):
+        raise DocumentError(f"{path}: `document` is not a JSON object")
+    if "digest" in whole and document_digest(document) != whole["digest"]:
+        raise VerificationError(f"{path}: the document is not that of its digest; it was changed")
+    return None, catalogue.load(str(document.get("scheme"))).from_document(document)
+
+
+def spoken(learned: Model, words: Path | None) -> Model:
+    """Return the model in the words of a file."""
+    from console.model.words import reworded  # noqa: PLC0415
+    from glassfleet.reword import in_words_of  # noqa: PLC0415
+
+    if words is None:
+        return learned
+    return in_words_of(learned, reworded(learned.domain, json_file(words, "words"), str(words)))
+
+
+def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
+    """Return the record, where there is one, the model that the options name, and what a published one is now."""
+    from console.model.published import read_registry  # noqa: PLC0415
+    from glassfleet import catalogue  # noqa: PLC0415
+
+    if options.file is not None:
+        if options.name is not None or options.version is not None:
+            raise UsageError("give either NAME (and --version) or --file RECORD, not both")
+        from console.model.signatures import Seals  # noqa: PLC0415
+
+        try:
+            record, learned = read_model_file(options.file)
+        except DocumentError as fault:
+            named = "" if str(options.file) in str(fault) else f"{options.file}: "
+            raise DocumentError(f"{named}{fault}") from fault
+        seals = Seals.at_hand()
+        if record is not None:
+            seals.judge(record)
+        elif seals.verifier is not None:
+            click.echo(f"{options.file} holds a model without a record: there is no signature to verify", err=True)
+        return record, learned, ""
+    if options.name is None:
+        raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
+    name, version = _version_of(options.name, options.version)
+    url = broker_url(options.broker, options.state_dir)
+    registry = read_registry(url, options.fleet)
+    record = registry.record(name, version)
+    learned = catalogue.load(record.scheme).from_document(record.document)
+    return record, learned, registry.standing(name, record.version)
+
+
+def _version_of(text: str, version: int | None) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION beside ``--version``."""
+    name, mark, number = text.partition("@")
+    if not mark:
+        return text, version
+    if not (number.isdecimal() and number.isascii()):
+        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3, or NAME with --version 3")
+    if version not in {None, int(number)}:
+        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
+    return name, int(number)

@@ -1,0 +1,188 @@
+"""What a model's name stands for: ``glassfleet model history|diff|promote|rollback``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.broker_discovery import broker_url
+from console.common import (
+    broker_options,
+    config_option,
+    coordinator_options,
+    json_option,
+    print_json,
+    security_options,
+)
+from console.run.gate import beside
+from console.tables import printable
+from schemas.errors import UsageError
+from schemas.trial import ALL
+
+if TYPE_CHECKING:
+    from console.client import Coordinator
+    from glassfleet.scheme import Model
+    from schemas.record import ModelRecord
+
+_PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded": "superseded"}
+
+
+@click.command()
+@click.argument("name")
+@coordinator_options
+@json_option
+@config_option
+def history(name: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+    """Show what a name stood for, when and why: publications, promotions, rollbacks, rollouts.
+
+    \b
+    Examples:
+      glassfleet model history qoe
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    result = _api(coordinator, token, state_dir).get(f"/api/models/{name}/history")
+    if as_json:
+        print_json(result)
+        return
+    from schemas.record import CENTRAL  # noqa: PLC0415 - loaded when used
+
+    champion = "reference" if name.endswith(f".{CENTRAL}") else "champion"
+    for alias, word in (("current", champion), ("candidate", "candidate")):
+        pointer = result[alias]
+        if pointer is not None:
+            click.echo(
+                f"{word}: {name} v{pointer['version']}  {pointer['digest'][:12]}  sequence {pointer['sequence']}"
+            )
+            for note in result.get("notes", {}).get(alias, []):
+                click.echo(printable(f"  {note}"))
+    for each in result["decisions"]:
+        line = _line_of_decision(each)
+        if line:
+            click.echo(line)
+
+
+@click.command()
+@click.argument("old", metavar="A")
+@click.argument("new", metavar="B")
+@broker_options
+@security_options
+@json_option
+@config_option
+def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
+    """Show what differs between two models: rules added, gone and changed, parameters, limits, vehicles.
+
+    A and B are NAME@VERSION, NAME (its current version), or files of records as `model show --json` writes them.
+
+    \b
+    Examples:
+      glassfleet model diff qoe@3 qoe
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    from console.model.difference import difference_lines  # noqa: PLC0415 - numpy comes with it
+    from console.model.published import read_record, read_registry  # noqa: PLC0415
+    from console.model.signatures import Seals  # noqa: PLC0415
+    from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet.explain import difference  # noqa: PLC0415
+
+    paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]
+    registry = None if all(paths) else read_registry(broker_url(broker, state_dir), fleet)
+
+    def load(text: str, path: Path | None) -> tuple[ModelRecord, Model]:
+        if path is not None:
+            record = read_record(path)
+            Seals.at_hand().judge(record)
+        else:
+            assert registry is not None
+            name, _, version = text.partition("@")
+            if version and not version.isdigit():
+                raise UsageError(f"{text!r}: write NAME@VERSION, e.g. qoe@3, or the path of a file")
+            record = registry.record(name, int(version) if version else None)
+        return record, catalogue.load(record.scheme).from_document(record.document)
+
+    result = difference(load(old, paths[0]), load(new, paths[1]))
+    if as_json:
+        print_json(result.to_dict())
+        return
+    click.echo("\n".join(difference_lines(result)))
+
+
+@click.command()
+@click.argument("name")
+@click.argument("version", type=int)
+@click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
+@coordinator_options
+@json_option
+@config_option
+def promote(  # noqa: PLR0917 - click calls it by name
+    name: str, version: int, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool
+) -> None:
+    """Make a version current at once, for the whole fleet; ends a rollout of this model.
+
+    \b
+    Examples:
+      glassfleet model promote qoe 4 --reason "tried by hand on the test track"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    api = _api(coordinator, token, state_dir)
+    pointer = api.post(f"/api/models/{name}/promote", {"version": version, "reason": reason})
+    if as_json:
+        print_json(pointer)
+        return
+    click.echo(f"{name} v{pointer['version']} is current now (sequence {pointer['sequence']})")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--to", type=int, metavar="VERSION", help="Default: the version that was current before.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; vehicles and auditors read it.")
+@coordinator_options
+@json_option
+@config_option
+def rollback(  # noqa: PLR0917 - click calls it by name
+    name: str,
+    to: int | None,
+    reason: str,
+    coordinator: str | None,
+    token: str | None,
+    state_dir: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Make a lower version current again; vehicles take it because its pointer is newer.
+
+    \b
+    Examples:
+      glassfleet model rollback qoe --reason "false alarms in tunnels"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    pointer = _api(coordinator, token, state_dir).post(f"/api/models/{name}/rollback", {"to": to, "reason": reason})
+    if as_json:
+        print_json(pointer)
+        return
+    click.echo(f"{name} v{pointer['version']} is current again (sequence {pointer['sequence']}): {reason}")
+
+
+def _line_of_decision(each: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(each["wall"], tz=UTC).isoformat(timespec="seconds") if each["wall"] else ""
+    why = f": {each['reason']}" if each.get("reason") else ""
+    match each["kind"]:
+        case "current":
+            return f"{when}  v{each['version']} current ({each['cause']}{why})"
+        case "candidate":
+            below = each["trial"]["below"]
+            tried = f"tried by {'all' if below == ALL else 'a part'} of the fleet" if below else "stays a candidate"
+            return f"{when}  v{each['version']} {tried}{why}"
+        case "no-candidate":
+            return f"{when}  candidate withdrawn{why}" if why != ": promoted" else ""
+        case "signed":
+            return f"{when}  v{each['version']} signed by {each['signer']} on an operator's word{why}"
+        case "rollout.started":
+            return f"{when}  rollout of v{each['version']} beside {beside(each['champion'])} started"
+        case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":
+            return f"{when}  rollout {_PAST[each['kind'].removeprefix('rollout.')]}{why}"
+    return ""
+
+
+def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:
+    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+
+    return Coordinator(coordinator, token, state_dir)

@@ -1,0 +1,221 @@
+"""``glassfleet rollout``: try a model on a part of the fleet first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.common import (
+    CoordinatorOptions,
+    config_option,
+    coordinator_options,
+    count_or_share,
+    json_option,
+    options_as,
+    print_json,
+)
+from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
+from console.run.gate import rollout_lines
+from console.run.runspec import plan_of
+from schemas.errors import RunFailedError, UsageError
+
+if TYPE_CHECKING:
+    from console.client import Coordinator
+
+
+@click.group()
+def rollout() -> None:
+    """Try a model on a part of the fleet first; promote it or roll it back by what the vehicles report.
+
+    \b
+    Examples:
+      glassfleet rollout start qoe 4 --share 0.2 --share 0.5 --share 1 --wait
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(CoordinatorOptions):
+    """Of ``glassfleet rollout start``."""
+
+    name: str
+    version: int
+    shares: tuple[float, ...]
+    min_reports: str | None
+    max_worse: float | None
+    max_worse_share: float | None
+    vehicle_worse: float | None
+    deadline: float | None
+    plan_file: Path | None
+    wait: bool
+    coordinator_wait: float
+    as_json: bool
+
+
+@rollout.command()
+@click.argument("name")
+@click.argument("version", type=int)
+@click.option(
+    "--share", "shares", type=float, multiple=True, metavar="SHARE",
+    help="A stage: this share of the fleet tries it; repeatable, rising. Default: 0.2, 0.5, 1.",
+)  # fmt: skip
+@click.option("--min-reports", metavar="N", help="Reports a stage needs: a number, or a share like 0.5. Default: 0.5.")
+@click.option("--max-worse", type=float, metavar="X", help="Error may grow so much on average. Default: 0.05.")
+@click.option("--max-worse-share", type=float, metavar="Y", help="So many vehicles may be worse off. Default: 0.25.")
+@click.option("--vehicle-worse", type=float, metavar="X", help="Worse off is a vehicle from here on. Default: 0.1.")
+@click.option("--deadline", type=float, metavar="SECONDS", help="For each stage. Default: 3600.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="All of this, JSON or TOML.")
+@click.option("--wait", is_flag=True, help="Follow it to its end; exit code 6 unless it was promoted.")
+@coordinator_wait_option
+@coordinator_options
+@json_option
+@config_option
+@options_as(StartOptions)
+def start(options: StartOptions) -> None:
+    """Start trying a version that is registered already.
+
+    \b
+    Examples:
+      glassfleet rollout start qoe 4 --share 0.1 --share 1 --deadline 600
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    plan = {} if options.plan_file is None else plan_of(str(options.plan_file))
+    given = {
+        "max_worse": options.max_worse,
+        "max_worse_share": options.max_worse_share,
+        "vehicle_worse": options.vehicle_worse,
+        "deadline": options.deadline,
+    }
+    plan |= {key: value for key, value in given.items() if value is not None}
+    if options.shares:
+        plan["stages"] = list(options.shares)
+    if options.min_reports is not None:
+        plan["min_reports"] = count_or_share(options.min_reports, "--min-reports")
+    api = _api(options.coordinator, options.token, options.state_dir)
+    name = options.name
+    patience = options.coordinator_wait if options.wait else 0.0
+    wanted = {"name": name, "version": options.version, "plan": plan}
+    started = posted(api, "/api/rollouts", wanted, patience)["rollout"]
+    if not options.wait:
+        if options.as_json:
+            print_json({"rollout": started})
+        else:
+            click.echo(f"{started} started. Look at it: glassfleet rollout status {name}")
+        return
+    _finish(api, name, started, as_json=options.as_json, patience=patience)
+
+
+@rollout.command()
+@click.argument("name", required=False)
+@click.option("--wait", is_flag=True, help="Follow the newest to its end; exit code 6 unless it was promoted.")
+@coordinator_wait_option
+@coordinator_options
+@json_option
+@config_option
+def status(
+    name: str | None,
+    coordinator: str | None,
+    token: str | None,
+    state_dir: Path,
+    coordinator_wait: float,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Show the rollouts of a model, or of all: stages, reports, verdicts.
+
+    \b
+    Examples:
+      glassfleet rollout status qoe
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    api = _api(coordinator, token, state_dir)
+    if wait:
+        if name is None:
+            raise UsageError("--wait follows one model's rollout: give its NAME")
+        result = asked(api, f"/api/rollouts/{name}", coordinator_wait)
+        if not result:
+            raise UsageError(f"there is no rollout of {name} to wait for")
+        _finish(api, name, result[-1]["rollout"], as_json=as_json, patience=coordinator_wait)
+        return
+    result = api.get("/api/rollouts" if name is None else f"/api/rollouts/{name}")
+    if as_json:
+        print_json(result)
+        return
+    if not result:
+        click.echo("No rollouts yet. Start one: glassfleet rollout start NAME VERSION")
+    for each in result:
+        click.echo("\n".join(rollout_lines(each)))
+
+
+@rollout.command()
+@click.argument("name")
+@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@coordinator_options
+@json_option
+@config_option
+def pause(
+    name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool
+) -> None:
+    """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
+
+    \b
+    Examples:
+      glassfleet rollout pause qoe --reason "roadworks"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    _act(_api(coordinator, token, state_dir), name, "pause", {"reason": reason}, as_json=as_json)
+
+
+@rollout.command()
+@click.argument("name")
+@coordinator_options
+@json_option
+@config_option
+def resume(name: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+    """Let a paused rollout go on.
+
+    \b
+    Examples:
+      glassfleet rollout resume qoe
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    _act(_api(coordinator, token, state_dir), name, "resume", None, as_json=as_json)
+
+
+@rollout.command()
+@click.argument("name")
+@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@coordinator_options
+@json_option
+@config_option
+def stop(name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+    """End a rollout: the candidate is withdrawn, the current model stays.
+
+    \b
+    Examples:
+      glassfleet rollout stop qoe --reason "a better one is coming"
+    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    _act(_api(coordinator, token, state_dir), name, "stop", {"reason": reason}, as_json=as_json)
+
+
+def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
+    result = follow_rollout(api, name, started, as_json=as_json, patience=patience)
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(f"{result['model']} v{result['version']}: {result['phase']} ({result['reason']})")
+    if result["phase"] != "promoted":
+        raise RunFailedError(f"{name} v{result['version']} was not promoted: {result['phase']} ({result['reason']})")
+
+
+def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
+    result = api.post(f"/api/rollouts/{name}/{action}", body)
+    if as_json:
+        print_json(result)
+        return
+    click.echo(f"rollout of {name}: {result['phase']}")
+
+
+def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:
+    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+
+    return Coordinator(coordinator, token, state_dir)

@@ -1,0 +1,136 @@
+"""A step in the making: the state so far, the effects so far, moves by the table, and the record of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from coordinator.engine import asking
+from coordinator.engine.effects import ClearRequest, Effect, Ended, OpenRound, Publish, RoundClosed, SendReceipt
+from coordinator.engine.state import RoundSummary, RunState
+from coordinator.engine.table import TABLE
+from glassfleet.scheme import Server
+from schemas.messages import Outcome
+
+
+class Draft:
+    """A state that is replaced bit by bit, and the effects so far.
+
+    Parameters
+    ----------
+    state : RunState
+    at : float
+        When the event happened; time never goes back, whatever a clock does.
+    server : callable
+        Returns the server half of a state's phase, and its parameters.
+    """
+
+    def __init__(self, state: RunState, at: float, server: Callable[[RunState], tuple[Server, Any]]) -> None:
+        self.before = self.state = state
+        self.at = max(at, state.at)
+        self.server = server
+        self.effects: list[Effect] = []
+
+    def result(self) -> tuple[RunState, tuple[Effect, ...]]:
+        """Return the state after the step, the same object when nothing changed, and the effects."""
+        if self.state is not self.before:
+            self.update(at=self.at)
+        return self.state, tuple(self.effects)
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **changes)
+
+    def move(self, cause: str, detail: str = "") -> None:
+        """Change the phase as the table says, with all that belongs to an end; `detail` is for the reason of one."""
+        phase = TABLE.target(self.state.phase, cause, self.state)
+        if phase not in TABLE.ended:
+            self.update(phase=phase)
+            return
+        if self.state.open is not None:
+            self.record(())
+        reason = f"{cause}: {detail}" if phase == "failed" else detail
+        self.update(phase=phase, reason=reason, open=None, store={})
+        self.effects += standing(self.state)
+
+    def receipt(self, agent: str, digest: str, outcome: Outcome, reason: str = "") -> None:
+        """Tell an agent what became of its message."""
+        self.effects.append(SendReceipt(self.state.run, agent, digest, outcome, reason))
+
+    def without_broker(self, what: str) -> str:
+        """Say how much of `what` the coordinator had no broker: the vehicles are not to blame for that."""
+        seconds = f"{self.state.without_broker:.1f}"
+        return "" if seconds == "0.0" else f"; the coordinator had no broker for {seconds} s of {what}"
+
+    def awaited(self) -> tuple[str, ...]:
+        """Return who has neither answered the open round nor been dropped from it."""
+        current = self.state.open
+        assert current is not None
+        answered = self.state.store.get(current.digest, {})
+        return tuple(agent for agent in current.asked if agent not in answered and agent not in current.dropped)
+
+    def record(self, missed: Iterable[str]) -> tuple[str, ...]:
+        """Close the open round and add its summary to the state; return who was counted."""
+        state, current = self.state, self.state.open
+        assert current is not None
+        accepted = state.accepted
+        dropped = {**current.dropped, **dict.fromkeys(missed, "deadline")}
+        summary = RoundSummary(
+            current.number,
+            current.kind,
+            state.levels[-1].task.kind,
+            current.attempt,
+            current.digest,
+            current.asked,
+            accepted,
+            dropped,
+            current.late,
+            current.duplicate,
+            current.rejected,
+            self.at - current.opened_at,
+            current.size,
+            current.opened_at,
+        )
+        silent = (state.silent - set(accepted)) | {agent for agent, why in dropped.items() if why == "deadline"}
+        self.update(open=None, rounds=(*state.rounds, summary), silent=silent)
+        self.effects.append(RoundClosed(state.run, summary))
+        return accepted
+
+
+def standing(state: RunState) -> tuple[Effect, ...]:
+    """Return the effects that shall hold now: performed after a restart and on every connect."""
+    if state.open is not None:
+        return (_request(state),)
+    if not state.is_ended:
+        return ()
+    assert state.phase in ("finished", "failed", "cancelled")
+    effects: list[Effect] = [ClearRequest(state.run)]
+    if state.phase == "finished":
+        effects.append(
+            Publish(state.run, state.spec.model, state.model, state.cohort, state.domain_contributors, state.summary)
+        )
+    effects.append(Ended(state.run, state.phase, state.reason))
+    return tuple(effects)
+
+
+def _request(state: RunState) -> OpenRound:
+    """Return the effect that opens the open round (again)."""
+    current, level = state.open, state.levels[-1]
+    assert current is not None
+    asked = current.asked if current.limited else None
+    if state.spec.without and asked is None:
+        # "Every agent that can" would ask those too that the run leaves out.
+        asked = asking.able(state)
+    return OpenRound(
+        state.run,
+        current.kind,
+        current.number,
+        current.attempt,
+        level.task,
+        level.digest,
+        asked,
+        current.closes_at,
+        state.spec.policy.deadline,
+        sum(state.attempts.values()),
+    )

@@ -1,0 +1,138 @@
+"""Explanations over HTTP: why a forecast is as it is, what would change it, and a model on one page, as JSON.
+
+Anybody who may read may ask; nothing is changed or kept by it, the row neither. The JSON forms are those of
+``glassfleet.explain`` (docs/reference/exports.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from coordinator.http.dashboard.library import Library, LoadedModel
+from coordinator.http.errors import Whole, checked_row
+from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
+from schemas.errors import UsageError
+from schemas.limits import MAX_FEATURES
+
+SUMMARY_RULES = 10_000
+"""Most rules that a summary lists: some MB of JSON."""
+
+
+class Question(BaseModel):
+    """A row to explain.
+
+    Attributes
+    ----------
+    row : dict or list
+        Values by column (a number, or a category's text), or numbers in the order of the model's inputs.
+    version : int or None
+        Of the model; None: the one in use.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    row: dict[str, Any] | list[Any]
+    version: Annotated[Whole, Field(ge=1)] | None = None
+
+    @field_validator("row", mode="before")
+    @classmethod
+    def _bounded(cls, row: Any) -> Any:
+        if not isinstance(row, dict | list):
+            raise ValueError('write values by column, {"speed": 12.5}, or a list of them in the order of the inputs')  # noqa: TRY004 - pydantic takes no other
+        most = MAX_FEATURES + 100 if isinstance(row, dict) else MAX_FEATURES
+        if len(row) > most:
+            raise ValueError(f"at most {most} values, got {len(row)}")
+        return row
+
+
+class Otherwise(Question):
+    """A row, and the outcome that it shall have.
+
+    Attributes
+    ----------
+    goal : str
+        ``>3.5``, ``<2``, ``+0.5``, ``-10%`` (of the target's range), a class, or ``other`` (class). Empty: any other
+        class, or a tenth of the target's range, up or down.
+    keep : list of str
+        Inputs that cannot be changed.
+    only : list of str or None
+        The inputs that can be changed, less those of `keep`; None: all of them.
+    max_inputs : int or None
+        Most inputs that may change.
+    """
+
+    goal: Annotated[str, Field(max_length=200)] = ""
+    keep: Annotated[list[str], Field(max_length=MAX_FEATURES)] = []
+    only: Annotated[list[str], Field(max_length=MAX_FEATURES)] | None = None
+    max_inputs: Annotated[Whole, Field(ge=1)] | None = None
+
+
+class ExplainService:
+    """Answers questions about models.
+
+    Parameters
+    ----------
+    library : Library
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+
+    def explain(self, loaded: LoadedModel, row: Mapping[str, Any] | list[float]) -> RowExplanation:
+        """Say why the model answers as it does.
+
+        Raises
+        ------
+        DataError
+            The row does not fit the model.
+        """
+        return explain_row(loaded.model, None, row)
+
+    def otherwise(
+        self,
+        loaded: LoadedModel,
+        row: Mapping[str, Any] | list[float],
+        goal: str,
+        *,
+        keep: list[str] | None = None,
+        only: list[str] | None = None,
+        max_inputs: int | None = None,
+    ) -> Counterfactual:
+        """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
+        domain = loaded.model.domain
+        wanted = Goal.parse(goal, domain) if goal.strip() else None
+        return counterfactual(loaded.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
+
+
+def make_router(explain_service: ExplainService) -> APIRouter:
+    """Return the JSON addresses."""
+    router = APIRouter()
+
+    @router.get("/api/models/{name}/summary")
+    def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
+        if top is not None and not 0 <= top <= SUMMARY_RULES:
+            raise UsageError(f"top must be from 0 to {SUMMARY_RULES}, got {top}")
+        return summary(explain_service.library.get(name, version).model, top=top).to_dict()
+
+    @router.post("/api/models/{name}/explain")
+    def _explain(name: str, question: Question) -> dict[str, Any]:
+        loaded = explain_service.library.get(name, question.version)
+        return explain_service.explain(loaded, checked_row(question.row, loaded.model.domain)).to_dict()
+
+    @router.post("/api/models/{name}/counterfactual")
+    def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
+        loaded = explain_service.library.get(name, question.version)
+        return explain_service.otherwise(
+            loaded,
+            checked_row(question.row, loaded.model.domain),
+            question.goal,
+            keep=question.keep,
+            only=question.only,
+            max_inputs=question.max_inputs,
+        ).to_dict()
+
+    return router

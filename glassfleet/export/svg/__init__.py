@@ -1,0 +1,10 @@
+"""Pictures as SVG text, for the dashboard's pages, reports and files: no script, no inline style, a text for each.
+
+All functions are pure and escape what they are given. Colours come from the classes of ``pictures.css``, which knows
+light and dark.
+
+- :mod:`.shapes` what all share; :mod:`.text` numbers and names as people read them
+- :mod:`.trees` trees of :mod:`.branches` (rules) and :mod:`.structures` (populations); :mod:`.rule_table` rule bases
+- :mod:`.sets` partitions; :mod:`.charts` shares and scores; :mod:`.rounds` the rounds of a run
+- :mod:`.png` the same as pixels
+"""

@@ -1,0 +1,190 @@
+"""A model's rules as a tree that can be opened: rules that begin with the same conditions share a branch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassfleet.crisp.words import interval_condition
+from glassfleet.data.domain import Variable
+from glassfleet.fuzzy.spans import span_condition
+from glassfleet.rules import Condition, Rule
+from glassfleet.scheme import Model
+
+
+@dataclass
+class Branch:
+    """A condition with everything that comes after it.
+
+    Attributes
+    ----------
+    path : tuple of int
+        Position among the siblings, from the root down; the root has ().
+    condition : Condition or None
+        None at the root, and for the rule that answers where no other does.
+    children : list of Branch
+        In the order of the first rule that has them.
+    rules : list of Rule
+        Those that end here.
+    support : float
+        Sum over all rules below.
+    count : int
+        Number of rules below.
+    """
+
+    path: tuple[int, ...] = ()
+    condition: Condition | None = None
+    children: list[Branch] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    support: float = 0.0
+    count: int = 0
+
+    @property
+    def key(self) -> str:
+        """The path as it stands in addresses, e.g. ``"0.2.1"``; empty for the root."""
+        return ".".join(str(step) for step in self.path)
+
+    def all(self) -> Iterator[Branch]:
+        """Yield this branch and all below it, those above first."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+    @property
+    def feature(self) -> str:
+        """What the children are told apart by; empty when that differs, or there are none."""
+        names = {child.condition.feature for child in self.children if child.condition is not None}
+        return names.pop() if len(names) == 1 else ""
+
+
+def grow(rules: Sequence[Rule]) -> Branch:
+    """Return the tree of all rules.
+
+    For a fuzzy tree learner it is the learned tree; for a rule base, whose rules name their inputs in the same order,
+    it is the tree that reads the inputs one after the other. OTHERWISE comes last. Binary trees: see `rule_tree`.
+    """
+    root = Branch()
+    last: list[Rule] = []
+    seen: dict[tuple[int, ...], dict[tuple[str, str], Branch]] = {}
+    for rule in rules:
+        here = root
+        _count(here, rule)
+        if rule.otherwise:
+            last.append(rule)
+            continue
+        for condition in rule.conditions:
+            known = seen.setdefault(here.path, {})
+            child = known.get((condition.feature, condition.term))
+            if child is None:
+                child = Branch((*here.path, len(here.children)), condition)
+                known[condition.feature, condition.term] = child
+                here.children.append(child)
+            here = child
+            _count(here, rule)
+        here.rules.append(rule)
+    for rule in last:
+        root.children.append(Branch((len(root.children),), rules=[rule], support=rule.support, count=1))
+    return root
+
+
+def is_tree(model: Model) -> bool:
+    """Return whether a model was learned as a tree, not as a list of rules: its document then has nodes or splits."""
+    body = model.to_document()["model"]
+    return "nodes" in body or "splits" in body
+
+
+def rule_tree(model: Model) -> Branch:
+    """Return the rules of a model as a tree; of trees whose rules join the conditions on an input, the learned one."""
+    body, rules = model.to_document()["model"], tuple(model.rules())
+    nodes = body.get("nodes", [])
+    leaves = sum("threshold" not in node for node in nodes)
+    if leaves < len(nodes) and leaves == len(rules):
+        return _binary(_crisp_splits(nodes, model.domain.features), rules)
+    if "splits" in body and "knots" in body:
+        return _binary(_fuzzy_splits(body, model.domain.features), rules)
+    return grow(rules)
+
+
+Sides = tuple[Condition, Condition]
+_ANY = (-math.inf, math.inf)
+
+
+def _binary(splits: Iterator[Sides | None], rules: Sequence[Rule]) -> Branch:
+    """Return a binary tree from its nodes in pre-order (None: a leaf), one rule for each leaf in the same order."""
+    root = Branch()
+    waiting = [root]
+    leaves = iter(rules)
+    inner: list[Branch] = []
+    for sides in splits:
+        branch = waiting.pop()
+        if sides is None:
+            branch.rules = [next(leaves)]
+            _count(branch, branch.rules[0])
+            continue
+        branch.children = [Branch((*branch.path, side), condition) for side, condition in enumerate(sides)]
+        waiting += branch.children[::-1]
+        inner.append(branch)
+    for branch in reversed(inner):  # what is below a branch comes after it
+        branch.support = sum(child.support for child in branch.children)
+        branch.count = sum(child.count for child in branch.children)
+    return root
+
+
+def _crisp_splits(nodes: Sequence[Mapping[str, Any]], features: Sequence[Variable]) -> Iterator[Sides | None]:
+    """Yield the splits; of categories, those that the splits above have left."""
+    waiting: list[dict[int, tuple[float, float]]] = [{}]
+    for node in nodes:
+        limits = waiting.pop()
+        if node.get("threshold") is None:
+            yield None
+            continue
+        feature, threshold = node["feature"], float(node["threshold"])
+        low, high = limits.get(feature, _ANY) if features[feature].categories else _ANY
+        below, above = (low, min(high, threshold)), (max(low, threshold), high)
+        yield interval_condition(features[feature], *below), interval_condition(features[feature], *above)
+        waiting += [{**limits, feature: above}, {**limits, feature: below}]
+
+
+def _fuzzy_splits(body: Mapping[str, Any], features: Sequence[Variable]) -> Iterator[Sides | None]:
+    """Yield the splits between two runs of sets; the children of split number i are nodes 2i + 1 and 2i + 2."""
+    split_of = {split["node"]: index for index, split in enumerate(body["splits"])}
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        if node not in split_of:
+            yield None
+            continue
+        index = split_of[node]
+        feature, cut = body["splits"][index]["feature"], body["splits"][index]["cut"]
+        variable, knots = features[feature], body["knots"][feature]
+        yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
+        waiting += [2 * index + 2, 2 * index + 1]
+
+
+def _count(branch: Branch, rule: Rule) -> None:
+    branch.support += rule.support
+    branch.count += 1
+
+
+def opened(root: Branch, key: str) -> list[Branch]:
+    """Return the branches from the root to the one of `key`, as far as they exist."""
+    here, trail = root, [root]
+    for step in key.split(".") if key else []:
+        if not step.isascii() or not step.isdigit() or int(step) >= len(here.children):
+            break
+        here = here.children[int(step)]
+        trail.append(here)
+    return trail
+
+
+def most_used(root: Branch, depth: int = 2) -> list[Branch]:
+    """Return the branches from the root down where most rows go: what is open at first."""
+    here, trail = root, [root]
+    while here.children and len(trail) <= depth:
+        here = max((child for child in here.children if child.children), key=lambda child: child.support, default=here)
+        if here is trail[-1]:
+            break
+        trail.append(here)
+    return trail

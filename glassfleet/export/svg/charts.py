@@ -1,0 +1,189 @@
+"""Charts with names beside their lines: an input's share, a vehicle's scores.
+
+Each is drawn in two forms, and the style sheet shows one: names at the left, or, on a narrow screen, above their lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.text import cut, number
+
+
+@dataclass(frozen=True)
+class Form:
+    """Where things are in a chart, in pixels.
+
+    Attributes
+    ----------
+    left, wide : int
+        Where the values begin, and how much room they have.
+    row, base : int
+        Height of a line, and where the middle of its marks is.
+    name_x, name_y : int
+        Where its name ends (or begins, when it stands above), and its base line.
+    anchor : str
+        Class of the name's alignment.
+    longest : int
+        Characters of a name.
+    steps : int
+        Numbers below the chart, less one.
+    """
+
+    left: int
+    wide: int
+    row: int
+    base: int
+    name_x: int
+    name_y: int
+    anchor: str
+    longest: int
+    steps: int
+
+
+WIDE = Form(left=176, wide=400, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=4)
+BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
+REPORT = Form(left=300, wide=400, row=24, base=12, name_x=290, name_y=16, anchor=" end", longest=44, steps=4)
+NARROW = Form(left=8, wide=252, row=42, base=29, name_x=8, name_y=15, anchor="", longest=44, steps=2)
+
+
+def both(wide: Svg, narrow: Svg) -> Svg:
+    """Return two forms of one chart; whoever looks or listens meets one of them."""
+    return Svg(f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>')
+
+
+def _name(form: Form, top: float, name: str) -> str:
+    shown = cut(name, form.longest)
+    whole = "" if shown == name else f"<title>{escape(name)}</title>"
+    return (
+        f'<text class="tick{form.anchor}" x="{form.name_x}" y="{top + form.name_y:.0f}">{whole}{escape(shown)}</text>'
+    )
+
+
+def shares(base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str = "forecast") -> Svg:
+    """Return how base and shares add up to the total: a waterfall, one input a line.
+
+    Parameters
+    ----------
+    base : float
+    parts : sequence of (str, float)
+        Names and shares.
+    total : float
+    unit : str
+    called : str
+        What the total is: of a class the forecast is no number.
+    """
+    return both(*(waterfall(form, base, parts, total, unit, called) for form in (WIDE, NARROW)))
+
+
+def waterfall(  # noqa: PLR0917
+    form: Form, base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str
+) -> Svg:
+    """Return one form of `shares`."""
+    steps: list[tuple[str, float, float]] = []
+    here = base
+    for name, share in parts:
+        steps.append((name, here, here + share))
+        here += share
+    values = [base, total, *(end for _, _, end in steps)]
+    low, high = min(values), max(values)
+    pad = 0.06 * ((high - low) or 1.0)
+    low, high = low - pad, high + pad
+
+    def at(raw: float) -> float:
+        return form.left + form.wide * (raw - low) / (high - low)
+
+    body: list[str] = []
+    lines: list[tuple[str, str, float, float, str]] = [("start", "base", base, base, number(base))]
+    lines += [
+        ("up" if end >= start else "down", name, start, end, f"{'+' if end >= start else '−'}{abs(end - start):.3g}")
+        for name, start, end in steps
+    ]
+    lines.append(("start", called, total, total, number(total)))
+    for position, (kind, name, start, end, text) in enumerate(lines):
+        top = 4 + position * form.row
+        y = top + form.base
+        x1, x2 = sorted((at(start), at(end)))
+        body.append(_name(form, top, name))
+        if kind == "start":
+            body.append(f'<rect class="mark" x="{x1 - 1.5:.1f}" y="{y - 9}" width="3" height="18" rx="1"/>')
+        else:
+            wide_bar = max(x2 - x1, 1.5)
+            body.append(f'<rect class="{kind}" x="{x1:.1f}" y="{y - 8}" width="{wide_bar:.1f}" height="16"/>')
+        # Between lines stand names, in the narrow form.
+        if position < len(lines) - 1 and form is not NARROW:
+            x = at(end)
+            body.append(f'<line class="thread" x1="{x:.1f}" x2="{x:.1f}" y1="{y + 8}" y2="{y + form.row - 8}"/>')
+        body.append(f'<text class="tick" x="{x2 + 8:.1f}" y="{y + 4}">{escape(text)}</text>')
+    words = f"Base {number(base)}, then " + ", ".join(f"{name} {share:+.3g}" for name, share in parts)
+    words += f", together {number(total)}{f' {unit}' if unit else ''}"
+    return picture(form.left + form.wide + 76, 8 + form.row * len(lines), words, body, "shares")
+
+
+def scores(
+    rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str = "together", unit: str = ""
+) -> Svg:
+    """Return each vehicle's score learned alone (LL), together (FL) and, where known apart, centrally (CL).
+
+    Parameters
+    ----------
+    rows : sequence of (str, float, float, float or None)
+        Vehicle, LL, FL, CL.
+    metric : str
+        ``rmse`` (less is better) or ``f1``.
+    learned : str
+        How the model was learned whose scores stand beside LL: ``together``, or ``centrally`` of a reference.
+    unit : str
+        The target's; F1 has none.
+    """
+    less = metric == "rmse"
+    axis = f"{metric.upper()}{f' in {cut(unit, 24)}' if unit and less else ''}, {'less' if less else 'more'} is better"
+    return both(*(_scores(form, rows, metric, learned, axis) for form in (BROAD, NARROW)))
+
+
+def _scores(
+    form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str, axis: str
+) -> Svg:
+    values = [value for _, *told in rows for value in told if value is not None]
+    low, high = min(values), max(values)
+    pad = 0.06 * ((high - low) or 1.0)
+    low, high = low - pad, high + pad
+    wide = form.wide + 40
+
+    def at(raw: float) -> float:
+        return form.left + wide * (raw - low) / (high - low)
+
+    bottom = 8 + form.row * len(rows)
+    body = []
+    for step in range(form.steps + 1):
+        value = low + (high - low) * step / form.steps
+        anchor = "" if step == 0 and form is NARROW else " mid" if step < form.steps or form is not NARROW else " end"
+        body.append(f'<line class="grid" x1="{at(value):.1f}" x2="{at(value):.1f}" y1="4" y2="{bottom}"/>')
+        body.append(f'<text class="tick{anchor}" x="{at(value):.1f}" y="{bottom + 16}">{number(value, 3)}</text>')
+    x, anchor = (form.left, "") if form is NARROW else (form.left + wide / 2, " mid")
+    body.append(f'<text class="tick{anchor}" x="{x:.1f}" y="{bottom + 34}">{escape(axis)}</text>')
+    for position, (agent, alone, together, central) in enumerate(rows):
+        top = 4 + position * form.row
+        y = top + form.base
+        better = together < alone if metric == "rmse" else together > alone
+        said = f"{metric} alone {alone:.4g}, {learned} {together:.4g}"
+        said += "" if central is None else f", central {central:.4g}"
+        diamond = "" if central is None else _diamond(at(central), y)
+        body.append(
+            f"<g><title>{escape(agent)}: {said}</title>{_name(form, top, agent)}"
+            f'<line class="{"up" if better else "down"} span" x1="{at(alone):.1f}" x2="{at(together):.1f}" '
+            f'y1="{y}" y2="{y}"/><circle class="alone" cx="{at(alone):.1f}" cy="{y}" r="4.5"/>'
+            f'<circle class="together" cx="{at(together):.1f}" cy="{y}" r="4.5"/>{diamond}</g>'
+        )
+    gained = sum(1 for _, alone, together, _ in rows if (together < alone if metric == "rmse" else together > alone))
+    better_with = "together" if learned == "together" else "with the reference"
+    words = f"{axis}, of {len(rows)} vehicles; {gained} are better {better_with} than alone."
+    words += " The table has the numbers."
+    return picture(form.left + wide + 24, bottom + 42, words, body, "scores")
+
+
+def _diamond(x: float, y: float) -> str:
+    return f'<path class="central" d="M{x - 5.5:.1f} {y}L{x:.1f} {y - 5.5}L{x + 5.5:.1f} {y}L{x:.1f} {y + 5.5}Z"/>'

@@ -1,0 +1,93 @@
+"""What all pictures share: the element, the file of its own, several side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from glassfleet.export.svg.text import cut
+
+STYLE: Final = Path(__file__).parent / "pictures.css"
+"""The classes of all pictures; a page that holds some needs it."""
+
+
+_SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
+
+
+class Svg(str):
+    """Markup that templates do not escape again."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """Return the markup, as template engines ask for it."""
+        return self
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of a picture, pixels."""
+        found = _SIZE.search(self)
+        assert found is not None
+        return int(found[1]), int(found[2])
+
+
+def picture(
+    width: float, height: float, title: str, body: Sequence[str], classes: str = "", *, role: str = "img"
+) -> Svg:
+    """Return an SVG with a title; `body` is markup already. A group's parts (links, say) can be reached one by one."""
+    name = escape(title)
+    mark = f"<title>{name}</title>" if role == "img" else ""
+    return Svg(
+        f'<svg class="{escape(classes)}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" role="{role}" aria-label="{name}">{mark}{"".join(body)}</svg>'
+    )
+
+
+def meter(share: float, words: str) -> Svg:
+    """Return a small bar for a share, [0, 1]."""
+    filled = 72 * min(max(share, 0.0), 1.0)
+    return picture(
+        72,
+        8,
+        words,
+        [
+            '<rect class="track" width="72" height="8" rx="4"/>',
+            f'<rect class="fill" width="{max(filled, 2.0 if share > 0 else 0.0):.1f}" height="8" rx="4"/>',
+        ],
+        "meter",
+    )
+
+
+def beside(parts: Sequence[tuple[str, Svg]], columns: int = 3, gap: int = 18) -> Svg:
+    """Return pictures, each with a heading, in lines of so many."""
+    wide, body, top, right = max(svg.size[0] for _, svg in parts) + gap, [], 0, 0
+    for start in range(0, len(parts), columns):
+        line = parts[start : start + columns]
+        for place, (name, svg) in enumerate(line):
+            body.append(f'<text class="name" x="{place * wide + 8}" y="{top + 16}">{escape(cut(name, 48))}</text>')
+            body.append(_at(svg, place * wide, top + 20))
+        right = max(right, len(line) * wide - gap)
+        top += 20 + max(svg.size[1] for _, svg in line) + gap
+    return picture(right, top - gap, ", ".join(name for name, _ in parts), body, "tree")
+
+
+def file_of(svg: Svg, title: str = "", note: str = "", margin: int = 14) -> str:
+    """Return a picture as an SVG file that looks the same everywhere: on light paper, with its own style."""
+    head, foot = 28 * bool(title), 24 * bool(note)
+    width = max(svg.size[0], 10 * len(title), 7 * len(note)) + 2 * margin
+    height = svg.size[1] + 2 * margin + head + foot
+    style = STYLE.read_text(encoding="utf-8").partition("@media")[0]
+    heading = f'<text class="head" x="{margin}" y="{margin + 14}">{escape(title)}</text>' if title else ""
+    footing = f'<text class="tick" x="{margin}" y="{height - margin}">{escape(note)}</text>' if note else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+        f'<style>{escape(style)}</style><rect class="paper" width="{width}" height="{height}"/>'
+        f"{heading}{_at(svg, margin, margin + head)}{footing}</svg>\n"
+    )
+
+
+def _at(svg: Svg, x: float, y: float) -> str:
+    return svg.replace("<svg ", f'<svg x="{x}" y="{y}" ', 1)

@@ -1,0 +1,151 @@
+"""A population's structures: trees that name inputs only, ranked by fitness, each a picture that opens.
+
+Thresholds and leaves are each vehicle's own and were never sent, so a box can only say which input it asks for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.export.svg.branches import Branch
+from glassfleet.export.svg.trees import RuleTree
+from glassfleet.rules import Condition
+from glassfleet.scheme import Model
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One structure.
+
+    Attributes
+    ----------
+    number : int
+        What it is called, from 1: its place in the model's document.
+    genes : tuple of int
+        In pre-order: the input that is asked for, -1 for a leaf.
+    fitness : float
+    features : tuple of Variable
+        The model's inputs.
+    """
+
+    number: int
+    genes: tuple[int, ...]
+    fitness: float
+    features: tuple[Variable, ...]
+
+    @cached_property
+    def root(self) -> Branch:
+        """The structure as a tree; `Branch.count` and `Branch.support` are leaves."""
+        root = Branch()
+        waiting = [root]
+        for gene in self.genes:
+            branch = waiting.pop()
+            if gene >= 0:
+                sides = enumerate(_sides(self.features[gene]))
+                branch.children = [Branch((*branch.path, side), condition) for side, condition in sides]
+                waiting += branch.children[::-1]
+        _count(root)
+        return root
+
+    @property
+    def asked(self) -> list[tuple[str, int]]:
+        """The inputs that it asks for, and how often; the most often first."""
+        names = Counter(self.features[gene].name for gene in self.genes if gene >= 0)
+        return sorted(names.items(), key=lambda item: (-item[1], item[0]))
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves it has."""
+        return sum(gene < 0 for gene in self.genes)
+
+    @property
+    def depth(self) -> int:
+        """Splits on the longest way to a leaf."""
+        deepest, open_sides = 0, [0]
+        for gene in self.genes:
+            level = open_sides.pop()
+            if gene >= 0:
+                deepest = max(deepest, level + 1)
+                open_sides += [level + 1, level + 1]
+        return deepest
+
+
+def _sides(variable: Variable) -> tuple[Condition, Condition]:
+    """Return what leads to the two sides of a split, whose threshold is not known here."""
+    if variable.categories:
+        terms = ("one of its first categories", "one of the others")
+    else:
+        terms = ("at most a threshold", "above the threshold")
+    low, high = variable.low, variable.high
+    below, above = (
+        Condition(variable.name, term, low, high, low / 2 + high / 2, variable.unit, crisp=True) for term in terms
+    )
+    return below, above
+
+
+def _count(branch: Branch) -> int:
+    branch.count = sum(map(_count, branch.children)) or 1
+    branch.support = float(branch.count)
+    return branch.count
+
+
+def structures(model: Model) -> tuple[Structure, ...]:
+    """Return a population's structures, the fittest first; read from the model's document."""
+    body = model.to_document()["model"]
+    found = [
+        Structure(number, tuple(genes), float(fitness), model.domain.features)
+        for number, (genes, fitness) in enumerate(zip(body["structures"], body["fitness"], strict=True), 1)
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.fitness, each.number)))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a population uses an input.
+
+    Attributes
+    ----------
+    feature : str
+    structures : int
+        Structures that ask for it.
+    share : float
+        The same as a share of all, [0, 1].
+    splits : int
+        How often all of them together ask for it.
+    """
+
+    feature: str
+    structures: int
+    share: float
+    splits: int
+
+
+def uses(all_of: Sequence[Structure], domain: Domain) -> list[Asked]:
+    """Return how the inputs are used, the most used first."""
+    naming, splits = Counter[str](), Counter[str]()
+    for each in all_of:
+        for name, times in each.asked:
+            naming[name] += 1
+            splits[name] += times
+    found = [Asked(name, naming[name], naming[name] / max(len(all_of), 1), splits[name]) for name in domain.names]
+    return sorted(found, key=lambda use: (-use.structures, -use.splits, use.feature))
+
+
+class StructureTree(RuleTree):
+    """The opened part of a structure; lines are thicker where more leaves are."""
+
+    def _counted(self, branch: Branch) -> str:
+        return f"{branch.count} {'leaf' if branch.count == 1 else 'leaves'}"
+
+    def _leaf(self, branch: Branch) -> str:  # noqa: ARG002  all are alike
+        return "the vehicle's own answer"
+
+    def _weight(self, branch: Branch) -> str:  # noqa: ARG002  a structure has seen no rows
+        return ""
+
+    def _share(self, branch: Branch) -> str:  # noqa: ARG002
+        return ""

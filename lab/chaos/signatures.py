@@ -1,0 +1,75 @@
+"""What the audit of a fleet with identities looks for: the revoked that got in, and the others that were refused."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.signed import writers
+from lab.chaos.certificate_office import StolenIdentity
+from lab.chaos.logs import read_lines
+from lab.chaos.schedule import COORDINATOR
+from schemas.errors import WireError
+from schemas.topics import Topics
+from schemas.trust.signing import Verifier
+
+
+def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, bytes]) -> list[str]:
+    """Return what is retained and would be refused by whoever comes now; `trust` is the CA and its list, PEM."""
+    ca, crl = trust
+    verifier = Verifier(ca, time.time)
+    verifier.take_crl(crl)
+    result = []
+    for topic, payload in sorted(retained.items()):
+        address = topics.parse(topic)
+        if address.kind in ("blob", "revoked") or payload[:1] == b"{":
+            continue
+        try:
+            verifier.open(topic, payload, writers(address))
+        except WireError as fault:
+            result.append(f"{topic}: what is retained would be refused: {fault}")
+    return result
+
+
+def intrusions(stolen_identities: Sequence[StolenIdentity], log: Path) -> list[str]:
+    """Return what revoked vehicles could do: by the coordinator's log, and by what the broker said to their thieves."""
+    result = []
+    for stolen in stolen_identities:
+        if "was revoked" not in stolen.answer:
+            result.append(f"{stolen.agent}: the broker says {stolen.answer or 'welcome'!r} to the stolen identity")
+        if stolen.begins is None:
+            continue
+        result += [
+            f"{stolen.agent}: an answer was {line['outcome']} although it was revoked"
+            for line in read_lines(log, stolen.begins, stolen.ends)
+            if line.get("event") == "answered" and line.get("agent") == stolen.agent
+        ]
+    return result
+
+
+def refusals(
+    lines: Iterable[tuple[str, dict[str, Any]]], topics: Topics, reissued: Collection[str]
+) -> tuple[dict[str, int], list[str]]:
+    """Count the messages that were refused for their seal, by code; and name those that should not have been.
+
+    Parameters
+    ----------
+    lines : iterable of (str, dict)
+        Name of the process, and a line of its log.
+    topics : Topics
+    reissued : collection of str
+        Whoever had a certificate revoked: what it sealed before is refused, rightly.
+    """
+    counts: Counter[str] = Counter()
+    wrongly = []
+    for name, line in lines:
+        if line.get("event") != "message-refused":
+            continue
+        counts[line["code"]] += line.get("since_last", 1)
+        writer = topics.parse(line["topic"]).writer or COORDINATOR
+        if line["code"] != "revoked-certificate" or writer not in reissued:
+            wrongly.append(f"{name} refused a message of {writer}: {line['reason']}")
+    return dict(sorted(counts.items())), wrongly

@@ -1,0 +1,225 @@
+"""What a demonstration is asked to be: from the options of ``glassfleet demo`` to its settings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import json_file, parse_parameters
+from console.run.runspec import memory_file
+from lab.demo.words import OWN_MEMORY
+from schemas.errors import UsageError
+from schemas.limits import ID_PATTERN
+
+if TYPE_CHECKING:
+    from glassfleet.data.lags import Memory
+    from lab.demo.scene import Settings, Watcher
+
+SHOWN: dict[str, dict[str, Any]] = {
+    "fmt": {"max_rules": 12, "other_sets": [], "max_regressors": 16, "size_tolerance": 0.01}
+}
+"""Parameters that a scheme is shown with: a quick run, with memory inputs too, and more rules than the two or three
+that the simulated drives need where fewer rules may cost 3 % of the squared error, as they may by default."""
+
+ENOUGH_ROUNDS = 9
+"""A run of so many rounds has room for all that may happen to its vehicles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Of ``glassfleet demo``."""
+
+    vehicles: int | None
+    drop: float
+    slow: float
+    rejoin: float
+    seed: int
+    participation: str | None
+    data: Path | None
+    target: str | None
+    bounds_file: Path | None
+    scheme: str
+    good_above: float | None
+    labels: bool
+    memory: str | None
+    model_name: str | None
+    parameters: tuple[str, ...]
+    exact: bool
+    broker_kind: str
+    deadline: float | None
+    pace: float | None
+    timeout: float
+    keep: Path | None
+    secure: bool
+    stay: bool
+    plain: bool
+    as_json: bool
+
+
+def model_name(given: str | None, data: Path | None) -> str:
+    """Return the name to publish the model under: the given one, else the data's.
+
+    Raises
+    ------
+    UsageError
+        The given one cannot be a model's name.
+    """
+    if given is not None:
+        if not re.fullmatch(ID_PATTERN, given):
+            raise UsageError(f"--model {given!r}: use up to 64 letters, digits, dots, dashes and underscores")
+        return given
+    if data is None:
+        return "qoe"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", data.resolve().name).lstrip("._-")[:64] or "model"
+
+
+def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
+    """Return what is demonstrated, its rows made or looked at; raises UsageError or DataError."""
+    from lab.demo.plan import make_plan  # noqa: PLC0415
+    from lab.demo.preflight import MANY_ROUNDS, run_preflight, tempo  # noqa: PLC0415
+    from lab.demo.scene import Settings  # noqa: PLC0415
+    from lab.demo.vehicles import check_columns, read_rows  # noqa: PLC0415
+
+    name = model_name(options.model_name, options.data)
+    scheme, parameters, participation, labels = _scheme(options)
+    memory = _memory(options)
+    real = _real_files(options)
+    # What a user can have mistyped is known by now: only after it is something said.
+    watcher.step("making the rows of simulated vehicles" if real is None else "reading the vehicles' files")
+    if real is not None:
+        check_columns(real, options.target)
+    files = _files(options, work, real, labels=labels)
+    # Two vehicles' rows tell how many rounds there will be, and what a file of bounds may name.
+    few = list(read_rows(dict(list(files.items())[:2]), options.target, labels=labels, memory=memory).values())
+    known = {*few[0].train.features, few[0].train.target}
+    bounds = _bounds(options, known)
+    watcher.step("preflight with two vehicles: number of rounds, time for an answer")
+    at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
+    preflight = run_preflight(scheme, parameters, few, options.seed, at_most=at_most)
+    pace, deadline = tempo(preflight, len(files), participation)
+    pace = pace if options.pace is None else options.pace
+    deadline = deadline if options.deadline is None else options.deadline
+    if pace > 0.8 * deadline:
+        raise UsageError(f"--pace {pace} leaves no time before --deadline {deadline}: make it smaller")
+    return Settings(
+        files=files,
+        plan=make_plan(
+            list(files),
+            options.drop,
+            options.slow,
+            options.rejoin,
+            options.seed,
+            None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds,
+        ),
+        work=work,
+        scheme=scheme.name,
+        parameters=parameters.model_dump(mode="json"),
+        participation=participation,
+        model=name,
+        deadline=deadline,
+        pace=pace,
+        broker_kind=options.broker_kind,
+        bounds=bounds,
+        target=options.target,
+        labels=labels,
+        memory=memory,
+        seed=options.seed,
+        timeout=options.timeout,
+        secure=options.secure,
+    )
+
+
+def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
+    """Return the scheme, its parameters, the participation, and whether the target is a class."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet.data.parameters import parameter_fault  # noqa: PLC0415
+
+    scheme = catalogue.load(options.scheme)
+    participation = options.participation or ("cohort" if "cohort" in scheme.participation else "elastic")
+    if participation not in scheme.participation:
+        modes = ", ".join(sorted(scheme.participation))
+        raise UsageError(f"scheme {scheme.name} takes part only in: {modes}; --scheme frt knows both ways")
+    wants_labels = options.labels or options.good_above is not None
+    if wants_labels and "classification" not in scheme.purpose:
+        raise UsageError(f"--labels and --good-above go with a classifier; scheme {scheme.name} forecasts numbers")
+    try:
+        given = parse_parameters(options.parameters)
+        parameters = scheme.Parameters.model_validate({**SHOWN.get(scheme.name, {}), **given})
+    except ValidationError as fault:
+        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
+    if options.exact:
+        parameters = scheme.exact(parameters)
+    return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose
+
+
+def _memory(options: DemoOptions) -> Memory | None:
+    """Return the memory inputs of the run; raises UsageError where vehicles and declaration do not go together."""
+    given = options.memory
+    if given is None:
+        return None
+    if given != OWN_MEMORY:
+        if options.data is None:
+            raise UsageError("--memory FILE goes with --data; the simulated vehicles have their own: --memory alone")
+        return memory_file(Path(given))
+    if options.data is not None:
+        raise UsageError("--memory needs a FILE with --data: it says which columns to remember")
+    from lab.qoe.windows import MEMORY  # noqa: PLC0415
+
+    return MEMORY
+
+
+def _real_files(options: DemoOptions) -> dict[str, Path] | None:
+    """Return the files of ``--data``; None: the vehicles are simulated. Raises UsageError or DataError."""
+    from lab.demo.vehicles import real_files  # noqa: PLC0415
+
+    if options.data is not None:
+        return real_files(options.data, options.vehicles)
+    for name, given in (("target", options.target), ("bounds", options.bounds_file), ("labels", options.labels)):
+        if given:
+            raise UsageError(f"--{name} goes with --data; the simulated vehicles have their own")
+    return None
+
+
+def _files(options: DemoOptions, work: Path, real: dict[str, Path] | None, *, labels: bool) -> dict[str, Path]:
+    from lab.demo.vehicles import labelled_files, simulated_files  # noqa: PLC0415
+    from lab.qoe.windows import GOOD_ABOVE  # noqa: PLC0415
+
+    good_above = GOOD_ABOVE if options.good_above is None else options.good_above
+    if real is None:
+        return simulated_files(
+            work / "data",
+            options.vehicles or 15,
+            options.seed,
+            good_above=good_above if labels else None,
+            drives=options.memory is not None,
+        )
+    if not labels:
+        return real
+    return labelled_files(real, work / "data", options.target, good_above, labels=options.labels)
+
+
+def _bounds(options: DemoOptions, known: set[str]) -> dict[str, Any] | None:
+    """Return the run's bounds: the simulator's own, or those of the file; raises UsageError for an unknown column."""
+    from lab.qoe.windows import BOUNDS, UNITS  # noqa: PLC0415
+
+    if options.data is None:
+        return {
+            name: {"low": low, "high": high, "unit": UNITS[name]}
+            for name, (low, high) in BOUNDS.items()
+            if name in known
+        }
+    if options.bounds_file is None:
+        return None
+    bounds = json_file(options.bounds_file, "bounds")
+    if not isinstance(bounds, dict):
+        raise UsageError(f'--bounds: {options.bounds_file} must hold an object: {{"column": [low, high]}}')
+    unknown = sorted(set(bounds) - known)
+    if unknown:
+        raise UsageError(
+            f"--bounds: no vehicle has a column {unknown[0]!r}; the columns are: {', '.join(sorted(known))}"
+        )
+    return bounds

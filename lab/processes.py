@@ -1,0 +1,213 @@
+"""The processes of a demonstration or a test: started, watched, killed, frozen, ended, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from broker.servers.process import die_with_parent
+from schemas.errors import GlassfleetError, StorageError
+
+FULL = 64 * 1024
+"""With fewer bytes free than this a disk counts as full."""
+
+
+class ProcessError(GlassfleetError):
+    """A process that is needed ended by itself. Its own exit code is passed on."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+@dataclass
+class Process:
+    """One ``glassfleet`` command, over its lives.
+
+    Attributes
+    ----------
+    name : str
+    arguments : sequence of str
+        Of the command.
+    environment : mapping of str to str
+        Beside our own. Secrets go here: all users of the machine can see arguments.
+    log : Path
+        Its output is appended here.
+    module : str
+        What Python runs.
+    began : int
+        Size of the log when this life began, bytes.
+    started_at : float
+        When this life began, seconds of the monotonic clock.
+    lives : int
+        How often it was started.
+    ends : list of int
+        Exit codes of lives that `ProcessFleet.end` ended.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    module: str = "console.main"
+    began: int = 0
+    started_at: float = 0.0
+    lives: int = 0
+    is_frozen: bool = False
+    ends: list[int] = field(default_factory=list)
+    _child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs now (a frozen one does)."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started, and ended without `kill` or `reap`."""
+        return self._child is not None and self._child.poll() is not None
+
+    def start(self) -> None:
+        """Start it; nothing happens when it runs."""
+        if self.is_running:
+            return
+        with self.log.open("ab") as log:
+            self.began = log.tell()
+            self._child = subprocess.Popen(  # noqa: S603 - our own program, no shell
+                [sys.executable, "-m", self.module, *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Unbuffered, so that logs can be read live.
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
+                # Ctrl-C at a terminal is for our own process, which ends the others in order.
+                start_new_session=True,
+            )
+        self.started_at, self.is_frozen = time.monotonic(), False
+        self.lives += 1
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if it runs."""
+        if self._child is not None:
+            self._child.send_signal(number)
+
+    def freeze(self) -> None:
+        """Let it stand still (SIGSTOP)."""
+        self.signal(signal.SIGSTOP)
+        self.is_frozen = self.is_running
+
+    def thaw(self) -> None:
+        """Let it go on (SIGCONT)."""
+        self.signal(signal.SIGCONT)
+        self.is_frozen = False
+
+    def kill(self) -> None:
+        """End it as a power cut would: SIGKILL."""
+        self.signal(signal.SIGKILL)
+        self.reap()
+
+    def reap(self, timeout: float | None = None) -> int | None:
+        """Wait for its end and return its exit code; None: it was not started. Raises subprocess.TimeoutExpired."""
+        if self._child is None:
+            return None
+        code = self._child.wait(timeout)
+        self._child, self.is_frozen = None, False
+        return code
+
+    def check(self) -> None:
+        """Raise ProcessError, with its last words, if it ended by itself; StorageError if the disk is full."""
+        if self._child is None or self._child.poll() is None:
+            return
+        if shutil.disk_usage(self.log.parent).free < FULL:
+            # Whatever it said last, if its log had room for it at all, this is why.
+            raise StorageError(
+                f"{self.name} ended, as the disk of {self.log.parent.parent} is full: make room, or name a folder "
+                "elsewhere with --keep (or TMPDIR)"
+            )
+        code = self._child.returncode
+        raise ProcessError(
+            f"{self.name} ended with exit code {code}: {self.last_words()}", code if 0 < code < 64 else 1
+        )
+
+    def log_size(self) -> int:
+        """Return the size of its log so far, bytes."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def last_words(self) -> str:
+        """Return the last line of its log; of its own error lines, if there are any, the last."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        except OSError:
+            return "(no log)"
+        errors = [line.removeprefix("glassfleet: error: ") for line in lines if line.startswith("glassfleet: error: ")]
+        return (errors or lines or ["(it said nothing)"])[-1][:600]
+
+
+class ProcessFleet(Mapping[str, Process]):
+    """Processes by name, each with its own log file.
+
+    On leaving the context all are ended, whatever happened; if this process is killed outright, the system ends them
+    (Linux).
+
+    Parameters
+    ----------
+    logs : Path
+        Folder for their output; it is made.
+    module : str
+        What Python runs for each.
+    """
+
+    def __init__(self, logs: Path, module: str = "console.main") -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self._logs = logs
+        self._module = module
+        self._processes: dict[str, Process] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def __getitem__(self, name: str) -> Process:
+        return self._processes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._processes)
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def add(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Process:
+        """Add a process, not started yet; return it."""
+        log = self._logs / f"{name}.log"
+        self._processes[name] = Process(name, arguments, environment, log, self._module)
+        return self._processes[name]
+
+    def end(self, names: Collection[str] | None = None, patience: float = 3.0) -> None:
+        """End processes, all when none is named: politely at once, after `patience` seconds by force. Idempotent."""
+        ending = [self[name] for name in (self if names is None else names)]
+        for process in ending:
+            process.thaw()
+            process.signal(signal.SIGTERM)
+        latest = time.monotonic() + patience
+        for process in ending:
+            try:
+                code = process.reap(max(0.0, latest - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.signal(signal.SIGKILL)
+                code = process.reap()
+            if code is not None:
+                process.ends.append(code)

@@ -1,0 +1,144 @@
+"""The architecture page is true: picture and rooms follow the import rules, its names exist, its walk happens."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+
+from coordinator.journal.sql import SqlJournal
+from coordinator.spec.run import RoundPolicy, RunSpec
+from deploy.site import architecture
+from edge_agent.sources import read_source
+from glassfleet import catalogue
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.explain.summary import summary
+from tests.docs.pages import ROOT
+from tests.support.keys import TestCa
+from tests.support.simulation import Simulation, quiet
+
+PLACES = re.compile(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)")
+"""A file and what it holds, as the page's tables write them."""
+
+
+@pytest.fixture
+def text() -> str:
+    return architecture.PAGE.read_text(encoding="utf-8")
+
+
+def places(text: str) -> list[tuple[str, str]]:
+    """Return (file, name) for everything that is named in the page's tables, in order."""
+    return [(path, name) for path, names in PLACES.findall(text) for name in re.findall(r"`([\w.]+)`", names)]
+
+
+def _names(node: ast.stmt) -> list[str]:
+    match node:
+        case ast.ClassDef() | ast.FunctionDef():
+            return [node.name]
+        case ast.Assign():
+            return [ast.unparse(target) for target in node.targets]
+        case ast.AnnAssign():
+            return [ast.unparse(node.target)]
+    return []
+
+
+def holds(path: str, name: str) -> bool:
+    """Whether a file defines a function, a class, a method or a constant."""
+    body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+    for part in name.split("."):
+        node = next((node for node in body if part in _names(node)), None)
+        if node is None:
+            return False
+        body = getattr(node, "body", [])
+    return True
+
+
+def test_picture_and_rooms_are_those_of_the_import_rules(text: str) -> None:
+    again = "python -m deploy.site.architecture"
+
+    assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.picture(), again
+    assert text == architecture.page(text), again
+
+
+def test_every_name_in_the_tables_is_in_its_file(text: str) -> None:
+    named = places(text)
+
+    assert len(named) > 40
+    assert [f"{path}: {name}" for path, name in named if not holds(path, name)] == []
+
+
+def test_every_room_says_in_a_whole_sentence_what_it_is_for() -> None:
+    told = dict(re.findall(r"\| \*?\*?`([\w/]+/)`\*?\*? \| (.*) \|", architecture.rooms()))
+
+    assert len(told) > 40
+    assert [folder for folder, words in told.items() if not words.endswith(".") or len(words.split()) < 5] == []
+
+
+@contextmanager
+def calls_of(known: set[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Collect the calls of some functions of this repository, in order."""
+    calls: list[tuple[str, str]] = []
+    files = {str(ROOT / path): path for path, _ in known}
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename in files:
+            call = (files[code.co_filename], code.co_qualname)
+            if call in known:
+                calls.append(call)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+def rows(path: Path) -> Path:
+    """A vehicle's file: two inputs and a target, some rows to test."""
+    table = np.random.default_rng(1).random((60, 2)).tolist()
+    lines = [f"{a:.4f},{b:.4f},{a + b * b:.4f},{'train' if n % 5 else 'test'}" for n, (a, b) in enumerate(table)]
+    path.write_text("speed,load,minutes,split\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text: str, tmp_path: Path) -> None:
+    told = places(text.partition("## One contribution")[2].partition("\n## ")[0])
+    quiet()
+    with calls_of(set(told)) as calls:
+        fleet = Simulation(
+            {"v": read_source(rows(tmp_path / "v.csv"), target="minutes")}, tmp_path / "state", ca=TestCa()
+        )
+        fleet.journal = SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")  # type: ignore[assignment]
+        fleet.heal_everything()
+        fleet.advance(5)
+        sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
+        domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
+        policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=1)
+        spec = RunSpec(scheme="fmt", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
+        ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
+        fleet.advance(5)
+        record = fleet.record("m")
+        assert record is not None
+        summary(catalogue.load("fmt").from_document(record.document))
+    structlog.reset_defaults()
+
+    assert ended["outcome"] == "finished", ended["reason"]
+    position, at = -1, list[int]()
+    for step in told:
+        assert step in calls[position + 1 :], f"{step} does not follow {told[len(at) - 1]}"
+        position = calls.index(step, position + 1)
+        at.append(position)
+    # One vehicle answers each round once: were two steps told in the wrong order, the walk would need a second round.
+    answered = next(index for (_, name), index in zip(told, at, strict=True) if name == "Publisher.receipt")
+    assert [name for _, name in calls[:answered]].count("FmtServer.reduce") == 1

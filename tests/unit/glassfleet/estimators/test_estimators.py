@@ -1,0 +1,318 @@
+"""The estimators keep scikit-learn's contract, and say what they do with parties and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+
+import pyarrow as pa
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from glassfleet import catalogue
+from glassfleet import estimators as offered
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.estimators import (
+    ChiClassifier,
+    FedAvgMLPClassifier,
+    FedAvgMLPRegressor,
+    FedGATreeClassifier,
+    FedGATreeRegressor,
+    FuzzyModelTree,
+    FuzzyRegressionTree,
+    PrivateTreeClassifier,
+    SchemeClassifier,
+    SchemeRegressor,
+    TSKRegressor,
+)
+from glassfleet.schemes.fedga import Population
+from schemas.documents import document_digest
+
+SMALL: dict[str, Any] = {"hidden": (16,), "rounds": 4, "epochs": 20, "learning_rate": 0.02}
+
+ESTIMATORS = [
+    FuzzyRegressionTree(),
+    FuzzyModelTree(),
+    TSKRegressor(n_clusters=8, max_iterations=100),
+    ChiClassifier(n_sets=5),  # three sets of two inputs are too coarse for the checks' blobs
+    FedGATreeClassifier(generations=5),
+    FedGATreeRegressor(generations=5),
+    PrivateTreeClassifier(
+        epsilon=1000.0, random_state=0
+    ),  # noise as good as none: the checks ask for accuracy on 300 rows
+    FedAvgMLPRegressor(**SMALL),
+    FedAvgMLPClassifier(**SMALL),
+]
+
+NOT_APPLICABLE = {
+    "check_array_api_input": "arrays are numpy's here; the check asks for SCIPY_ARRAY_API and other array libraries",
+    "check_regressor_data_not_an_array": "asks for pandas, which is no dependency; a table with names is tested below",
+    "check_classifier_data_not_an_array": "asks for pandas, which is no dependency",
+}
+"""scikit-learn's checks that are left out, each with its reason. None is expected to fail."""
+
+WHAT_DIFFERS = {
+    "check_do_not_raise_errors_in_init_or_set_param",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit_idempotent",
+    "check_get_params_invariance",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+}
+"""Checks of what a class says for itself; the rest is in the base, and is asked of one regressor and one classifier."""
+
+
+def checks() -> Iterator[Any]:
+    for each in ESTIMATORS:
+        whole = isinstance(each, FuzzyRegressionTree | ChiClassifier)
+        for number, (estimator, check) in enumerate(estimator_checks_generator(each)):
+            name = getattr(check, "func", check).__name__
+            if name in WHAT_DIFFERS or (whole and name not in NOT_APPLICABLE):
+                yield pytest.param(estimator, check, id=f"{type(estimator).__name__}-{number}-{name}")
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_estimator_keeps_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_every_scheme_has_an_estimator_for_each_of_its_purposes() -> None:
+    kinds = {"regression": SchemeRegressor, "classification": SchemeClassifier}
+    ours = [kind for name in offered.__all__ if getattr(kind := getattr(offered, name), "_scheme_name", "")]
+    for name in catalogue.names():
+        for purpose in catalogue.load(name).purpose:
+            assert any(kind._scheme_name == name and issubclass(kind, kinds[purpose]) for kind in ours), (name, purpose)
+
+
+def test_estimator_has_the_defaults_of_its_scheme() -> None:
+    chosen_otherwise = {"PrivateTreeClassifier": set[str](), "FuzzyRegressionTree": set[str]()}
+    for name in offered.__all__:
+        kind = getattr(offered, name)
+        if kind._scheme_name and not name.startswith("Scheme"):
+            made, default = kind()._parameters(), catalogue.load(kind._scheme_name).Parameters()
+            different = {field for field in type(made).model_fields if getattr(made, field) != getattr(default, field)}
+            assert different == chosen_otherwise.get(name, set()), name
+
+
+def rows(n: int = 240, seed: int = 3) -> tuple[Any, Any]:
+    """Three inputs; the class, or the number, is about the first two."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 3))
+    return X, np.where(X[:, 0] > 0, X[:, 1], -1.0 - X[:, 1])
+
+
+def parties(X: Any, y: Any, *cuts: int) -> list[tuple[Any, Any]]:
+    return list(zip(np.split(X, cuts), np.split(y, cuts), strict=True))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
+def test_estimator_learns_from_parties(estimator: Any) -> None:
+    X, y = rows(1440)
+    y = y if isinstance(estimator, SchemeRegressor) else np.where(y > 0, 7, -3)
+    parts = parties(X, y, 360, 900)
+    learner = clone(estimator).fit_federated(parts)
+    assert learner.outcome_.rounds > 1
+    # On the rows of the first party, for which a FedGA estimator speaks.
+    X, y = parts[0]
+    most_frequent = np.mean(y == -3)  # what a classifier reaches that has learned nothing
+    assert learner.score(X, y) > (most_frequent if isinstance(estimator, SchemeClassifier) else 0.6)
+    explanation = learner.explain(X[0])
+    assert str(explanation.prediction) == str(learner.predict(X[:1])[0])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FuzzyRegressionTree(nullify=False, min_rows=1),
+        FuzzyModelTree(min_rows=1),
+        ChiClassifier(nullify=False, min_rows=1),
+        TSKRegressor(nullify=False, min_rows=1, antecedents="federated", n_clusters=6),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_estimator_learns_the_same_from_parties_as_from_all_rows_when_nothing_is_withheld(estimator: Any) -> None:
+    X, y = rows()
+    names = ("x0", "x1", "x2")
+    y = y if isinstance(estimator, SchemeRegressor) else np.where(y > 0, "up", "down")
+    asked = DiscoveryParameters(features=names, target="y", labels=isinstance(estimator, SchemeClassifier))
+    learner = clone(estimator).set_params(domain=discover(asked, [Dataset(names, "y", X, y)]))
+    together = document_digest(learner.fit(X, y).model_.to_document())
+    apart = document_digest(learner.fit_federated(parties(X, y, 40, 150)).model_.to_document())
+    assert apart == together
+
+
+def test_classifier_gives_labels_of_the_type_it_got() -> None:
+    X, y = rows()
+    for labels in (y > 0, np.where(y > 0, 10, 9), np.where(y > 0, 3.0, -9.0), np.where(y > 0, "up", "down")):
+        learner = ChiClassifier(n_sets=5).fit(X, labels)
+        assert learner.classes_.tolist() == sorted(set(labels.tolist()))
+        assert learner.predict(X).dtype == labels.dtype
+        assert learner.score(X, labels) > 0.8
+    assert ChiClassifier().fit(X, np.where(y > 0, 10, 9)).domain_.classes == ("10", "9")  # texts, in their order
+
+
+def test_classifier_takes_a_number_for_one_label_though_a_party_writes_it_with_a_point() -> None:
+    X, y = rows()
+    (first, ours), (second, theirs) = parties(X, np.where(y > 0, 1, 0), 100)
+    learner = ChiClassifier().fit_federated([(first, ours), (second, theirs.astype(np.float64))])
+    assert learner.classes_.tolist() == [0.0, 1.0]
+    assert learner.domain_.classes == ("0.0", "1.0")
+
+
+def test_classifier_leaves_out_a_class_that_no_party_may_tell() -> None:
+    X, y = rows()
+    labels = np.where(y > 0, 1, 0)
+    labels[[0, 200]] = 2
+    learner = ChiClassifier(min_rows=3).fit_federated(parties(X, labels, 100))
+    assert learner.classes_.tolist() == [0, 1]
+    assert ChiClassifier(min_rows=1).fit_federated(parties(X, labels, 100)).classes_.tolist() == [0, 1, 2]
+
+
+def test_classifier_refuses_a_domain_with_a_class_whose_type_it_cannot_know() -> None:
+    X, y = rows()
+    domain = Domain(
+        features=tuple(Variable(name=f"x{index}", low=-2, high=2) for index in range(3)),
+        label="y",
+        classes=("0", "1", "2"),
+    )
+    with pytest.raises(ValueError, match="class '2', and no row does"):
+        ChiClassifier(domain=domain).fit(X, np.where(y > 0, 1, 0))
+    texts = ChiClassifier(domain=domain).fit(X, np.where(y > 0, "1", "0"))
+    assert texts.classes_.tolist() == ["0", "1", "2"]
+
+
+def test_classifier_says_which_label_is_no_name() -> None:
+    X, y = rows()
+    with pytest.raises(ValueError, match="1 to 200 characters"):
+        ChiClassifier().fit(X, np.where(y > 0, "", "x"))
+
+
+def test_estimator_names_the_parameter_that_is_out_of_range() -> None:
+    X, y = rows()
+    with pytest.raises(ValueError, match="n_sets"):
+        FuzzyRegressionTree(n_sets=1).fit(X, y)
+    with pytest.raises(ValueError, match="holdout"):
+        FuzzyModelTree(holdout=0.9).fit(X, y)
+    with pytest.raises(ValueError, match="n_clusters"):
+        TSKRegressor(n_clusters=0).fit(X, y)
+    with pytest.raises(ValueError, match="hidden"):
+        FedAvgMLPRegressor(hidden=()).fit(X, y)
+
+
+def test_estimator_says_why_parties_cannot_learn_together() -> None:
+    X, y = rows(6)
+    with pytest.raises(ValueError, match="no-classes"):
+        ChiClassifier().fit_federated(parties(X, np.arange(6) % 3, 3))
+    with pytest.raises(ValueError, match="at least one"):
+        ChiClassifier().fit_federated([])
+    with pytest.raises(ValueError, match="features"):
+        TSKRegressor().fit_federated([(X, y), (X[:, :2], y)])
+
+
+def test_estimator_takes_a_seed_in_the_ways_of_scikit_learn() -> None:
+    X, y = rows(60)
+
+    def digest(random_state: Any) -> str:
+        learner = FedAvgMLPRegressor(hidden=(4,), rounds=1, random_state=random_state).fit(X, y)
+        return document_digest(learner.model_.to_document())
+
+    assert digest(5) == digest(np.int64(5)) != digest(6)
+    assert digest(np.random.RandomState(5)) == digest(np.random.RandomState(5))
+    assert digest(None) != digest(None)
+    with pytest.raises(ValueError, match="Seed must be"):
+        digest(-1)
+
+
+def test_estimator_finds_limits_without_pooling_when_parties_learn() -> None:
+    X, y = rows()
+    tree = FuzzyRegressionTree().fit_federated([(X[:120], y[:120]), (X[120:], y[120:])])
+    assert tree.outcome_.rounds > 1
+    assert tree.score(X, y) > 0.8
+    for index, variable in enumerate(tree.domain_.features):
+        # 2.5 % of 240 rows on either side; two parties may each move a limit by two ranks.
+        assert abs(int((X[:, index] < variable.low).sum()) - 6) <= 5
+        assert abs(int((X[:, index] > variable.high).sum()) - 6) <= 5
+
+
+def test_estimator_works_in_a_grid_search_over_a_pipeline() -> None:
+    X, y = rows(120)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), FuzzyRegressionTree()), {"fuzzyregressiontree__n_sets": [3, 5]}, cv=2
+    )
+    search.fit(X, y)
+    assert search.best_score_ > 0.4
+
+
+def test_estimator_keeps_the_names_of_columns_when_the_input_has_them() -> None:
+    X, y = rows()
+    table = pa.table({name: X[:, index] for index, name in enumerate(("speed", "load", "signal"))})
+    tree = FuzzyRegressionTree().fit(table, y)
+    assert tree.feature_names_in_.tolist() == ["speed", "load", "signal"]
+    assert tree.domain_.names == ("speed", "load", "signal")
+    assert "speed is" in str(tree.rules_[0])
+    with pytest.raises(ValueError, match="feature names should match"):
+        tree.predict(table.rename_columns(["speed", "load", "noise"]))
+
+
+class TestFedGA:
+    """Every party has a tree of its own."""
+
+    def learner(self) -> tuple[FedGATreeClassifier, list[tuple[Any, Any]]]:
+        X, y = rows(400)
+        # The third party's classes are the wrong way round: one tree cannot serve all.
+        labels = np.where(y > 0, "up", "down")
+        labels[300:] = np.where(y[300:] > 0, "down", "up")
+        parts = parties(X, labels, 150, 300)
+        return FedGATreeClassifier(generations=5).fit_federated(parts), parts
+
+    def test_estimator_speaks_for_the_first_party_until_told_otherwise(self) -> None:
+        learner, parts = self.learner()
+        assert learner.score(*parts[0]) > 0.7
+        assert learner.score(*parts[2]) < 0.3
+        assert learner.speak_for(2).score(*parts[2]) > 0.7
+        assert learner.score(*parts[0]) > 0.7, "the copy is apart"
+        assert isinstance(learner.population_, Population)
+        with pytest.raises(ValueError, match="no party 3"):
+            learner.speak_for(3)
+
+    def test_newcomer_makes_a_tree_of_the_population(self) -> None:
+        learner, _ = self.learner()
+        X, y = rows(200, seed=9)
+        mine = learner.personalise(X, np.where(y > 0, "down", "up"))
+        assert mine.score(X, np.where(y > 0, "down", "up")) > 0.7
+        assert learner.score(X, np.where(y > 0, "up", "down")) > 0.7
+
+    def test_estimator_fitted_alone_has_no_population(self) -> None:
+        learner, parts = self.learner()
+        learner.fit(*parts[0])
+        assert not hasattr(learner, "trees_")
+        with pytest.raises(ValueError, match="fit_federated first"):
+            learner.personalise(*parts[0])
+
+
+class TestPrivateTree:
+    """The noise is there, in both ways of fitting."""
+
+    def test_fit_adds_noise_that_a_seed_repeats(self) -> None:
+        X, y = rows()
+        labels = np.where(y > 0, "up", "down")
+
+        def digest(seed: int | None, **options: Any) -> str:
+            learner = PrivateTreeClassifier(epsilon=0.5, random_state=seed, **options).fit(X, labels)
+            return document_digest(learner.model_.to_document())
+
+        assert digest(1) == digest(1)
+        assert len({digest(1), digest(2), digest(None), digest(None)}) == 4
+        assert digest(None, noise="none") == digest(None, noise="none")
