@@ -160,11 +160,6 @@ class PahoTransport:
         """``"5"`` or ``"3.1.1"``: what the broker last agreed to; empty before the first connection."""
         return self._protocol
 
-    @property
-    def queued(self) -> int:
-        """Messages that wait to be sent or acknowledged."""
-        return len(self._outbox)
-
     # The thread
 
     def _wake(self) -> None:

@@ -19,10 +19,8 @@ from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
 from edge_agent.messages.decoder import (
     Blob,
-    Candidate,
     CandidateWithdrawn,
     CoordinatorSeen,
-    CurrentModel,
     Decoder,
     Inbound,
     ModelVersion,
@@ -57,6 +55,7 @@ from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
 from schemas import codec
 from schemas.errors import WireError
+from schemas.messages import ModelPointer, Trial
 from schemas.parts import open_request
 from schemas.topics import Topics
 
@@ -312,12 +311,12 @@ class Agent:
             self.counts["requests"] += 1
         self._step(event)
 
-    def _model(self, event: CurrentModel | Candidate | CandidateWithdrawn | ModelVersion) -> None:
+    def _model(self, event: ModelPointer | CandidateWithdrawn | ModelVersion) -> None:
         match event:
-            case CurrentModel(pointer):
-                self._models.pointer(pointer)
-            case Candidate(pointer, trial):
-                self._models.candidate(pointer, trial)
+            case ModelPointer(trial=Trial() as trial):
+                self._models.candidate(event, trial)
+            case ModelPointer():
+                self._models.pointer(event)
             case CandidateWithdrawn(name):
                 self._models.withdraw(name)
             case ModelVersion(name, number, payload):

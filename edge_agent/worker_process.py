@@ -1,7 +1,7 @@
 """The process that does one piece of work, for ``edge_agent.compute.worker``.
 
 Called with what to do, seconds, megabytes, a descriptor that ends when the agent does, and the snapshots of rows.
-Standard input holds what is asked; what is found goes to standard output.
+Standard input holds what is asked; the result goes to standard output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
         os.nice(NICE)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     standard = os.dup(1)
-    os.dup2(2, 1)  # what a library prints was not found
+    os.dup2(2, 1)  # what a library prints is no result
     # Imports are within the limits, too.
     from glassfleet.errors import TaskError  # noqa: PLC0415
     from schemas import codec  # noqa: PLC0415

@@ -14,7 +14,7 @@ from typing import Literal
 
 from schemas.topics import Topics, check_id
 
-Access = Literal["read", "write", "readwrite", "deny"]
+Access = Literal["read", "write", "readwrite"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ USER = "%u"
 """What Mosquitto replaces by the name of the user."""
 
 
-def certificate_acl(
-    topics: Topics, *, coordinators: Sequence[str], operators: Sequence[str] = (), denied: Sequence[str] = ()
-) -> str:
+def certificate_acl(topics: Topics, *, coordinators: Sequence[str], operators: Sequence[str] = ()) -> str:
     """Render the ACL file of a broker that takes the user's name from the certificate.
 
     Parameters
@@ -98,17 +96,13 @@ def certificate_acl(
     topics : Topics
     coordinators, operators : sequence of str
         Ids. The authority gives no agent an id that one of them has.
-    denied : sequence of str
-        Ids whose certificates were revoked. A revocation list keeps them from connecting; this also ends what they may
-        do on a connection that stands already.
 
     Raises
     ------
     UsageError
         A name is not a valid id.
     """
-    users: dict[str, list[Rule]] = {name: [Rule("deny", "#")] for name in denied}
-    users |= {name: coordinator_rules(topics) for name in coordinators if name not in users}
+    users = {name: coordinator_rules(topics) for name in coordinators}
     users |= {name: observer_rules(topics) for name in operators if name not in users}
     # Patterns hold for every user, coordinators too: each may also use the topics of an agent with its own name, which
     # nobody else has and whose messages would not bear an agent's signature.

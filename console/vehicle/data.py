@@ -125,7 +125,7 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     findings = examine(source, target=target, labels=False, categories=True)
     order = _order(source, findings, None)
     window: dict[str, Any] | None = None
-    if locate(source).kind == "window" and findings.rows:
+    if locate(source).reader.kind == "window" and findings.rows:
         with closing(WindowStore.open(Path(source))) as store:
             rows, seconds = store.limits
             _, first, last = store.span()

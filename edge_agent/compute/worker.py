@@ -1,6 +1,6 @@
 """A computation in a process of its own: it can be ended at any moment, and has a limit of time and of memory.
 
-The process (``edge_agent.worker_process``) gets what is asked in a file and leaves what it found in another, so nobody
+The process (``edge_agent.worker_process``) gets what is asked in a file and leaves its result in another, so nobody
 waits for a pipe, and nothing is pickled. It lives for one piece of work: its memory is given back, and its limits are
 its own. Both limits are kept by the operating system, in the middle of any computation.
 """
@@ -54,7 +54,7 @@ class Work:
     asked : mapping
         What else it needs, as a codec value.
     most_bytes : int
-        Of what it finds.
+        Of its result.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class Work:
         return self._process.poll() is not None
 
     def result(self) -> dict[str, Any]:
-        """Return what the process found.
+        """Return the result of the process.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import AgentState, Body, CoordinatorState, Manifest, ModelPointer, Receipt, Request, Trial
+from schemas.messages import AgentState, Body, CoordinatorState, Manifest, ModelPointer, Receipt, Request
 from schemas.topics import Topics
 
 B = TypeVar("B", bound=Body)
@@ -39,21 +39,6 @@ class CoordinatorSeen:
 
     state: CoordinatorState
     was_retained: bool
-
-
-@dataclass(frozen=True)
-class CurrentModel:
-    """Which version of a model is current."""
-
-    pointer: ModelPointer
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Which version of a model is to be tried, and by whom."""
-
-    pointer: ModelPointer
-    trial: Trial
 
 
 @dataclass(frozen=True)
@@ -88,8 +73,7 @@ Inbound: TypeAlias = (
     | ReceiptSeen
     | OwnState
     | CoordinatorSeen
-    | CurrentModel
-    | Candidate
+    | ModelPointer
     | CandidateWithdrawn
     | ModelVersion
     | Blob
@@ -133,7 +117,7 @@ class Decoder:
             case "coordinator-state" if payload:
                 return CoordinatorSeen(self._open(payload, CoordinatorState)[1], message.retained)
             case "model-current" | "model-candidate" if payload:
-                return self._pointer(payload, address.name, address.kind)
+                return self._pointer(payload, address.name, is_candidate=address.kind == "model-candidate")
             case "model-candidate":
                 return CandidateWithdrawn(address.name)
             case "coordinator-state" | "model-current":
@@ -150,15 +134,13 @@ class Decoder:
         envelope, state = self._open(payload, AgentState)
         return OwnState(state, envelope.time)
 
-    def _pointer(self, payload: bytes, name: str, kind: str) -> CurrentModel | Candidate:
+    def _pointer(self, payload: bytes, name: str, *, is_candidate: bool) -> ModelPointer:
         pointer = self._open(payload, ModelPointer)[1]
         if pointer.name != name:
             raise WireError("malformed", "the pointer names another model than its topic")
-        if kind == "model-current":
-            return CurrentModel(pointer)
-        if pointer.trial is None:
-            raise WireError("malformed", "the pointer of a candidate does not say who tries it")
-        return Candidate(pointer, pointer.trial)
+        if (pointer.trial is not None) != is_candidate:
+            raise WireError("malformed", "the pointer of a candidate says who tries it, and no other one does")
+        return pointer
 
     def _request(self, payload: bytes, run: str) -> RequestCleared | RequestInParts | RequestSeen:
         if not payload:

@@ -73,11 +73,6 @@ class Location:
     table: str = ""
     shown: str = ""
 
-    @property
-    def kind(self) -> str:
-        """Kind of the source."""
-        return self.reader.kind
-
 
 def without_password(text: str) -> str:
     """Return a URL with *** for its password, to show and to log."""

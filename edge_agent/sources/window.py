@@ -1,7 +1,7 @@
 """A window over a live stream, on disk: the newest rows, bounded in number and age, in one SQLite file.
 
 Every `WindowStore.append` is one transaction (WAL), so a killed collector loses at most the rows that it had not yet
-handed over, and never damages the file. An agent reads it at the moment when a run freezes its rows.
+handed over, and never damages the file. An agent reads it when a run takes its snapshot.
 
 The first row decides the columns and which of them are numbers; what does not fit later is refused, row by row, so
 that one odd sample cannot spoil the window.

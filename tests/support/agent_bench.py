@@ -26,11 +26,14 @@ class Bench:
             MemoryTransport(self.hub, Link(URL, "coordinator", max_message_bytes=limit)), limit=limit
         )
 
-    def agent(self, name: Any = "v1", data: Any = None, folder: Any = None, **changes: Any) -> Any:
+    def agent(
+        self, name: Any = "v1", data: Any = None, folder: Any = None, *, verifier: Any = None, **changes: Any
+    ) -> Any:
         flags = {"id": name, "broker": URL, "data": "memory", "max_message_bytes": self.limit, **changes}
         config = load_config(state_dir=folder or self.folder, **flags)
         make = lambda will: MemoryTransport(self.hub, link_of(config, will))
-        agent = Agent(config, data or source(), make, clock=lambda: self.hub.now, wall=lambda: self.hub.now)
+        now = lambda: self.hub.now
+        agent = Agent(config, data or source(), make, clock=now, wall=now, verifier=verifier)
         agent.start()
         self.agents.append(agent)
         return agent

@@ -18,7 +18,7 @@ from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request
 from schemas.parts import frames_for_model, frames_for_request
-from schemas.record import RECORD_FORMAT, ModelRecord
+from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler
 
@@ -51,6 +51,18 @@ def start(data: Dataset, **parameters: Any) -> Next:
 def domain_of(data: Dataset) -> Domain:
     """The domain of pooled rows."""
     return pooled_domain(data.features, data.target, data.X, data.y)
+
+
+def record_of(document: dict[str, Any], **fields: Any) -> ModelRecord:
+    """A record of a model as the registry writes it; `fields` beside name, version and so on of a usual one."""
+    usual = {"name": "m", "version": 1, "fleet": "fleet", "run": "r1", "cohort": ["v1"]}
+    return ModelRecord(
+        document=document,
+        digest=document_digest(document),
+        scheme=document["scheme"],
+        created="2026-01-01T00:00:00+00:00",
+        **(usual | fields),
+    )
 
 
 class FakeCoordinator:
@@ -136,22 +148,10 @@ class FakeCoordinator:
 
     def publish_model(self, document: dict[str, Any], *, name: str = "m", version: int = 1, promise: str = "") -> str:
         """Publish a model as the registry does; `promise`: another digest in the pointer. Returns the digest."""
-        digest = document_digest(document)
-        record = ModelRecord(
-            format=RECORD_FORMAT,
-            name=name,
-            version=version,
-            digest=digest,
-            document=document,
-            fleet=self.topics.fleet,
-            run="r1",
-            scheme=document["scheme"],
-            cohort=["v1"],
-            created="2026-01-01T00:00:00Z",
-        )
+        record = record_of(document, name=name, version=version, fleet=self.topics.fleet)
         for frame in frames_for_model(record.to_bytes(), self.topics, name, version, self._limit).frames:
             self.transport.publish(frame.topic, frame.payload, retain=True)
-        pointer = ModelPointer(name=name, version=version, digest=promise or digest)
+        pointer = ModelPointer(name=name, version=version, digest=promise or record.digest)
         envelope = Envelope(fleet=self.topics.fleet, body=pointer)
         self.transport.publish(self.topics.model_current(name), envelope.to_bytes(), retain=True)
-        return digest
+        return record.digest

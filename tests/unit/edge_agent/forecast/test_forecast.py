@@ -37,6 +37,7 @@ from schemas.documents import document_digest
 from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.messages import Forecast
 from schemas.record import ModelRecord, Signature
+from tests.support.fake_coordinator import record_of
 
 MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
 SAY = logs.get_logger("test")
@@ -56,17 +57,7 @@ def record(version: int = 1, memory: Memory | None = MEMORY, **parameters: Any) 
     settings = scheme.exact(scheme.Parameters.model_validate({"max_depth": 2, **parameters}))
     used = data if memory is not None else data.select(names)
     document = local.central(scheme, settings, domain, used).model.to_document()
-    return ModelRecord(
-        name="m",
-        version=version,
-        digest=document_digest(document),
-        document=document,
-        fleet="f",
-        run="r",
-        scheme="frt",
-        cohort=["v"],
-        created="2026-01-01T00:00:00+00:00",
-    )
+    return record_of(document, version=version)
 
 
 FIRST, SECOND, PLAIN = record(), record(2, max_depth=1), record(3, memory=None)

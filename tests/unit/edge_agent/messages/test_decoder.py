@@ -9,10 +9,8 @@ import pytest
 from broker.port import Message
 from edge_agent.messages.decoder import (
     Blob,
-    Candidate,
     CandidateWithdrawn,
     CoordinatorSeen,
-    CurrentModel,
     Decoder,
     ModelVersion,
     OwnState,
@@ -56,9 +54,9 @@ def packed(body: Body, **head: Any) -> bytes:
             CoordinatorSeen,
         ),
         (TOPICS.coordinator_state(), b"", None),
-        (TOPICS.model_current("m"), packed(CURRENT), CurrentModel),
+        (TOPICS.model_current("m"), packed(CURRENT), ModelPointer),
         (TOPICS.model_current("m"), b"", None),
-        (TOPICS.model_candidate("m"), packed(TRIED), Candidate),
+        (TOPICS.model_candidate("m"), packed(TRIED), ModelPointer),
         (TOPICS.model_candidate("m"), b"", CandidateWithdrawn),
         (TOPICS.model_version("m", 1), b"{}", ModelVersion),
         (TOPICS.blob("a" * 64, 0), b"x", Blob),
@@ -83,6 +81,7 @@ def test_decoder_gives_the_event_of_each_message_an_agent_subscribes_to(topic: s
         (TOPICS.receipt("v1"), b"", "malformed"),
         (TOPICS.model_current("other"), packed(CURRENT), "malformed"),
         (TOPICS.model_candidate("m"), packed(CURRENT), "malformed"),
+        (TOPICS.model_current("m"), packed(TRIED), "malformed"),
     ],
 )
 def test_decoder_names_the_fault_when_a_message_is_not_what_its_topic_promises(

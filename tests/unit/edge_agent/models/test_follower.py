@@ -9,26 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Link
 from edge_agent.agent import Agent
-from edge_agent.config import load_config
-from edge_agent.runner import link_of
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import Evaluation, ModelPointer, Trial
 from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.trial import ALL
-from schemas.trust.signing import Verifier
-from tests.support.fake_coordinator import FakeCoordinator, domain_of, rows, source
+from tests.support.agent_bench import Bench
+from tests.support.fake_coordinator import domain_of, record_of, rows
 from tests.support.keys import TestCa
-
-URL = "mqtt://memory"
 
 
 def document(depth: int) -> dict[str, Any]:
@@ -38,43 +30,12 @@ def document(depth: int) -> dict[str, Any]:
     return dict(local.central(scheme, parameters, domain_of(data), data).model.to_document())
 
 
-class World:
-    """A coordinator that publishes versions 1 and 2 of a model, and one agent on the same hub."""
+class World(Bench):
+    """A coordinator that publishes versions 1 and 2 of a model, and agents that score what they follow."""
 
     def __init__(self, folder: Path) -> None:
-        self.hub = MemoryHub()
-        self.folder = folder
-        self.coordinator = FakeCoordinator(
-            MemoryTransport(self.hub, Link(URL, "coordinator", max_message_bytes=128 * 1024))
-        )
-        self.records = [self.record(version) for version in (1, 2)]
-
-    def record(self, version: int) -> ModelRecord:
-        content = document(version)
-        return ModelRecord(
-            name="m",
-            version=version,
-            digest=document_digest(content),
-            document=content,
-            fleet=self.coordinator.topics.fleet,
-            run="r1",
-            scheme="frt",
-            cohort=["v1"],
-            created="2027-01-15T08:00:00+00:00",
-        )
-
-    def agent(self, name: str = "v1", *, data: Source | None = None, verifier: Verifier | None = None) -> Agent:
-        config = load_config(state_dir=self.folder, id=name, broker=URL, data="memory")
-        agent = Agent(
-            config,
-            data or source(),
-            lambda will: MemoryTransport(self.hub, link_of(config, will)),
-            clock=lambda: self.hub.now,
-            wall=lambda: self.hub.now,
-            verifier=verifier,
-        )
-        agent.start()
-        return agent
+        super().__init__(folder)
+        self.records = [record_of(document(version), version=version) for version in (1, 2)]
 
     def put(self, record: ModelRecord) -> None:
         topics = self.coordinator.topics
@@ -96,17 +57,12 @@ class World:
         payload = Envelope(fleet=topics.fleet, body=pointer).to_bytes()
         self.coordinator.transport.publish(topic, payload, retain=True)
 
-    def run(self, *agents: Agent) -> None:
-        for _ in range(10):
-            self.hub.advance(0.1)
-            for agent in agents:
-                agent.tick(self.hub.now)
+    def run(self, seconds: float = 1.0) -> None:
+        for _ in range(int(seconds * 10)):
+            super().run(0.1)
+            for agent in self.agents:
                 while agent.idle():
                     pass
-
-    def end(self, agent: Agent) -> None:
-        self.hub.kill(link_of(agent.config).client_id)
-        agent.release()
 
 
 def held(agent: Agent) -> tuple[int, int]:
@@ -127,13 +83,13 @@ def world(tmp_path: Path) -> World:
 
 def test_agent_follows_a_rollback_and_refuses_whoever_repeats_the_pointer_before_it(world: World) -> None:
     agent = world.agent()
-    world.run(agent)
+    world.run()
     assert held(agent) == (2, 100)
     world.point(1, 101, "false alarms")
-    world.run(agent)
+    world.run()
     assert held(agent) == (1, 101)
     world.point(2, 100)
-    world.run(agent)
+    world.run()
     assert held(agent) == (1, 101)
     assert agent.counts["pointers-refused"] == 1
     assert agent.counts["ignored-too-old"] == 1
@@ -141,20 +97,20 @@ def test_agent_follows_a_rollback_and_refuses_whoever_repeats_the_pointer_before
 
 def test_agent_refuses_another_version_when_the_sequence_is_the_same(world: World) -> None:
     agent = world.agent()
-    world.run(agent)
+    world.run()
     world.point(1, 100)
-    world.run(agent)
+    world.run()
     assert (held(agent), agent.counts["pointers-refused"]) == ((2, 100), 1)
 
 
 def test_agent_remembers_the_sequence_when_it_was_killed_and_its_model_lost(world: World) -> None:
     agent = world.agent()
-    world.run(agent)
-    world.end(agent)
+    world.run()
+    world.kill(agent)
     (agent.config.directory / "models" / "m.json").unlink()
     world.point(1, 99)
     agent = world.agent()
-    world.run(agent)
+    world.run()
     assert agent.counts["pointers-refused"] >= 1  # retained, and kept in the session
     assert not (agent.config.directory / "models" / "m.json").exists()
 
@@ -162,7 +118,7 @@ def test_agent_remembers_the_sequence_when_it_was_killed_and_its_model_lost(worl
 def test_agent_holds_the_current_model_at_once_when_it_joins_late(world: World) -> None:
     world.point(1, 101, "false alarms")
     late = world.agent("late")
-    world.run(late)
+    world.run()
     assert held(late) == (1, 101)
 
 
@@ -185,12 +141,12 @@ def test_agent_takes_only_records_that_a_coordinator_of_its_fleet_signed(world: 
     ):
         world.put(forged)
         world.point(2, sequence)
-        world.run(agent)
+        world.run()
         assert not (agent.config.directory / "models" / "m.json").exists()
     assert agent.counts["ignored-unsigned"] >= 1
     assert agent.counts["ignored-wrong-signer"] >= 1
     world.point(1, 300)
-    world.run(agent)
+    world.run()
     assert held(agent) == (1, 300)
     kept = ModelRecord.from_bytes((agent.config.directory / "models" / "m.json").read_bytes())
     assert str(kept.verified_by(ca.verifier())) == "coordinator cloud"
@@ -199,9 +155,9 @@ def test_agent_takes_only_records_that_a_coordinator_of_its_fleet_signed(world: 
 def test_agent_reports_both_errors_of_a_trial_and_keeps_the_current_model(world: World) -> None:
     world.point(1, 101)
     agent = world.agent()
-    world.run(agent)
+    world.run()
     world.try_it(2, 102, champion=1)
-    world.run(agent)
+    world.run()
     evaluation = world.coordinator.bodies(Evaluation)[-1]
     assert (evaluation.version, evaluation.champion_digest, evaluation.cannot) == (2, world.records[0].digest, "")
     assert evaluation.champion != evaluation.federated
@@ -212,9 +168,9 @@ def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current
     world = World(tmp_path)
     world.put(world.records[1])
     data = rows(count=40)
-    agent = world.agent(data=Source(rows(), data))
+    world.agent(data=Source(rows(), data))
     world.try_it(2, 102, champion=0)
-    world.run(agent)
+    world.run()
     (evaluation,) = world.coordinator.bodies(Evaluation)
     mean = float(np.sqrt(np.mean((data.y - rows().y.mean()) ** 2)))
     assert (evaluation.version, evaluation.champion, evaluation.champion_digest, evaluation.constant) == (
@@ -230,7 +186,7 @@ def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: Wor
     agent = world.agent(data=Source(rows(), rows(count=0)))
     world.point(1, 101)
     world.try_it(2, 102, champion=1)
-    world.run(agent)
+    world.run()
     (evaluation,) = world.coordinator.bodies(Evaluation)
     assert (evaluation.version, evaluation.cannot, evaluation.rows, evaluation.champion) == (2, "no test rows", 0, None)
     assert held(agent) == (1, 101)
@@ -239,11 +195,11 @@ def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: Wor
 def test_agent_says_why_it_cannot_when_it_lacks_a_column(world: World) -> None:
     data = rows()
     mine = type(data)(("p", "q", "r"), "y", data.X, data.y)
-    agent = world.agent(data=Source(mine, mine))
+    world.agent(data=Source(mine, mine))
     world.point(1, 101)
-    world.run(agent)
+    world.run()
     world.try_it(2, 102, champion=1)
-    world.run(agent)
+    world.run()
     evaluation = world.coordinator.bodies(Evaluation)[-1]
     assert evaluation.champion is None
     assert evaluation.cannot == "no column 'a' here"
