@@ -132,7 +132,7 @@ def _tree(model: Model, structure: int) -> Svg:
     if not is_tree(model):
         raise UsageError("this model is a list of rules, not a tree; draw its rules")
     root = rule_tree(model)
-    labels = [each.label for each in rule_summaries(model, tuple(model.rules()))]
+    labels = [each.label for each in rule_summaries(model.rules())]
     return RuleTree([root, *whole(root)], labels=labels).picture()
 
 
@@ -147,7 +147,7 @@ def _rules(model: Model) -> Svg:
     shown = sorted(rules, key=lambda rule: (-rule.support, rule.index))[:MOST_LEAVES]
     columns = [use.feature for use in summary(model, top=0).features if use.rules]
     terms = {part.feature: [item.term for item in part.sets] for part in partitions(model)}
-    labels = [each.label for each in rule_summaries(model, rules)]
+    labels = [each.label for each in rule_summaries(rules)]
     return rule_table(shown, labels, columns, terms, len(rules) - len(shown))
 
 

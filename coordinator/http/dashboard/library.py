@@ -58,7 +58,7 @@ class LoadedModel:
     @cached_property
     def rule_summaries(self) -> tuple[RuleSummary, ...]:
         """What each rule says in short, by its index."""
-        return rule_summaries(self.model, self.rules)
+        return rule_summaries(self.rules)
 
     @cached_property
     def root(self) -> Branch:

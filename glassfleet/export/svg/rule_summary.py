@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from glassfleet.explain.summary import slopes_of
 from glassfleet.export.svg.text import cut_middle, plain
-from glassfleet.rules import Rule
-from glassfleet.scheme import Model
+from glassfleet.rules import Consequent, Rule
 
 STRONGEST = 3
 """So many inputs are named."""
@@ -54,20 +50,16 @@ class RuleSummary:
         return cut_middle(name, max(LABEL - len(change), SHORTEST)) + change
 
 
-def rule_summaries(model: Model, rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
+def rule_summaries(rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
     """Return the rules in short, in their order."""
-    domain = model.domain
-    name, unit = (
-        domain.target_name,
-        f" {domain.target.unit}" if domain.target is not None and domain.target.unit else "",
-    )
-    values = [plain(rule.output.removeprefix(f"{name} = ").removeprefix(f"{name} is ")) for rule in rules]
-    slopes = slopes_of(model)
-    if slopes is None or len(slopes) != len(rules):
-        return tuple(RuleSummary(value) for value in values)
-    found = []
-    for value, line in zip(values, slopes, strict=True):
-        order = [int(at) for at in np.argsort(-np.abs(line)) if line[at]]
-        movers = tuple((domain.names[at], float(line[at])) for at in order[:STRONGEST])
-        found.append(RuleSummary("" if movers else value, movers, len(order) - len(movers), unit))
-    return tuple(found)
+    return tuple(_summary(rule.consequent) for rule in rules)
+
+
+def _summary(consequent: Consequent) -> RuleSummary:
+    unit = f" {consequent.unit}" if consequent.unit else ""
+    slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_range))
+    if slopes:
+        movers = tuple((slope.feature, slope.over_range) for slope in slopes[:STRONGEST])
+        return RuleSummary("", movers, len(slopes) - len(movers), unit)
+    value = consequent.value
+    return RuleSummary(value if isinstance(value, str) else number(value, 3) + unit)

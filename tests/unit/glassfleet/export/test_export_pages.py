@@ -314,7 +314,7 @@ def test_leaves_name_the_input_that_moves_the_forecast_most_when_rules_are_polyn
         learned = model(kind)
         slopes = slopes_of(learned)
         assert slopes is not None
-        told = [each.label for each in rule_summaries(learned, tuple(learned.rules()))]
+        told = [each.label for each in rule_summaries(learned.rules())]
         assert len(told) == len(slopes)
         for line, text in zip(slopes, told, strict=True):
             most = int(abs(line).argmax())
@@ -329,7 +329,7 @@ def test_leaves_name_the_whole_class_when_its_name_holds_an_equals_sign() -> Non
     document = learned.to_document()
     document = {**document, "domain": {**document["domain"], "classes": classes}}
     spoken = catalogue.load("dp_tree").from_document(document)
-    assert {each.label for each in rule_summaries(spoken, tuple(spoken.rules()))} <= set(classes)
+    assert {each.label for each in rule_summaries(spoken.rules())} <= set(classes)
 
 
 def test_rule_for_all_other_rows_is_told_as_otherwise_when_drawn_or_written() -> None:
