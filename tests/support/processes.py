@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def eventually(condition: Callable[[], Any], what: str = "it came true", seconds: float = 60.0) -> Any:
+def eventually(condition: Callable[..., Any], what: str = "it came true", seconds: float = 60.0) -> Any:
     """Wait until a condition holds, and return what it gave; fails with `what` after so many seconds."""
     end = time.monotonic() + seconds
     while not (found := condition()):

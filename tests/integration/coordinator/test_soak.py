@@ -54,7 +54,7 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
                 run = f"soak-{number:04d}"
                 changes = {"parameters": {"nullify": False, "min_rows": 1, "max_depth": 2}}
                 assert api.post("/api/runs", json=spec(run, **changes)).status_code == 201
-                eventually(lambda run=run: has_ended(api, run))  # type: ignore[misc]
+                eventually(lambda run=run: has_ended(api, run))
                 assert api.get(f"/api/runs/{run}").json()["outcome"] == "finished"
                 memory.append(resident(coordinator.process.pid))
                 sizes.append(journal_size(tmp_path / "coordinator"))
