@@ -175,7 +175,7 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
             for name in SOURCES:
                 folder = ca.folder / name
                 eventually(
-                    lambda folder=folder: number_in((folder / "crl.pem").read_bytes()) == newest,  # type: ignore[misc]
+                    lambda folder=folder: number_in((folder / "crl.pem").read_bytes()) == newest,
                     f"{name} heard of the list and keeps it",
                 )
             # An operator sees it, too.
