@@ -22,13 +22,13 @@ demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=
 	$(BIN)/glassfleet demo $(ARGS)
 
 # In the order of the folders, acceptance first: sorted by their number of tests, files with few long ones would be last.
-test: check  ## Checks and every test but the slow ones (a quarter of an hour)
+test: check  ## Checks and every test but the slow ones (about ten minutes)
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(READY)  ## Unit and property tests only
 	$(BIN)/python -m pytest tests/unit tests/property -m "not slow" $(ARGS)
 
-test-slow: $(READY)  ## The slow suite: all published tables, long chaos
+test-slow: $(READY)  ## The slow suite: all published tables, long chaos, further ways of the same end
 	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
 
 fuzz-guided: $(READY)  ## Ten minutes of fuzzing led by coverage; ARGS="--seconds N --only TARGET --corpus DIR"

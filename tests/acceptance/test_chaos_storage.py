@@ -124,6 +124,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
     assert set(answers_in(small.folder / "journal.sqlite").values()) == {1}
 
 
+@pytest.mark.slow
 def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_when_there_is_room(
     small: SmallDisk | SmallLimit, start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
 ) -> None:

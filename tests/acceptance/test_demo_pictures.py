@@ -32,7 +32,7 @@ from tests.support.dashboard_world import chromium
 from tests.support.demo_terminal import Terminal, as_svg, plain, terminal
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.slow, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")
 FLEET = ["--drop", "0.3", "--seed", "7"]
 SMALL = ["--vehicles", "6", "--slow", "0.2", "--deadline", "1.5", "--pace", "0.1"]
@@ -182,7 +182,6 @@ def test_demo_leaves_what_happened_in_whole_words_with_the_late_counted(stage: S
     assert "equal: the fleet learned exactly the central model of its cohort" in left
 
 
-@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser: Browser, album: Album) -> None:
     steady = min(set(stage.run["cohort"]) & set(stage.up()))
     run = stage.learn_again()
@@ -218,7 +217,6 @@ def test_dashboard_of_the_demo_shows_a_tree_while_it_grows(stage: Stage, browser
     eventually(lambda: stage.current() == 2, seconds=150, what="the fleet's scores did not make version 2 current")
 
 
-@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
     stage: Stage, browser: Browser, album: Album
 ) -> None:
@@ -244,7 +242,6 @@ def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
     eventually(lambda: stage.current() == 2, seconds=60, what="the candidate was not promoted")
 
 
-@pytest.mark.slow
 def test_dashboard_of_the_demo_shows_the_run_the_model_in_use_and_a_forecast(
     stage: Stage, browser: Browser, album: Album
 ) -> None:

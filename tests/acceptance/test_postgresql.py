@@ -62,6 +62,7 @@ def rounds(api: httpx.Client, run: str) -> int:
     return len(api.get(f"/api/runs/{run}").json()["rounds"])
 
 
+@pytest.mark.slow
 def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_database_server(
     server: PostgresServer, broker: str, start: Callable[..., CoordinatorProcess], tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ MARKS = {
     "docs/howto/reproduce-the-papers.md:papers": [_DATA],
     "docs/howto/reproduce-the-papers.md:report": [_DATA, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:table": [_DATA, pytest.mark.slow],
-    "docs/howto/secure-fleet.md:secure": [pytest.mark.mosquitto],
+    "docs/howto/secure-fleet.md:secure": [pytest.mark.mosquitto, pytest.mark.slow],
     "docs/howto/your-own-data.md:own-data": [_programs("sqlite3"), pytest.mark.mosquitto],
     "docs/reference/http-api.md:http": [_programs("curl", "jq"), pytest.mark.slow],
 }

@@ -26,7 +26,7 @@ from schemas.topics import Topics
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.mosquitto, pytest.mark.slow, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -218,7 +218,6 @@ def at_terminal(world: World, typed: bytes, *words: str) -> str:
     return shown.decode()
 
 
-@pytest.mark.slow
 def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:
     able = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}
     fleet = {**able, "vb": SOURCES["vb"]}  # vb has no test rows
