@@ -410,6 +410,3 @@ class _Conductor:
 
         self._later(GRACE, shut_out)
         return admit
-
-
-__all__ = ["BROKER", "Played", "Settings", "play", "write_data"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lab.experiments.averages import mean_of
+from lab.experiments.averages import SHORT, mean_of
 from lab.papers.jobs import Chapter, Job
 from lab.papers.page import Cell, Section, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
@@ -114,8 +114,7 @@ def _accuracy(results: Results, data: Path) -> Section:
             ]
         )
         for other in ("local", "central"):
-            short = {"local": "LL", "central": "CL"}[other]
-            tests[f"{name}: FL against {short}"] = values(folds, "federated"), values(folds, other)
+            tests[f"{name}: FL against {SHORT[other]}"] = values(folds, "federated"), values(folds, other)
     header = ["dataset", *(f"FL client {client}" for client in range(1, 6)), "FL", "CL", "LL"]
     return Section(
         "frt-accuracy",

@@ -8,13 +8,13 @@ from statistics import fmean, median
 from typing import Any
 
 from glassfleet import catalogue
+from lab.experiments.averages import SHORT
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job
 from lab.papers.page import Cell, Picture, Section, Table, Text
 from lab.protocols.references import REFERENCES
 
 PAPER = "Quality of experience in vehicles (FRT, FRBC)"
-SHORT = {"local": "LL", "federated": "FL", "central": "CL"}
 SOURCES = {"real": "three real vehicles", "simulated": "fifteen simulated vehicles"}
 REPEATS = 10
 COUNTS = {"real": (1, 2, 3), "simulated": (3, 5, 7, 9, 11, 13, 15)}

@@ -28,7 +28,6 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 RULES = (1, 2, 4, 8, 12, 20, 40)
 """Most rules of the points of FMT's curve; the last is the default."""
 
-BLACK_BOXES = ("mlp", "boosting", "forest")
 LINES = {"mlp": "MLP", "boosting": "gradient boosting"}
 """Drawn as lines."""
 

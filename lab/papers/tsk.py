@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lab.experiments.averages import SHORT as SETTINGS
+from lab.experiments.averages import SHORT
 from lab.papers.jobs import Chapter, Job
 from lab.papers.page import Cell, Section, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
@@ -60,7 +60,7 @@ def _jobs_of(*variants: str) -> Any:
                     "scheme": "tsk",
                     "file": f"{name}.csv.gz",
                     "fold": fold,
-                    "settings": ["federated"] if variant in OURS else list(SETTINGS),
+                    "settings": ["federated"] if variant in OURS else list(SHORT),
                     "parameters": dict(VARIANTS[variant]),
                     **({"seed": SEEDS[name]} if name in SEEDS else {}),
                 },
@@ -89,12 +89,12 @@ def _errors(results: Results, data: Path) -> Section:
     for name in present(data):
         unit, words, printed, _ = PUBLISHED.get(name, (1.0, "", ((None, None),) * 3, None))
         line: list[Cell | str] = [f"{name} {words}".strip()]
-        for setting, pair in zip(SETTINGS, printed, strict=True):
+        for setting, pair in zip(SHORT, printed, strict=True):
             for kind, value in zip(("train", "test"), pair, strict=True):
                 line.append(number(fmean(_mse(results, name, setting, kind)) / unit, value))
         ours = [fmean(_mse(results, name, "federated", "test", variant)) for variant in OURS]
         rows.append([*line, *(number(value / unit) for value in ours)])
-    header = ["dataset", *(f"{short} {kind}" for short in SETTINGS.values() for kind in ("train", "test"))]
+    header = ["dataset", *(f"{short} {kind}" for short in SHORT.values() for kind in ("train", "test"))]
     return Section(
         "tsk-3",
         "Table III: mean squared errors",
@@ -134,12 +134,12 @@ def _sizes(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
     for name in present(data):
         printed = PUBLISHED[name][3] if name in PUBLISHED else (None,) * 3
-        line = [number(_rules(results, name, s), value) for s, value in zip(SETTINGS, printed, strict=True)]
+        line = [number(_rules(results, name, s), value) for s, value in zip(SHORT, printed, strict=True)]
         rows.append([name, *line, *(number(_rules(results, name, "federated", variant)) for variant in OURS)])
     return Section(
         "tsk-5",
         "Table V: number of rules",
-        [Table("Means over models", ["dataset", *SETTINGS.values(), *OURS.values()], rows)],
+        [Table("Means over models", ["dataset", *SHORT.values(), *OURS.values()], rows)],
     )
 
 
@@ -149,12 +149,12 @@ def _single(results: Results, data: Path) -> Section:
     for name in present(data):
         unit, words = PUBLISHED[name][:2] if name in PUBLISHED else (1.0, "")
         line: list[Cell | str] = [f"{name} {words}".strip()]
-        for setting, short in SETTINGS.items():
+        for setting, short in SHORT.items():
             one, all_ = (_mse(results, name, setting, "test", variant) for variant in ("", "averaged rules"))
             line += [number(fmean(one) / unit), number(fmean(all_) / unit)]
             pairs[f"{name}, {short}: one rule against all"] = one, all_
         rows.append(line)
-    header = ["dataset", *(f"{short} {what}" for short in SETTINGS.values() for what in ("one rule", "all rules"))]
+    header = ["dataset", *(f"{short} {what}" for short in SHORT.values() for what in ("one rule", "all rules"))]
     return Section(
         "tsk-6",
         "Table VI: one rule against the average of all that fire",

@@ -178,8 +178,8 @@ def _parts(data: Path, arguments: Arguments) -> Fleet:
     """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
     if not arguments.get("file"):
         return fleet(data, arguments["source"])
-    data_set = _rows(data / arguments["file"], "frt")
-    rows = rows_of(plan_of(catalogue.load("frt"), data_set, {}, ()), data_set.X, data_set.y, arguments["fold"])
+    table = _rows(data / arguments["file"], "frt")
+    rows = rows_of(plan_of(catalogue.load("frt"), table, {}, ()), table.X, table.y, arguments["fold"])
     return rows.train, rows.test, rows.domain
 
 
