@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glassfleet.export.tables import conditions_part, device_text, table_values, tables
+from glassfleet import catalogue
+from glassfleet.export.tables import conditions_part, device_text, table_values
 from glassfleet.nature import nature
 from glassfleet.tables import RuleTables
 from schemas.documents import document_digest
@@ -87,7 +88,7 @@ def to_python(model: Model, title: str = "") -> str:
     UsageError
         The format cannot hold the model.
     """
-    found, domain = tables(model), model.domain
+    found, domain = catalogue.tables_of(model), model.domain
     parts, answer = ["common", found.evaluator], "answer(MODEL, scaled(MODEL, row))"
     if isinstance(found, RuleTables):
         parts.insert(1, conditions_part(found))
