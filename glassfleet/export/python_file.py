@@ -32,6 +32,7 @@ def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = Fals
     if len(row) != len(INPUTS):
         raise ValueError("a row is %d values, and this one has %d" % (len(INPUTS), len(row)))
     row = [_number(name, value) for name, value in zip(INPUTS, row)]
+    z = scaled(MODEL, row)
     output, decided = ANSWER
     told = CLASSES[int(output)] if CLASSES else output
     return (told, decided) if rule else told
@@ -89,10 +90,10 @@ def to_python(model: Model, title: str = "") -> str:
         The format cannot hold the model.
     """
     found, domain = catalogue.tables_of(model), model.domain
-    parts, answer = ["common", found.evaluator], "answer(MODEL, scaled(MODEL, row))"
+    parts, answer = ["common", found.evaluator], "answer(MODEL, z)"
     if isinstance(found, RuleTables):
         parts.insert(1, conditions_part(found))
-        answer = "answer(MODEL, scaled(MODEL, row), fire(MODEL, row, scaled(MODEL, row)))"
+        answer = "answer(MODEL, z, fire(MODEL, row, z))"
     digest = document_digest(model.to_document())
     head = [
         f'"""{_safe(title or f"A model of scheme {model.scheme}")}: forecasts {_safe(model.domain.target_name)}.',
