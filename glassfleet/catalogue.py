@@ -15,8 +15,9 @@ from importlib.metadata import entry_points
 from typing import cast
 
 import glassfleet.schemes
-from glassfleet.scheme import Scheme
-from schemas.errors import NotFoundError
+from glassfleet.scheme import Model, Scheme
+from glassfleet.tables import Tables
+from schemas.errors import NotFoundError, UsageError
 
 GROUP = "glassfleet.schemes"
 """Entry point group by which other packages offer schemes."""
@@ -45,6 +46,27 @@ def load(name: str) -> Scheme:
     if reason := _reason(name):
         raise NotFoundError(f"scheme {name!r} cannot be used here: {reason}")
     return cast("Scheme", importlib.import_module(_modules()[name]).SCHEME)
+
+
+def tables_of(model: Model) -> Tables:
+    """Return the model's tables.
+
+    Raises
+    ------
+    UsageError
+        The scheme states none for it, or is not installed.
+    """
+    try:
+        hook = getattr(load(model.scheme), "tables", None)
+    except NotFoundError as fault:
+        raise UsageError(str(fault)) from fault
+    if hook is None:
+        raise UsageError(
+            f"scheme {model.scheme!r} has no tables(model), which c, python and fml need; json, markdown and html hold "
+            "its models"
+        )
+    found: Tables = hook(model)
+    return found
 
 
 @cache

@@ -103,6 +103,13 @@ class SplitTree:
 Conditions = RuleList | SetTree | CutTree | SplitTree
 
 
+def knots_of(conditions: RuleList | SetTree | CutTree, n_features: int) -> Sequence[Sequence[float]]:
+    """Return the peaks of each input's sets, over its scaled range."""
+    if isinstance(conditions, CutTree):
+        return conditions.knots
+    return [[j / (conditions.n_sets - 1) for j in range(conditions.n_sets)]] * n_features
+
+
 @dataclass(frozen=True)
 class RuleTables:
     """Rules, and how they answer together.

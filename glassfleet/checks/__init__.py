@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from glassfleet.checks.bench import Bench, ConformanceError
+from glassfleet.checks.damage import check_damaged_documents, check_damaged_messages
 from glassfleet.checks.declared import check_declarations, check_parameters, check_readme
 from glassfleet.checks.learning import check_elastic, check_empty_vehicles, check_equality, check_reduce_is_pure
 from glassfleet.checks.messages import (
@@ -50,6 +51,8 @@ CHECKS: Final[Mapping[str, Check]] = {
         check_elastic,
         check_model,
         check_document,
+        check_damaged_messages,
+        check_damaged_documents,
     )
 }
 """All checks, by name."""

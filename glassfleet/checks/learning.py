@@ -50,7 +50,7 @@ def check_equality(bench: Bench) -> None:
 
     Where the scheme promises it: with the parameters given, and with each other text or truth that one of them may be.
     """
-    promised = [chosen for chosen in _settings(bench) if promises_central(bench.scheme, chosen)]
+    promised = [chosen for chosen in settings_of(bench) if promises_central(bench.scheme, chosen)]
     require(
         bool(promised) or not bench.scheme.equals_central, "equals_central holds for some setting of the parameters"
     )
@@ -62,7 +62,7 @@ def check_equality(bench: Bench) -> None:
         require(fleet == used, "the model of condensed rows is the central one of the vehicles' condensed rows")
 
 
-def _settings(bench: Bench) -> list[Any]:
+def settings_of(bench: Bench) -> list[Any]:
     """Return the bench's parameters, and those that differ from them in one choice: a literal or a truth."""
     found, given = [bench.parameters], bench.parameters.model_dump()
     for name, declared in type(bench.parameters).model_fields.items():

@@ -15,6 +15,7 @@ from glassfleet.crisp.document import write_tree
 from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Domain
+from glassfleet.numerics.statistics import rule_weight
 from glassfleet.rules import Activation, Consequent, Explanation, Rule
 
 
@@ -56,7 +57,7 @@ class TreeModel:
         ValueError
             `X` has another width, or is not finite.
         """
-        answers: NDArray[Any] = self._answers[self.tree.reach(check_rows(X, self.domain))]
+        answers: NDArray[Any] = self._answers[self.tree.reach(self.domain.check_rows(X))]
         return answers
 
     @cached_property
@@ -77,7 +78,7 @@ class TreeModel:
         the move is the share of the input that is split on. What is said is the target's mean, or the share of the
         predicted class among the training rows; base and shares add up to it.
         """
-        row = check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1), self.domain)
+        row = self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1))
         leaf = int(self.tree.reach(row)[0])
         path = self.tree.path(leaf)
         prediction = self._answers[leaf]
@@ -118,14 +119,13 @@ class TreeModel:
             limits[feature] = (low, min(high, threshold)) if child == node + 1 else (max(low, threshold), high)
         support = float(min(1.0, tree.rows[leaf] / tree.rows[0])) if tree.rows[0] > 0 else 0.0
         confidence = self._confidence(leaf)
-        together = support + confidence
         return Rule(
             index=index,
             conditions=tuple(
                 interval_condition(self.domain.features[feature], low, high) for feature, (low, high) in limits.items()
             ),
             consequent=self._consequent(leaf),
-            weight=2.0 * support * confidence / together if together > 0 else 0.0,
+            weight=float(rule_weight(support, confidence)),
             support=support,
             confidence=confidence,
         )
@@ -165,13 +165,3 @@ class TreeModel:
             "domain": self.domain.to_document(),
             "model": write_tree(self.tree),
         }
-
-
-def check_rows(X: NDArray[np.float64], domain: Domain) -> NDArray[np.float64]:
-    """Return `X` as float64; raises ValueError unless it is finite and has the domain's columns."""
-    rows = np.asarray(X, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != len(domain.features):
-        raise ValueError(f"X has shape {rows.shape}, expected (n, {len(domain.features)})")
-    if not np.isfinite(rows).all():
-        raise ValueError("X must be finite")
-    return rows

@@ -115,6 +115,15 @@ class Domain(BaseModel):
                 return variable
         raise KeyError(f"no variable {name!r} in this domain")
 
+    def check_rows(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rows of inputs as float64; raises ValueError unless they are finite and have the domain's columns."""
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != len(self.features):
+            raise ValueError(f"X has shape {rows.shape}, expected (n, {len(self.features)})")
+        if not np.isfinite(rows).all():
+            raise ValueError("X must be finite")
+        return rows
+
     def scale_inputs(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map rows `X`, shape (n, F), to [0, 1]: (x - low) / (high - low), clipped; a constant input becomes 0.
 

@@ -1,13 +1,17 @@
-"""The fuzzy sets of a model's inputs, from its document: for drawing them, for degrees, for exports."""
+"""The fuzzy sets of a model's inputs, from its tables: for drawing them and for degrees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glassfleet import catalogue
 from glassfleet.explain.views import View
+from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.tables import Conditions, RuleTables, SplitTree, knots_of
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Variable
@@ -66,9 +70,13 @@ class Partition(View):
 
 def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
-    document = model.to_document()
-    knots = knots_of(document, len(model.domain.features))
-    cuts = _thresholds(document, len(model.domain.features))
+    conditions, count = _conditions(model), len(model.domain.features)
+    knots = None if conditions is None or isinstance(conditions, SplitTree) else knots_of(conditions, count)
+    cuts: list[set[float]] = [set() for _ in range(count)]
+    if isinstance(conditions, SplitTree):
+        for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):
+            if feature >= 0:
+                cuts[feature].add(threshold)
     return tuple(
         Partition(
             feature=variable.name,
@@ -77,34 +85,22 @@ def partitions(model: Model) -> tuple[Partition, ...]:
             high=variable.high,
             sets=_sets(variable, knots[index]) if knots is not None else (),
             categories=variable.categories,
-            thresholds=cuts[index],
+            thresholds=tuple(sorted(cuts[index])),
         )
         for index, variable in enumerate(model.domain.features)
     )
 
 
-def knots_of(document: dict[str, Any], n_features: int) -> list[Sequence[float]] | None:
-    """Return the peaks of each input's sets over its scaled range, [0, 1]; None for schemes without fuzzy sets."""
-    body = document["model"]
-    if "knots" in body:
-        return [list(line) for line in body["knots"]]
-    n_sets = document["parameters"].get("n_sets")
-    if not isinstance(n_sets, int) or "rules" not in body:
+def _conditions(model: Model) -> Conditions | None:
+    """Return when which rule fires; None where the scheme does not say."""
+    try:
+        found = catalogue.tables_of(model)
+    except UsageError:
         return None
-    return [[j / (n_sets - 1) for j in range(n_sets)]] * n_features
-
-
-def _thresholds(document: dict[str, Any], n_features: int) -> list[tuple[float, ...]]:
-    found: list[set[float]] = [set() for _ in range(n_features)]
-    for node in document["model"].get("nodes", []):
-        if "threshold" in node:
-            found[node["feature"]].add(float(node["threshold"]))
-    return [tuple(sorted(line)) for line in found]
+    return found.conditions if isinstance(found, RuleTables) else None
 
 
 def _sets(variable: Variable, knots: Sequence[float]) -> tuple[FuzzySet, ...]:
-    from glassfleet.fuzzy.terms import linguistic_terms  # noqa: PLC0415 - it imports this package's parts
-
     if variable.high <= variable.low:
         return ()
     terms = linguistic_terms(len(knots), variable)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glassfleet.export.tables import conditions_part, device_text, table_values, tables
+from glassfleet import catalogue
+from glassfleet.export.tables import conditions_part, device_text, table_values
 from glassfleet.nature import nature
 from glassfleet.tables import RuleTables, Tables
 from schemas.documents import document_digest
@@ -34,7 +35,7 @@ def to_c(model: Model, prefix: str = "model", title: str = "") -> str:
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise UsageError(f"prefix {prefix!r} is no C identifier: letters, digits and _, a letter first")
-    found = tables(model)
+    found = catalogue.tables_of(model)
     code = "\n".join(device_text(f"{name}.c") for name in _parts(found))
     kind = "int" if model.domain.classes else "double"
     text = "\n".join([_head(model, title), _data(model, table_values(model, found), code, kind), code, _predict(kind)])

@@ -21,10 +21,10 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from glassfleet.export.regions import Shape, is_ordered, knots_of, regions, shape_of
-from glassfleet.export.tables import tables
+from glassfleet import catalogue
+from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.terms import linguistic_terms
-from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree
+from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 
@@ -75,8 +75,6 @@ def from_fml(text: str) -> Model:
     """
     from defusedxml import DefusedXmlException  # noqa: PLC0415 - the extra `operator`, which a vehicle does not have
     from defusedxml.ElementTree import fromstring  # noqa: PLC0415
-
-    from glassfleet import catalogue  # noqa: PLC0415 - as the schemes import what this package builds on
 
     try:
         root = fromstring(text)
@@ -142,7 +140,7 @@ class _Names:
 
 
 def _standard(model: Model, title: str) -> ET.Element:
-    found, domain = tables(model), model.domain
+    found, domain = catalogue.tables_of(model), model.domain
     if isinstance(found, NetworkTables):
         raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
     conditions, names = found.conditions, _Names()

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glassfleet.export.tables import conditions_part, device_text, table_values, tables
+from glassfleet import catalogue
+from glassfleet.export.tables import conditions_part, device_text, table_values
 from glassfleet.nature import nature
 from glassfleet.tables import RuleTables
 from schemas.documents import document_digest
@@ -31,6 +32,7 @@ def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = Fals
     if len(row) != len(INPUTS):
         raise ValueError("a row is %d values, and this one has %d" % (len(INPUTS), len(row)))
     row = [_number(name, value) for name, value in zip(INPUTS, row)]
+    z = scaled(MODEL, row)
     output, decided = ANSWER
     told = CLASSES[int(output)] if CLASSES else output
     return (told, decided) if rule else told
@@ -87,11 +89,11 @@ def to_python(model: Model, title: str = "") -> str:
     UsageError
         The format cannot hold the model.
     """
-    found, domain = tables(model), model.domain
-    parts, answer = ["common", found.evaluator], "answer(MODEL, scaled(MODEL, row))"
+    found, domain = catalogue.tables_of(model), model.domain
+    parts, answer = ["common", found.evaluator], "answer(MODEL, z)"
     if isinstance(found, RuleTables):
         parts.insert(1, conditions_part(found))
-        answer = "answer(MODEL, scaled(MODEL, row), fire(MODEL, row, scaled(MODEL, row)))"
+        answer = "answer(MODEL, z, fire(MODEL, row, z))"
     digest = document_digest(model.to_document())
     head = [
         f'"""{_safe(title or f"A model of scheme {model.scheme}")}: forecasts {_safe(model.domain.target_name)}.',

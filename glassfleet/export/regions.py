@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from glassfleet.tables import CutTree, RuleList, SetTree, SplitTree
+from glassfleet.tables import CutTree, RuleList, SetTree, SplitTree, knots_of
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain, Variable
@@ -56,13 +56,6 @@ def regions(domain: Domain, conditions: Conditions) -> list[Region]:
     knots = knots_of(conditions, len(features))
     shape = _side if isinstance(conditions, CutTree) and conditions.crisp else shape_of
     return [{f: shape(features[f], knots[f], *sets) for f, sets in span.items()} for span in spans]
-
-
-def knots_of(conditions: RuleList | SetTree | CutTree, n_features: int) -> Sequence[Sequence[float]]:
-    """Return the peaks of each input's sets, over its scaled range."""
-    if isinstance(conditions, CutTree):
-        return conditions.knots
-    return [[j / (conditions.n_sets - 1) for j in range(conditions.n_sets)]] * n_features
 
 
 def shape_of(variable: Variable, knots: Sequence[float], first: int, last: int) -> Shape:

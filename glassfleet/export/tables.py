@@ -9,36 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from glassfleet import catalogue
 from glassfleet.tables import Conditions, RuleTables, Tables
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
 
 
-def tables(model: Model) -> Tables:
-    """Return the model's tables.
-
-    Raises
-    ------
-    UsageError
-        The scheme states none for it, or is not installed.
-    """
-    try:
-        hook = getattr(catalogue.load(model.scheme), "tables", None)
-    except NotFoundError as fault:
-        raise UsageError(str(fault)) from fault
-    if hook is None:
-        raise UsageError(
-            f"scheme {model.scheme!r} has no tables(model), which c, python and fml need; json, markdown and html hold "
-            "its models"
-        )
-    found: Tables = hook(model)
-    return found
-
-
 def conditions_of(model: Model) -> Conditions:
     """Return when which rule of the model fires; raises ``UsageError`` where that is not known."""
-    found = tables(model)
+    found = catalogue.tables_of(model)
     if not isinstance(found, RuleTables):
         raise UsageError("a network has no rules that could fire")
     return found.conditions

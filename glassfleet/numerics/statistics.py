@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Number = TypeVar("Number", np.int64, np.float64)
 
@@ -152,3 +152,14 @@ def unpack_symmetric(triangles: NDArray[Number], k: int) -> NDArray[Number]:
     full[..., above[0], above[1]] = triangles
     full[..., above[1], above[0]] = triangles
     return full
+
+
+def rule_weight(support: ArrayLike, confidence: ArrayLike) -> NDArray[np.float64]:
+    """Return the harmonic mean of supports and confidences, which are in [0, 1]; 0 where both are 0.
+
+    >>> rule_weight([0.5, 0.0], [1.0, 0.0]).round(3).tolist()
+    [0.667, 0.0]
+    """
+    confidence, support = np.asarray(confidence, dtype=np.float64), np.asarray(support, dtype=np.float64)
+    both = confidence + support
+    return np.where(both > 0.0, 2.0 * confidence * support / np.where(both > 0.0, both, 1.0), 0.0)

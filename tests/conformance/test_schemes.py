@@ -140,12 +140,22 @@ def _trusting(document: Any) -> Model:
     return TOY.from_document({member: document[member] for member in known if member in document})
 
 
+def _hasty(task: Any, data: Any, rng: Any) -> Contribution:
+    return TOY.client.contribute(task, data, rng) if task.body["domain"]["features"] else Contribution("sum", 0)
+
+
+def _assuming(document: Any) -> Model:
+    return TOY.from_document({**document, "model": document["model"] + 0.0})
+
+
 BROKEN = {
     "declarations": Broken(purpose=frozenset({"prophecy"})),
     "recomputable": Broken(client=Spoilt(TOY.client, contribute=_counts_its_calls())),
     "refuses_contributions": Broken(server=Spoilt(TOY.server, check=_careless)),
     "equality": Broken(server=Spoilt(TOY.server, reduce=_order_matters)),
     "document": Broken(from_document=_trusting),
+    "damaged_messages": Broken(client=Spoilt(TOY.client, contribute=_hasty)),
+    "damaged_documents": Broken(from_document=_assuming),
 }
 
 

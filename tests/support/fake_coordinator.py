@@ -55,7 +55,7 @@ def domain_of(data: Dataset) -> Domain:
 
 def record_of(document: dict[str, Any], **fields: Any) -> ModelRecord:
     """A record of a model as the registry writes it; `fields` beside name, version and so on of a usual one."""
-    usual = {"name": "m", "version": 1, "fleet": "fleet", "run": "r1", "cohort": ["v1"]}
+    usual: dict[str, Any] = {"name": "m", "version": 1, "fleet": "fleet", "run": "r1", "cohort": ["v1"]}
     return ModelRecord(
         document=document,
         digest=document_digest(document),

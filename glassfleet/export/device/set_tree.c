@@ -1,6 +1,6 @@
 static inline void gf_fire(const double *x, gf_state *s)
 {
-    double upper[GF_INPUTS], strength[GF_RULE_COUNT];
+    double upper[GF_INPUTS], strength[GF_RULE_COUNT]; /* as many as nodes */
     int lower[GF_INPUTS], node[GF_RULE_COUNT];
     int begin = 0, end = 1;
     (void)x;

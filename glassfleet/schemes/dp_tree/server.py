@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.aggregate import Sums, add_up, chained_digest
 from glassfleet.crisp import Tree, TreeModel
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
@@ -20,10 +20,8 @@ from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.progress import progress_of
 from glassfleet.untrusted import check_names
-from schemas.codec import Value, encode
+from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
-
-Sums = dict[str, NDArray[np.int64]]
 
 
 class DpTreeServer:
@@ -75,9 +73,8 @@ class DpTreeServer:
                 f"too-few-shares: {present} of {question.agents} agents answered; their noise does not keep the "
                 "promised epsilon. Ask for a larger quorum, or use noise=local"
             )
-        sums = {name: np.sum([c.sums[name] for c in contributions], axis=0) for name in contributions[0].sums}
-        before = str(state["sums_digest"]).encode()
-        digest = hashlib.sha256(before + encode({"sums": sums})).hexdigest()
+        sums = add_up(contributions)
+        digest = chained_digest(str(state["sums_digest"]), {"sums": sums})
         if question.kind == "edges":
             asked = replace(
                 question,

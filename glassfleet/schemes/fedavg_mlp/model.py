@@ -43,11 +43,7 @@ class Perceptron:
 
     def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
         """Predict rows `X`, shape (n, F), in the inputs' own units; returns numbers or labels, shape (n,)."""
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
-            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
-        if not np.isfinite(X).all():
-            raise ValueError("X must be finite")
+        X = self.domain.check_rows(X)
         found = np.empty((X.shape[0], self.shape.units[-1]))
         for block in blocks(X.shape[0], _ROW_BLOCK):
             found[block] = outputs(self._layers, centred(self.domain.scale_inputs(X[block])))[-1]

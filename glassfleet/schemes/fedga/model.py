@@ -13,7 +13,6 @@ from pydantic import Field
 from glassfleet.crisp import Forest, TreeModel
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL
-from glassfleet.crisp.model import check_rows
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, read_document_head
 from glassfleet.data.domain import Domain
@@ -121,11 +120,11 @@ class Population:
 
     def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
         """Predict rows `X`, shape (n, F): the same for all of them, see the class."""
-        return np.full(len(check_rows(X, self.domain)), self._answer)
+        return np.full(len(self.domain.check_rows(X)), self._answer)
 
     def explain(self, x: NDArray[np.float64]) -> Explanation:
         """Say that no input counts before a vehicle has made its own tree."""
-        check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1), self.domain)
+        self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1))
         what = "the most frequent class" if self.domain.target is None else "the mean"
         note = (
             f"every row gets the same answer here, {what} of all vehicles' rows, and no input has a share in it: these "
@@ -139,8 +138,8 @@ class Population:
     def _rules(self) -> tuple[Rule, ...]:
         target = self.domain.target
         name, unit = (self.domain.label or "class", "") if target is None else (target.name, target.unit)
-        words = f"{Consequent(name, self._answer, unit)} for every row"
-        rules = [Rule(0, (), Consequent("", words), 0.0, 0.0, 0.0, measured=False)]
+        everywhere = Consequent("", f"{Consequent(name, self._answer, unit)} for every row")
+        rules = [Rule(0, (), everywhere, 0.0, 0.0, 0.0, measured=False)]
         for line, (genes, fitness) in enumerate(zip(self.forest.structures(), self.fitness, strict=True)):
             drawn = draw_structure(genes, self.domain)
             said = Consequent("", f"structure {line + 1} (fitness {fitness:.4g}): {drawn}")

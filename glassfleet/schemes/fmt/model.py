@@ -63,11 +63,7 @@ class FuzzyModelTree:
 
         The result is clipped to the target's limits.
         """
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
-            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
-        if not np.isfinite(X).all():
-            raise ValueError("X must be finite")
+        X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
         for block in blocks(X.shape[0], _ROW_BLOCK):
             scaled = np.ascontiguousarray(self.domain.scale_inputs(X[block]).T)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.statistics import rule_weight
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.linear import moments, residual_moments
 
@@ -53,6 +54,5 @@ def rules_of(
     mean = np.maximum(error, 0.0) / np.where(some, strength, 1.0)
     confidence = np.where(some, 1.0 - np.minimum(np.sqrt(mean), 1.0), 0.0)
     support = np.minimum(strength / float(rows), 1.0)
-    both = confidence + support
-    weight = np.where(both > 0.0, 2.0 * confidence * support / np.where(both > 0.0, both, 1.0), 0.0)
+    weight = rule_weight(support, confidence)
     return Rules(wide, weight, support, confidence)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.aggregate import Sums, add_up, chained_digest
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
@@ -23,12 +23,10 @@ from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt.rules import rules_of
 from glassfleet.schemes.fmt.tree import Tree
-from schemas.codec import Value, encode
+from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
 Ints = NDArray[np.int64]
-Sums = dict[str, Ints]
-
 Choice = tuple[int, int, int]
 """Which tree of those tried, its number of splits, and which way to fit the nodes."""
 
@@ -82,9 +80,9 @@ class FmtServer:
             raise RunFailedError(NO_ROWS)
         if rows > MAX_ROWS:
             raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
-        sums = _add(contributions)
+        sums = add_up(contributions)
         memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
-        memory["sums_digest"] = _chain(state["sums_digest"], rows, sums)
+        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
         if question.kind == "scan":
             return _scanned(question, memory, sums)
         if question.kind == "grow":
@@ -101,19 +99,6 @@ class FmtServer:
 def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
     task = question.to_task()
     return Next({"kind": task.kind, "body": task.body, **memory}, task)
-
-
-def _add(contributions: Sequence[Contribution]) -> Sums:
-    total = {name: array.copy() for name, array in contributions[0].sums.items()}
-    for contribution in contributions[1:]:
-        for name, array in contribution.sums.items():
-            total[name] += array
-    return total
-
-
-def _chain(before: str, rows: int, sums: Sums) -> str:
-    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
-    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": sums})).hexdigest()
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:

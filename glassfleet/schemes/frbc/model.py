@@ -61,11 +61,7 @@ class FuzzyRuleClassifier:
 
     def winners(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the number of the rule that answers each row of `X`, shape (n,); the default where none fires."""
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
-            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
-        if not np.isfinite(X).all():
-            raise ValueError("X must be finite")
+        X = self.domain.check_rows(X)
         result = np.full(X.shape[0], self._order[0], dtype=np.intp)
         if self.base.unconditional:
             return result

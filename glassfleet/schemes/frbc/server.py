@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.aggregate import Sums, add_up, chained_digest
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
@@ -19,10 +19,8 @@ from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, NAME, RULE_SUMS, C
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
-from schemas.codec import Value, encode
+from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
-
-Sums = dict[str, NDArray[np.int64]]
 
 
 class FrbcServer:
@@ -68,17 +66,20 @@ class FrbcServer:
                 "use fewer fraction_bits"
             )
         if question.rules is not None:
-            total = _add([contribution.sums for contribution in contributions])
+            total = add_up(contributions)
             per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}
-            memory = {**state["memory"], "sums_digest": _chain(state["memory"]["sums_digest"], rows, total)}
+            memory = {
+                **state["memory"],
+                "sums_digest": chained_digest(state["memory"]["sums_digest"], {"rows": rows, "sums": total}),
+            }
             return _finish(question, question.rules, per_rule, rows, memory)
-        counts = _add([contribution.sums for contribution in contributions])
+        counts = add_up(contributions)
         rules, per_rule = _merge(question, contributions)
         merged = {**counts, **per_rule, **rules.to_value()}
         memory = {
             "class_rows": counts["class_rows"],
             "unknown_rows": int(counts["unknown_rows"][0]),
-            "sums_digest": _chain("", rows, merged),
+            "sums_digest": chained_digest("", {"rows": rows, "sums": merged}),
         }
         if parameters.weights == "owners" or rules.size == 0:
             return _finish(question, rules, per_rule, rows, memory)
@@ -99,19 +100,6 @@ class FrbcServer:
         per_class = np.bincount(rules.classes, minlength=question.n_classes)
         lines = [f"{question.domain.classes[i]}: {per_class[i]} rules" for i in range(min(question.n_classes, 200))]
         return {"rules": rules.size, "antecedents": int(rules.first.size), "lines": lines}
-
-
-def _add(parts: Sequence[Mapping[str, NDArray[np.int64]]]) -> Sums:
-    total = {name: array.copy() for name, array in parts[0].items()}
-    for part in parts[1:]:
-        for name, array in part.items():
-            total[name] += array
-    return total
-
-
-def _chain(before: str, rows: int, sums: Mapping[str, Value]) -> str:
-    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
-    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": dict(sums)})).hexdigest()
 
 
 def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:

@@ -82,11 +82,7 @@ class FuzzyRegressionTree:
 
     def predict(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit."""
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
-            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
-        if not np.isfinite(X).all():
-            raise ValueError("X must be finite")
+        X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
         for block in blocks(X.shape[0], _ROW_BLOCK):
             result[block] = self._predict_scaled(self.domain.scale_inputs(X[block]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.aggregate import Sums, add_up, chained_digest
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
-from glassfleet.numerics.statistics import carry, gram_value, unpack_symmetric
+from glassfleet.numerics.statistics import carry, gram_value, rule_weight, unpack_symmetric
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
@@ -25,10 +25,8 @@ from glassfleet.schemes.frt.progress import progress_of
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.tree import Tree
-from schemas.codec import Value, encode
+from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
-
-Sums = dict[str, NDArray[np.int64]]
 
 
 class FrtServer:
@@ -73,11 +71,14 @@ class FrtServer:
                 f"too-many-rows: {rows} rows in all, the grid of {question.parameters.fraction_bits} and "
                 f"{question.parameters.gram_bits} bits is good for {question.parameters.max_rows}; use fewer bits"
             )
-        sums = _add(contributions)
+        sums = add_up(contributions)
         if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
             sums["gram_high"], sums["gram_low"] = limbs
-        memory = {"leaves": state["leaves"], "sums_digest": _chain(state["sums_digest"], rows, sums)}
+        memory = {
+            "leaves": state["leaves"],
+            "sums_digest": chained_digest(state["sums_digest"], {"rows": rows, "sums": sums}),
+        }
         if "pruned" in state:
             memory["pruned"] = True
         if question.kind == "level":
@@ -94,22 +95,6 @@ class FrtServer:
 def _ask(question: Question, memory: dict[str, Any]) -> Next:
     task = question.to_task()
     return Next({"kind": task.kind, "body": task.body, **memory}, task)
-
-
-def _add(contributions: Sequence[Contribution]) -> Sums:
-    total = {name: array.copy() for name, array in contributions[0].sums.items()}
-    for contribution in contributions[1:]:
-        for name, array in contribution.sums.items():
-            total[name] += array
-    return total
-
-
-def _chain(before: str, rows: int, sums: Sums) -> str:
-    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
-    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": sums})).hexdigest()
-
-
-# --- growing --------------------------------------------------------------------------------------------------------
 
 
 def variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -204,8 +189,7 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     ws, wq = sums["ws"].astype(np.float64), sums["wq"].astype(np.float64)
     confidence = np.where(ws > 0, wq / np.where(ws > 0, ws, 1.0), 0.0)
     support = wq / (float(rows) * float(1 << question.parameters.fraction_bits))
-    both = confidence + support
-    weight = np.where(both > 0, 2.0 * confidence * support / np.where(both > 0, both, 1.0), 0.0)
+    weight = rule_weight(support, confidence)
     rules = Rules(question.nodes, question.coefficients, state["mean_strength"], weight, support, confidence)
     model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
     summary = {"sums_digest": memory["sums_digest"], "rows": rows, **model.complexity()}

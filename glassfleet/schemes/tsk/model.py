@@ -71,11 +71,7 @@ class TskSystem:
         ValueError
             `X` has another shape, or is not finite.
         """
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
-            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
-        if not np.isfinite(X).all():
-            raise ValueError("X must be finite")
+        X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
         for block in blocks(X.shape[0], max(16, min(_ROW_BLOCK, _ENTRIES // self.base.size))):
             result[block] = self._predict_scaled(self.domain.scale_inputs(X[block]))

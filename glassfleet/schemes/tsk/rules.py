@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.partition import Memberships, fuzzify
+from glassfleet.numerics.statistics import rule_weight
 
 Floats = NDArray[np.float64]
 
@@ -117,8 +118,7 @@ def weigh(ws: NDArray[np.int64], wq: NDArray[np.int64], rows: int, bits: int) ->
     strength, quality = ws.astype(np.float64), wq.astype(np.float64)
     confidence = np.where(ws > 0, quality / np.where(ws > 0, strength, 1.0), 0.0)
     support = quality / (float(max(rows, 1)) * float(1 << bits))
-    both = confidence + support
-    weight = np.where(both > 0, 2.0 * confidence * support / np.where(both > 0, both, 1.0), 0.0)
+    weight = rule_weight(support, confidence)
     return np.minimum(weight, 1.0), support, confidence
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.aggregate import Sums, add_up, chained_digest
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
@@ -22,10 +22,8 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, weigh, with_otherwise
-from schemas.codec import Value, encode
+from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
-
-Sums = dict[str, NDArray[np.int64]]
 
 MAX_ANSWER_BYTES = 48 * 1024 * 1024
 """An answer of Gram sums must fit a message (``schemas.limits.MAX_DECODED_BYTES``) with room to spare."""
@@ -66,11 +64,11 @@ class TskServer:
             )
         if question.kind == "rules":
             return _merge(question, state, rows, contributions)
-        sums = _add(contributions)
+        sums = add_up(contributions)
         if question.kind == "sums":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
             sums["gram_high"], sums["gram_low"] = limbs
-        memory = {**_memory(state), "sums_digest": _chain(state["sums_digest"], rows, sums)}
+        memory = {**_memory(state), "sums_digest": chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})}
         if question.kind == "clusters":
             return _move(question, memory, sums)
         if question.kind == "sums":
@@ -109,22 +107,6 @@ def _memory(state: State) -> dict[str, Any]:
     return {name: state[name] for name in ("sums_digest", "iterations", "still", "change", "pruned") if name in state}
 
 
-def _add(contributions: Sequence[Contribution]) -> Sums:
-    total = {name: array.copy() for name, array in contributions[0].sums.items()}
-    for contribution in contributions[1:]:
-        for name, array in contribution.sums.items():
-            total[name] += array
-    return total
-
-
-def _chain(before: str, rows: int, sums: Mapping[str, Value]) -> str:
-    """Digest of all sums so far: SHA-256 of the previous digest and the encoded sums of this round."""
-    return hashlib.sha256(before.encode() + encode({"rows": rows, "sums": dict(sums)})).hexdigest()
-
-
-# --- antecedents ----------------------------------------------------------------------------------------------------
-
-
 def _merge(question: Question, state: State, rows: int, contributions: Sequence[Contribution]) -> Next | Done:
     """Merge the agents' rules: average their consequents, or ask for sums over the union of antecedents."""
     bases = [read_rules(question, contribution) for contribution in contributions]
@@ -134,7 +116,9 @@ def _merge(question: Question, state: State, rows: int, contributions: Sequence[
         return _ask_sums(question, union([base.antecedents for base in bases]), _memory(state))
     base = average(bases)
     merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", "weight", "support", "confidence")}
-    return _done(question, base, rows, {**_memory(state), "sums_digest": _chain("", rows, merged)})
+    return _done(
+        question, base, rows, {**_memory(state), "sums_digest": chained_digest("", {"rows": rows, "sums": merged})}
+    )
 
 
 def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:

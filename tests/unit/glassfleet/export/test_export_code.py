@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import io
+import json
 import math
 import re
 import shutil
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.c_header import to_c
 from glassfleet.export.python_file import to_python
+from glassfleet.scheme import Model
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
 from schemas.errors import UsageError
 from tests.support.sample_models import KINDS, TEXTUAL, TRIP, model, population, rows, texts, trips, wide_rows
@@ -182,6 +185,38 @@ def test_c_answers_as_the_model_without_undefined_behaviour_when_inputs_are_extr
     # Not finite: nothing is answered.
     assert all(rule == "-1" for _, rule in found[-3:])
     assert all(answer == "-1" if classes else "nan" in answer for answer, _ in found[-3:])
+
+
+def _one_rule(kind: str) -> Model:
+    """A model of one rule, which has no conditions."""
+    document = json.loads(json.dumps(model(kind).to_document()))
+    body = document["model"]
+    if "nodes" in body:
+        body["nodes"] = (
+            [{"rule": 0}] if "rules" in body else [{k: body["nodes"][0][k] for k in ("value", "rows", "impurity")}]
+        )
+    if "rules" in body:
+        body["rules"] = body["rules"][:1]
+    if "splits" in body:
+        body["splits"] = []
+    if kind == "frbc":
+        body["rules"][0]["sets"] = []
+    return catalogue.load(kind).from_document(document)
+
+
+@pytest.mark.parametrize("kind", ["frt", "fmt", "frbc", "dp_tree"])
+def test_code_answers_as_the_model_when_there_is_one_rule_without_conditions(kind: str, tmp_path: Path) -> None:
+    learned = _one_rule(kind)
+    assert len(learned.rules()) == 1
+    classes = learned.domain.classes
+    program = _compiled(tmp_path, to_c(learned, "qoe"), classes=bool(classes))
+    told = subprocess.run([program], input="1,1,0.5,1\n", capture_output=True, text=True, check=True).stdout
+    answer, rule = told.strip().split(",")
+    space: dict[str, Any] = {"__name__": "exported"}
+    exec(to_python(learned), space)
+    expected = learned.predict(np.array([[1.0, 1.0, 0.5, 1.0]]))[0]
+    assert (classes[int(answer)] if classes else float.fromhex(answer), rule) == (expected, "0")
+    assert space["predict"]([1.0, 1.0, 0.5, 1.0], rule=True) == (expected, 0)
 
 
 def test_hostile_names_stay_texts_when_code_is_written(tmp_path: Path) -> None:
