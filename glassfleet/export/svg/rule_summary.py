@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glassfleet.export.svg.text import number, plain
+from glassfleet.export.svg.text import cut_middle, number, plain
 from glassfleet.rules import Consequent, Rule
 
 STRONGEST = 3
