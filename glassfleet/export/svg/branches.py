@@ -9,9 +9,12 @@ from typing import Any
 
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
+from glassfleet.export.tables import conditions_of
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Model
+from glassfleet.tables import RuleList
+from schemas.errors import UsageError
 
 
 @dataclass
@@ -90,14 +93,19 @@ def grow(rules: Sequence[Rule]) -> Branch:
 
 
 def is_tree(model: Model) -> bool:
-    """Return whether a model was learned as a tree, not as a list of rules: its document then has nodes or splits."""
-    body = model.to_document()["model"]
-    return "nodes" in body or "splits" in body
+    """Return whether a model was learned as a tree, not as a list of rules."""
+    try:
+        return not isinstance(conditions_of(model), RuleList)
+    except UsageError:
+        return False
 
 
 def rule_tree(model: Model) -> Branch:
     """Return the rules of a model as a tree; of trees whose rules join the conditions on an input, the learned one."""
-    body, rules = model.to_document()["model"], tuple(model.rules())
+    rules = tuple(model.rules())
+    if not is_tree(model):
+        return grow(rules)
+    body = model.to_document()["model"]
     nodes = body.get("nodes", [])
     leaves = sum("threshold" not in node for node in nodes)
     if leaves < len(nodes) and leaves == len(rules):
