@@ -57,7 +57,7 @@ def picture(
         Printed above.
     """
     if structure != 1 and nature(model) != "structures":
-        raise UsageError("there are no structures to choose from: only a population of fedga has them")
+        raise UsageError("there are no structures to choose from: only a population has them")
     svg = drawing(model, what, row=row, structure=structure)
     if what == "tree" and nature(model) == "structures":
         which = structure_title(model, structure)
