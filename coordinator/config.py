@@ -67,10 +67,10 @@ class CoordinatorConfig(Settings):
         "broker_missed": "coordinator.service.BROKER_MISSED",
         "rival_wait": "coordinator.service.RIVAL_WAIT",
         "rival_settle": "coordinator.service.RIVAL_SETTLE",
-        "rival_sightings": "coordinator.fleet.leadership.Rivalry.sightings",
-        "rival_apart": "coordinator.fleet.leadership.Rivalry.apart",
-        "rival_quiet": "coordinator.fleet.leadership.Rivalry.quiet",
-        "birth_pause": "coordinator.fleet.leadership.Rivalry.pause",
+        "rival_sightings": "coordinator.fleet.leadership.ElectionPolicy.sightings",
+        "rival_apart": "coordinator.fleet.leadership.ElectionPolicy.apart",
+        "rival_quiet": "coordinator.fleet.leadership.ElectionPolicy.quiet",
+        "birth_pause": "coordinator.fleet.leadership.ElectionPolicy.pause",
         "newcomer_pause": "coordinator.fleet.rebroadcast.PAUSE",
         "births_burst": "coordinator.fleet.directory.BIRTHS_BURST",
         "births_per_minute": "coordinator.fleet.directory.BIRTHS_PER_MINUTE",
@@ -94,7 +94,7 @@ class CoordinatorConfig(Settings):
         "dashboard_models": "coordinator.http.dashboard.library.MODELS",
         "explain_at_once": "coordinator.http.access.EXPLAIN_AT_ONCE",
         "explain_wait": "coordinator.http.access.EXPLAIN_WAIT",
-        "summary_rules": "coordinator.http.dashboard.asking.SUMMARY_RULES",
+        "summary_rules": "coordinator.http.dashboard.explain_api.SUMMARY_RULES",
     }
 
     broker: str = "mqtt://127.0.0.1:1883"

@@ -34,7 +34,7 @@ def test_dashboard_keeps_its_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("coordinator.http.dashboard.live.WATCHERS", 2)
     monkeypatch.setattr("coordinator.http.dashboard.live.RECONNECT", 0.5)
     monkeypatch.setattr("coordinator.http.access.FORM_BYTES", 4096)
-    monkeypatch.setattr("coordinator.http.dashboard.asking.SUMMARY_RULES", 3)
+    monkeypatch.setattr("coordinator.http.dashboard.explain_api.SUMMARY_RULES", 3)
     with served(tmp_path, dashboard_sign_in=77) as (_, client):
         url = client.base_url
         with (

@@ -12,6 +12,7 @@ from lab.processes import ProcessError, ProcessFleet
 
 
 def test_fleet_kills_freezes_restarts_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    others = set(psutil.Process().children())  # servers of other tests
     with ProcessFleet(tmp_path / "logs", module="http.server") as fleet:
         server = fleet.add("server", ["0", "--bind", "127.0.0.1"], {})
         other = fleet.add("other", ["0", "--bind", "127.0.0.1"], {})
@@ -24,7 +25,7 @@ def test_fleet_kills_freezes_restarts_and_leaves_no_process_behind(tmp_path: Pat
         other.start()
         other.freeze()
         assert (server.lives, server.is_running, other.is_frozen) == (2, True, True)
-        children = psutil.Process().children()
+        children = set(psutil.Process().children()) - others
         assert len(children) == 2
     assert not [child for child in children if child.is_running()]
     assert (server.ends, other.ends) == ([-15], [-15])

@@ -412,7 +412,7 @@ def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_h
         "identity": cloud.folder,
         "fleet": "f",
     }
-    monkeypatch.setattr("coordinator.service.FolderCredentials", partial(FolderCredentials, pause=0.01))
+    monkeypatch.setattr("coordinator.main.FolderCredentials", partial(FolderCredentials, pause=0.01))
     service = build(load_config(broker="mqtts://localhost:1", **settings), journal=cloud.journal)
     service.work(0.0)
     cas = former.authority.ca_pem + after.authority.ca_pem
