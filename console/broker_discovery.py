@@ -85,8 +85,8 @@ def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROK
     BrokerError
         There was none within `wait` seconds.
     """
-    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
-    from broker.port import Link  # noqa: PLC0415
+    from broker.paho_transport import connect_once
+    from broker.port import Link
 
     deadline = time.monotonic() + (wait or math.inf)
     is_announced = False

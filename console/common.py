@@ -73,7 +73,7 @@ class CoordinatorOptions:
 def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse a database's password on the command line; a click callback for what names a vehicle's rows."""
     if value is not None and "://" in value and ctx.get_parameter_source(str(parameter.name)) is COMMANDLINE:
-        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - numpy comes with it
+        from edge_agent.sources.location import refuse_password  # numpy comes with it
 
         refuse_password(value, parameter.get_error_hint(ctx).strip("'"))
     return value
@@ -182,7 +182,7 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 def broker_security() -> dict[str, Any]:
     """Return what the running command was told about TLS, as keyword arguments of `broker.port.Link`."""
-    from broker.tls import tls_of  # noqa: PLC0415 - loaded when used
+    from broker.tls import tls_of
 
     context = click.get_current_context(silent=True)
     result = {} if context is None else context.meta

@@ -23,7 +23,7 @@ def completion(shell: str) -> None:
     \b
     Examples:
       glassfleet completion bash
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     kind = get_completion_class(shell)
     if kind is None:
         raise UsageError(f"this click cannot complete for {shell}")

@@ -51,7 +51,7 @@ def meant(fault: click.UsageError) -> str | None:
     unknown = re.match(r"No such command '(.*)'", fault.message)
     if unknown is None or not isinstance(group, click.Group) or fault.ctx is None:
         return None
-    from difflib import get_close_matches  # noqa: PLC0415 - for those who mistype only
+    from difflib import get_close_matches  # for those who mistype only
 
     near = get_close_matches(unknown[1].lower(), group.list_commands(fault.ctx))
     text = f"No such command {unknown[1]!r}."

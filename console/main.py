@@ -82,7 +82,7 @@ def cli() -> None:
       glassfleet demo
       glassfleet data check vehicle-07.csv.gz
       glassfleet run start --scheme frt --model qoe --wait
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 def main() -> NoReturn:

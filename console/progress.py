@@ -136,8 +136,8 @@ def progress(
     if not lively or importlib.util.find_spec("rich") is None:
         yield Work(what, total, unit, silence=silence)
         return
-    from rich.console import Console  # noqa: PLC0415 - only on a terminal
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console  # only on a terminal
+    from rich.progress import Progress
 
     console = Console(stderr=True, highlight=False, emoji=False)
     bar = Progress(
@@ -156,7 +156,7 @@ def progress(
 
 
 def _columns(total: float | None, unit: Unit) -> list[ProgressColumn]:
-    from rich.progress import (  # noqa: PLC0415 - only on a terminal
+    from rich.progress import (  # only on a terminal
         BarColumn,
         DownloadColumn,
         MofNCompleteColumn,

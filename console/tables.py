@@ -74,9 +74,9 @@ def show_table(columns: Sequence[Column], rows: Iterable[Sequence[str]], notes: 
     notes : iterable of str
         Lines for below it.
     """
-    from rich.console import Console  # noqa: PLC0415 - only on a terminal
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console  # only on a terminal
+    from rich.table import Table
+    from rich.text import Text
 
     plain = {"color_system": None} if os.environ.get("NO_COLOR") else {}
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, **plain)  # type: ignore[arg-type]

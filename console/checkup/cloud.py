@@ -13,9 +13,9 @@ from console.checkup.finding import Finding, fine, size, warning, wrong
 
 def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
     """Ask the coordinator how it is; raises CoordinatorError when nobody answers."""
-    import httpx  # noqa: PLC0415 - extra operator
+    import httpx  # extra operator
 
-    from console.client import Coordinator  # noqa: PLC0415
+    from console.client import Coordinator
 
     api = Coordinator(url, None, state_dir)
     try:
@@ -39,9 +39,9 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
 
 def journal(url: str) -> Iterator[Finding]:
     """Look at the journal without taking its lock; raises StorageError when it cannot be read."""
-    from coordinator.journal.inspect import inspect, rows  # noqa: PLC0415 - extra coordinator
-    from coordinator.journal.port import Damaged  # noqa: PLC0415
-    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+    from coordinator.journal.inspect import inspect, rows  # extra coordinator
+    from coordinator.journal.port import Damaged
+    from edge_agent.sources.judge import many  # numpy comes with it
 
     seen = inspect(url)
     if seen is None:

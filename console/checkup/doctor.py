@@ -81,7 +81,7 @@ def doctor(options: DoctorOptions) -> int:
     Examples:
       glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
       glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     findings = []
     with progress("looking") as work:
         for finding in _examine(options):
@@ -125,8 +125,8 @@ def _examine(options: DoctorOptions) -> Iterator[Finding]:
 
 def _none(state_dir: Path, *, is_needed: bool) -> Finding:
     """Say that no broker is named, and whether there is one that a service would take nevertheless."""
-    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used, as all below
-    from broker.port import Link  # noqa: PLC0415
+    from broker.paho_transport import connect_once  # loaded when used, as all below
+    from broker.port import Link
 
     if is_left_behind(state_dir):
         return wrong("broker", *no_broker(state_dir).removeprefix("no broker: ").split("; ", 1))
@@ -148,25 +148,25 @@ def _none(state_dir: Path, *, is_needed: bool) -> Finding:
 
 
 def _identity(folder: Path) -> Iterator[Finding]:
-    from console.checkup.link import identity  # noqa: PLC0415
+    from console.checkup.link import identity
 
     return identity(folder)
 
 
 def _coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
-    from console.checkup.cloud import coordinator  # noqa: PLC0415
+    from console.checkup.cloud import coordinator
 
     return coordinator(url, state_dir)
 
 
 def _journal(url: str) -> Iterator[Finding]:
-    from console.checkup.cloud import journal  # noqa: PLC0415
+    from console.checkup.cloud import journal
 
     return journal(url)
 
 
 def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:
-    from console.checkup import access, link  # noqa: PLC0415
+    from console.checkup import access, link
 
     made: list[Link] = []
 
@@ -191,8 +191,8 @@ def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:
 
 
 def _link(url: str, options: DoctorOptions) -> Link:
-    from broker.port import Link  # noqa: PLC0415
-    from broker.tls import tls_of  # noqa: PLC0415
+    from broker.port import Link
+    from broker.tls import tls_of
 
     if options.agent_id and options.as_coordinator:
         raise UsageError("choose one of --agent and --as-coordinator: each is another certificate, or password")

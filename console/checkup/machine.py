@@ -35,7 +35,7 @@ def core() -> Finding:
 
 def schemes() -> Finding:
     """List the schemes that can run here, and what the others lack."""
-    from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
+    from glassfleet import catalogue  # numpy comes with it
 
     names = catalogue.names()
     absent = "".join(f"; {name} {reason}" for name, reason in catalogue.unavailable().items())
@@ -83,9 +83,9 @@ def disk(folder: Path) -> Finding:
 
 def data(path: str, target: str | None) -> list[Finding]:
     """Read a vehicle's rows as its agent would; raises DataError that says what is wrong with them."""
-    from edge_agent.sources import read_source  # noqa: PLC0415
-    from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS  # noqa: PLC0415
-    from edge_agent.sources.judge import many  # noqa: PLC0415
+    from edge_agent.sources import read_source
+    from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
+    from edge_agent.sources.judge import many
 
     source = read_source(path, target=target)
     says = (

@@ -63,7 +63,7 @@ def model() -> None:
     \b
     Examples:
       glassfleet model rules qoe --top 5
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 for _command in (history, diff, promote, rollback, sign, export_model):
@@ -81,9 +81,9 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     \b
     Examples:
       glassfleet model list --json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.published import read_registry  # noqa: PLC0415 - numpy and the MQTT library come with it
-    from console.tables import is_terminal, show_models  # noqa: PLC0415
+    """
+    from console.model.published import read_registry  # numpy and the MQTT library come with it
+    from console.tables import is_terminal, show_models
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
     rows = [
@@ -138,9 +138,9 @@ def show(options: ShowOptions) -> None:
     \b
     Examples:
       glassfleet model show qoe --json > qoe.json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.words import wrapped  # noqa: PLC0415
-    from glassfleet.explain import summary  # noqa: PLC0415
+    """
+    from console.model.words import wrapped
+    from glassfleet.explain import summary
 
     record, learned, standing = load(options)
     if record is None:
@@ -192,10 +192,10 @@ def rules(options: RulesOptions) -> None:
     \b
     Examples:
       glassfleet model rules qoe --top 5
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.words import by_support, rule_json, rule_lines  # noqa: PLC0415
-    from glassfleet.explain import summary  # noqa: PLC0415
-    from glassfleet.nature import nature, readable_rules  # noqa: PLC0415
+    """
+    from console.model.words import by_support, rule_json, rule_lines
+    from glassfleet.explain import summary
+    from glassfleet.nature import nature, readable_rules
 
     learned = spoken(load(options)[1], options.words)
     chosen = by_support(readable_rules(learned), options.top)
@@ -223,8 +223,8 @@ def predict(options: PredictOptions) -> None:
     \b
     Examples:
       glassfleet model predict qoe --data drive.csv
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.inputs import inputs_of  # noqa: PLC0415
+    """
+    from console.model.inputs import inputs_of
 
     _, learned, _ = load(options)
     X = inputs_of(options.data, learned)
@@ -273,17 +273,17 @@ def explain(options: ExplainOptions) -> None:
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
       glassfleet model explain qoe --data drive.csv --summary
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.over_rows import explain_rows, refuse_mixed  # noqa: PLC0415
+    """
+    from console.model.over_rows import explain_rows, refuse_mixed
 
     refuse_mixed(summary=options.all_rows)
     if options.all_rows:
         learned = spoken(load(options)[1], options.words)
         explain_rows(learned, options.data, options.most, as_json=options.as_json)
         return
-    from console.model.inputs import row_of  # noqa: PLC0415
-    from console.model.words import counterfactual_lines, explanation_lines, wrapped  # noqa: PLC0415
-    from glassfleet.explain import Goal, counterfactual, explain_row  # noqa: PLC0415
+    from console.model.inputs import row_of
+    from console.model.words import counterfactual_lines, explanation_lines, wrapped
+    from glassfleet.explain import Goal, counterfactual, explain_row
 
     both = [name for name in options.fixed if name in options.only]
     if both:

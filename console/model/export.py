@@ -79,7 +79,7 @@ def export_model(options: ExportOptions) -> None:
     \b
     Examples:
       glassfleet model export qoe --format c --prefix qoe -o qoe.h
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     name = options.name
     if name is not None and options.file is None and ("/" in name or "." in name) and Path(name).is_file():
         options = replace(options, file=Path(name), name=None)
@@ -94,8 +94,8 @@ def export_model(options: ExportOptions) -> None:
 
 def _export(options: ExportOptions, record: ModelRecord | None, model: Model, name: str) -> None:
     """Write a model in a format: to a file, or text to standard output."""
-    from glassfleet.export.formats import FORMATS as KNOWN  # noqa: PLC0415 - numpy comes with it
-    from glassfleet.export.formats import export  # noqa: PLC0415
+    from glassfleet.export.formats import FORMATS as KNOWN  # numpy comes with it
+    from glassfleet.export.formats import export
 
     kind = options.kind
     title = f"{record.name} v{record.version}" if record is not None else name
@@ -106,7 +106,7 @@ def _export(options: ExportOptions, record: ModelRecord | None, model: Model, na
         raise UsageError("--tracking-uri goes with --format mlflow")
     row = None
     if options.data is not None:
-        from console.model.inputs import row_of  # noqa: PLC0415 - numpy comes with it
+        from console.model.inputs import row_of  # numpy comes with it
 
         row = row_of(options.data, options.row, model)
     prefix = options.prefix or "model"
@@ -133,8 +133,8 @@ def write(path: Path, data: bytes) -> None:
 
 
 def _to_mlflow(options: ExportOptions, record: ModelRecord | None, model: Model, name: str) -> None:
-    from console.model.mlflow_model import register  # noqa: PLC0415 - the extra `mlflow`
-    from glassfleet.export import to_html  # noqa: PLC0415
+    from console.model.mlflow_model import register  # the extra `mlflow`
+    from glassfleet.export import to_html
 
     uri = options.tracking_uri
     if not uri:
@@ -189,10 +189,10 @@ def report(options: ReportOptions) -> None:
     Examples:
       glassfleet report run-1f2e3d4c5b6a -o report.html
       glassfleet report last
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
-    from glassfleet.export.run_page import run_page  # noqa: PLC0415
-    from glassfleet.export.sheet import html_of, markdown_of  # noqa: PLC0415
+    """
+    from console.client import Coordinator  # the extra `operator` is asked for when it is used
+    from glassfleet.export.run_page import run_page
+    from glassfleet.export.sheet import html_of, markdown_of
 
     api = Coordinator(options.coordinator, options.token, options.state_dir)
     run_id = api.run_named(options.run_id)
@@ -217,8 +217,8 @@ def _learned(
     api: Any, status: dict[str, Any]
 ) -> tuple[dict[str, Any] | None, Model | None, list[dict[str, Any]], list[str]]:
     """Return record, model and scores of a run, and what is to be said about them; nothing where it made no model."""
-    from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
-    from schemas.record import ModelRecord  # noqa: PLC0415
+    from glassfleet import catalogue  # numpy comes with it
+    from schemas.record import ModelRecord
 
     made = status.get("model")
     if not made:

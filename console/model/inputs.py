@@ -28,7 +28,7 @@ def row_of(path: Path, number: int, learned: Model) -> NDArray[np.float64]:
 
 def inputs_of(path: Path, learned: Model) -> NDArray[np.float64]:
     """Return the model's inputs from a file, shape (n, F)."""
-    from edge_agent.sources import read_table  # noqa: PLC0415
+    from edge_agent.sources import read_table
 
     table = read_table(path)
     if learned.domain.memory is not None:
@@ -44,10 +44,10 @@ def inputs_of(path: Path, learned: Model) -> NDArray[np.float64]:
 
 def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
     """Return the inputs of a model with memory inputs: its rows are in the order of time."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from glassfleet.data.dataset import Dataset  # noqa: PLC0415
-    from glassfleet.data.lags import remember  # noqa: PLC0415
+    from glassfleet.data.dataset import Dataset
+    from glassfleet.data.lags import remember
 
     needed = [name for name in domain.needs if name not in table.names]
     if needed:
@@ -64,7 +64,7 @@ def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
 
 def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:
     """Return the inputs with texts as positions among the domain's categories."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     if not any(variable.categories and variable.name in table.text for variable in domain.features):
         return table.matrix(domain.names)

@@ -55,8 +55,8 @@ def register(model: Model, name: str, tracking_uri: str, *, tags: Mapping[str, s
     """
     # MLflow would report its use to its makers; here nothing leaves the machine unless the user wants it.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    from mlflow import MlflowClient  # noqa: PLC0415 - an extra
-    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+    from mlflow import MlflowClient  # an extra
+    from mlflow.exceptions import MlflowException
 
     digest = document_digest(model.to_document())
     tags = {**tags, "glassfleet.digest": digest, "glassfleet.scheme": model.scheme}
@@ -86,7 +86,7 @@ def register(model: Model, name: str, tracking_uri: str, *, tags: Mapping[str, s
 
 def write_folder(model: Model, folder: Path, page: str, run_id: str = "") -> None:
     """Write the folder that MLflow calls a model."""
-    from mlflow.models import Model as Described  # noqa: PLC0415 - an extra
+    from mlflow.models import Model as Described  # an extra
 
     (folder / DOCUMENT).write_bytes(canonical_json(model.to_document()))
     (folder / PAGE).write_text(page, encoding="utf-8")
@@ -144,7 +144,7 @@ def _rows(given: Any) -> Sequence[Any]:
 
 def _load_pyfunc(path: str) -> Forecaster:
     """Load what :func:`write_folder` wrote; MLflow calls it with the path of the document."""
-    from glassfleet import catalogue  # noqa: PLC0415 - the schemes are not needed to register
+    from glassfleet import catalogue  # the schemes are not needed to register
 
     try:
         document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -62,10 +62,10 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
     DocumentError, VerificationError
         It is none of these, or was changed.
     """
-    from glassfleet import catalogue  # noqa: PLC0415 - numpy comes with it
-    from glassfleet.export.fml import from_fml  # noqa: PLC0415
-    from schemas.documents import document_digest  # noqa: PLC0415
-    from schemas.record import ModelRecord  # noqa: PLC0415
+    from glassfleet import catalogue  # numpy comes with it
+    from glassfleet.export.fml import from_fml
+    from schemas.documents import document_digest
+    from schemas.record import ModelRecord
 
     try:
         data = path.read_bytes()
@@ -93,8 +93,8 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
 
 def spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
-    from console.model.words import reworded  # noqa: PLC0415
-    from glassfleet.reword import in_words_of  # noqa: PLC0415
+    from console.model.words import reworded
+    from glassfleet.reword import in_words_of
 
     if words is None:
         return learned
@@ -103,13 +103,13 @@ def spoken(learned: Model, words: Path | None) -> Model:
 
 def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     """Return the record, where there is one, the model that the options name, and what a published one is now."""
-    from console.model.published import read_registry  # noqa: PLC0415
-    from glassfleet import catalogue  # noqa: PLC0415
+    from console.model.published import read_registry
+    from glassfleet import catalogue
 
     if options.file is not None:
         if options.name is not None or options.version is not None:
             raise UsageError("give either NAME (and --version) or --file RECORD, not both")
-        from console.model.signatures import Seals  # noqa: PLC0415
+        from console.model.signatures import Seals
 
         try:
             record, learned = read_model_file(options.file)

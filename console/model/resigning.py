@@ -32,9 +32,9 @@ def sign(
     \b
     Examples:
       glassfleet model sign qoe@3 --reason "compared with the copy of 2 March"
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
-    from schemas.documents import document_digest  # noqa: PLC0415 - loaded when used
+    """
+    from console.client import Coordinator  # the extra `operator` is asked for when it is used
+    from schemas.documents import document_digest
 
     name, _, text = name.partition("@")
     if text and not text.isdigit():

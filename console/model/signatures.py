@@ -36,7 +36,7 @@ class Seals:
     @classmethod
     def at_hand(cls) -> Seals:
         """Return those of the identity that the running command was given; raises UsageError when it is none."""
-        from broker.credentials import FolderCredentials  # noqa: PLC0415 - loaded when used
+        from broker.credentials import FolderCredentials
 
         context = click.get_current_context(silent=True)
         folder = None if context is None else context.meta.get("glassfleet.identity")

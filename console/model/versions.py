@@ -41,12 +41,12 @@ def history(name: str, coordinator: str | None, token: str | None, state_dir: Pa
     \b
     Examples:
       glassfleet model history qoe
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     result = _api(coordinator, token, state_dir).get(f"/api/models/{name}/history")
     if as_json:
         print_json(result)
         return
-    from schemas.record import CENTRAL  # noqa: PLC0415 - loaded when used
+    from schemas.record import CENTRAL
 
     champion = "reference" if name.endswith(f".{CENTRAL}") else "champion"
     for alias, word in (("current", champion), ("candidate", "candidate")):
@@ -78,12 +78,12 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     \b
     Examples:
       glassfleet model diff qoe@3 qoe
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.difference import difference_lines  # noqa: PLC0415 - numpy comes with it
-    from console.model.published import read_record, read_registry  # noqa: PLC0415
-    from console.model.signatures import Seals  # noqa: PLC0415
-    from glassfleet import catalogue  # noqa: PLC0415
-    from glassfleet.explain import difference  # noqa: PLC0415
+    """
+    from console.model.difference import difference_lines  # numpy comes with it
+    from console.model.published import read_record, read_registry
+    from console.model.signatures import Seals
+    from glassfleet import catalogue
+    from glassfleet.explain import difference
 
     paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]
     registry = None if all(paths) else read_registry(broker_url(broker, state_dir), fleet)
@@ -122,7 +122,7 @@ def promote(  # noqa: PLR0917 - click calls it by name
     \b
     Examples:
       glassfleet model promote qoe 4 --reason "tried by hand on the test track"
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     api = _api(coordinator, token, state_dir)
     pointer = api.post(f"/api/models/{name}/promote", {"version": version, "reason": reason})
     if as_json:
@@ -153,7 +153,7 @@ def rollback(  # noqa: PLR0917 - click calls it by name
     \b
     Examples:
       glassfleet model rollback qoe --reason "false alarms in tunnels"
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     pointer = _api(coordinator, token, state_dir).post(f"/api/models/{name}/rollback", {"to": to, "reason": reason})
     if as_json:
         print_json(pointer)
@@ -183,6 +183,6 @@ def _line_of_decision(each: dict[str, Any]) -> str:
 
 
 def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:
-    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+    from console.client import Coordinator  # the extra `operator` is asked for when it is used
 
     return Coordinator(coordinator, token, state_dir)

@@ -50,7 +50,7 @@ def patiently(api: Coordinator, ask: Callable[[], T], patience: float, work: Wor
     CoordinatorError
         It was away for longer.
     """
-    from console.client import UnreachableError  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+    from console.client import UnreachableError  # the extra `operator` is asked for when it is used
 
     gone: float | None = None
     while True:
@@ -82,7 +82,7 @@ def posted(api: Coordinator, path: str, body: Any, patience: float) -> Any:
     CoordinatorError
         None was there within `patience` seconds; or it was lost before it answered, and may have done what was asked.
     """
-    from console.client import NotReachedError, UnreachableError  # noqa: PLC0415
+    from console.client import NotReachedError, UnreachableError
 
     def ask() -> tuple[Any, UnreachableError | None]:
         try:
@@ -139,7 +139,7 @@ def follow_rollout(api: Coordinator, name: str, started: str, *, as_json: bool, 
 
     Of a gate, which has one stage, nothing is said: its end says it all.
     """
-    from schemas.errors import NotFoundError  # noqa: PLC0415
+    from schemas.errors import NotFoundError
 
     printed = 0
     with progress(started) as work:

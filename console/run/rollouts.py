@@ -33,7 +33,7 @@ def rollout() -> None:
     \b
     Examples:
       glassfleet rollout start qoe 4 --share 0.2 --share 0.5 --share 1 --wait
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def start(options: StartOptions) -> None:
     \b
     Examples:
       glassfleet rollout start qoe 4 --share 0.1 --share 1 --deadline 600
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     plan = {} if options.plan_file is None else plan_of(str(options.plan_file))
     given = {
         "max_worse": options.max_worse,
@@ -128,7 +128,7 @@ def status(
     \b
     Examples:
       glassfleet rollout status qoe
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     api = _api(coordinator, token, state_dir)
     if wait:
         if name is None:
@@ -162,7 +162,7 @@ def pause(
     \b
     Examples:
       glassfleet rollout pause qoe --reason "roadworks"
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     _act(_api(coordinator, token, state_dir), name, "pause", {"reason": reason}, as_json=as_json)
 
 
@@ -177,7 +177,7 @@ def resume(name: str, coordinator: str | None, token: str | None, state_dir: Pat
     \b
     Examples:
       glassfleet rollout resume qoe
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     _act(_api(coordinator, token, state_dir), name, "resume", None, as_json=as_json)
 
 
@@ -193,7 +193,7 @@ def stop(name: str, reason: str, coordinator: str | None, token: str | None, sta
     \b
     Examples:
       glassfleet rollout stop qoe --reason "a better one is coming"
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     _act(_api(coordinator, token, state_dir), name, "stop", {"reason": reason}, as_json=as_json)
 
 
@@ -216,6 +216,6 @@ def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, 
 
 
 def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:
-    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+    from console.client import Coordinator  # the extra `operator` is asked for when it is used
 
     return Coordinator(coordinator, token, state_dir)

@@ -26,7 +26,7 @@ def run() -> None:
     \b
     Examples:
       glassfleet run start --scheme frt --model qoe --wait
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 @run.command()
@@ -107,8 +107,8 @@ def start(options: RunOptions) -> None:
     \b
     Examples:
       glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415 - the extra `operator` is asked for when it is used
+    """
+    from console.client import Coordinator  # the extra `operator` is asked for when it is used
 
     spec = spec_of(options)
     if opens_rows(spec):
@@ -137,14 +137,14 @@ def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as
     \b
     Examples:
       glassfleet run list --json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415
+    """
+    from console.client import Coordinator
 
     runs = _items(Coordinator(coordinator, token, state_dir).get("/api/runs"), "runs")
     if as_json:
         print_json(runs)
         return
-    from console.tables import is_terminal, show_runs  # noqa: PLC0415
+    from console.tables import is_terminal, show_runs
 
     if not runs:
         click.echo("No runs yet. Start one: glassfleet run start --scheme frt")
@@ -178,8 +178,8 @@ def show(
     Examples:
       glassfleet run show run-1f2e3d4c5b6a
       glassfleet run show last
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415
+    """
+    from console.client import Coordinator
 
     api = Coordinator(coordinator, token, state_dir)
     run_id = api.run_named(run_id)
@@ -190,7 +190,7 @@ def show(
     if as_json:
         print_json(status)
         return
-    from console.tables import is_terminal, show_rounds  # noqa: PLC0415
+    from console.tables import is_terminal, show_rounds
 
     click.echo(line_of_run(status))
     if status.get("model") and (result := rollout_of(api, status["model"], 0.0)) is not None:
@@ -217,8 +217,8 @@ def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: P
     \b
     Examples:
       glassfleet run cancel run-1f2e3d4c5b6a
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.client import Coordinator  # noqa: PLC0415
+    """
+    from console.client import Coordinator
 
     answer = Coordinator(coordinator, token, state_dir).cancel(run_id)
     if as_json:

@@ -109,20 +109,20 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
 
 def memory_file(path: Path) -> Memory:
     """Read the declaration of memory inputs, JSON or TOML; raises UsageError."""
-    from glassfleet.data.lags import Memory  # noqa: PLC0415 - numpy comes with it
+    from glassfleet.data.lags import Memory  # numpy comes with it
 
     if path == Path("qoe"):
-        from glassfleet.data import presets  # noqa: PLC0415 - only where it is asked for
+        from glassfleet.data import presets  # only where it is asked for
 
         return presets.memory(presets.QOE)
     return Memory.from_document(read_toml(path) if path.suffix == ".toml" else json_file(path, "memory"))
 
 
 def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError
 
-    from glassfleet import catalogue  # noqa: PLC0415
-    from glassfleet.data.parameters import parameter_fault  # noqa: PLC0415
+    from glassfleet import catalogue
+    from glassfleet.data.parameters import parameter_fault
 
     loaded = catalogue.load(scheme)
     try:
@@ -137,9 +137,9 @@ def opens_rows(spec: dict[str, Any]) -> bool:
     parameters = spec["parameters"]
     if not {"min_rows", "nullify"} & set(parameters):
         return False  # the schemes' defaults condense
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError
 
-    from glassfleet import catalogue  # noqa: PLC0415
+    from glassfleet import catalogue
 
     try:
         chosen = catalogue.load(spec["scheme"]).Parameters.model_validate(parameters)

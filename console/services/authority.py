@@ -51,7 +51,7 @@ def ca() -> None:
       glassfleet ca issue --coordinator coordinator --host ca.example.org --out coordinator-identity
       glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
       glassfleet ca token --agent vehicle-07
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 @ca.command()
@@ -77,8 +77,8 @@ def init(folder: Path | None, name: str | None, days: int, after: Path | None, *
     Examples:
       glassfleet ca init /srv/fleet-ca --name "north fleet"
       glassfleet ca init /srv/fleet-ca-2 --name "north fleet 2" --after /srv/fleet-ca
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
+    """
+    from coordinator.authority.store import Authority
 
     name = name or (DEFAULT_NAME if after is None else None)
     made = Authority.create(folder or authority_dir(), name, days=days, after=after)
@@ -114,7 +114,7 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
     \b
     Examples:
       glassfleet ca token --agent vehicle-07
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     made = _open(ca_dir).token(agent, hours)
     if as_json:
         print_json({"agent": agent, "token": str(made), "hours": hours})
@@ -157,10 +157,10 @@ def issue(  # noqa: PLR0917 - click passes options by name
     \b
     Examples:
       glassfleet ca issue --broker broker --host broker.example.org --host 203.0.113.7 --out broker-identity
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.tls import CERT, save_identity  # noqa: PLC0415 - loaded when used
-    from schemas.trust.identity import load_key, new_key  # noqa: PLC0415
-    from schemas.trust.signing import Owner  # noqa: PLC0415
+    """
+    from broker.tls import CERT, save_identity
+    from schemas.trust.identity import load_key, new_key
+    from schemas.trust.signing import Owner
 
     owners: list[tuple[Role, str | None]]
     owners = [("coordinator", coordinator), ("broker", broker), ("operator", operator), ("agent", agent)]
@@ -194,10 +194,10 @@ def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *,
     \b
     Examples:
       glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from schemas.errors import WireError  # noqa: PLC0415 - loaded when used
-    from schemas.trust.identity import read_request  # noqa: PLC0415
-    from schemas.trust.signing import Owner  # noqa: PLC0415
+    """
+    from schemas.errors import WireError
+    from schemas.trust.identity import read_request
+    from schemas.trust.signing import Owner
 
     authority = _open(ca_dir)
     try:
@@ -226,11 +226,11 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
     \b
     Examples:
       glassfleet ca renew broker-identity
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.tls import load_identity, save_identity  # noqa: PLC0415 - loaded when used
-    from broker.trust import trust  # noqa: PLC0415
-    from schemas.errors import WireError  # noqa: PLC0415
-    from schemas.trust.identity import make_request, prove_renewal  # noqa: PLC0415
+    """
+    from broker.tls import load_identity, save_identity
+    from broker.trust import trust
+    from schemas.errors import WireError
+    from schemas.trust.identity import make_request, prove_renewal
 
     authority, current = _open(ca_dir), load_identity(identity)
     request = make_request(current.key, current.owner)
@@ -264,8 +264,8 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_j
     \b
     Examples:
       glassfleet ca revoke vehicle-07 --reason stolen --into fleet --into coordinator-identity
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.servers.revocation import take_list  # noqa: PLC0415 - loaded when used
+    """
+    from broker.servers.revocation import take_list
 
     authority = _open(ca_dir)
     gone = authority.revoke(name, reason)
@@ -296,13 +296,13 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
     \b
     Examples:
       glassfleet ca list
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     authority = _open(ca_dir)
     now = dt.datetime.now(dt.UTC)
     if as_json:
         print_json([asdict(one) | {"state": one.state(now)} for one in authority.issued()])
         return
-    from console.tables import CERTIFICATES, is_terminal, show_table  # noqa: PLC0415
+    from console.tables import CERTIFICATES, is_terminal, show_table
 
     if is_terminal():
         own = ("the CA itself", "", "", f"{authority.certificate.not_valid_after_utc:%Y-%m-%d}", "")
@@ -332,8 +332,8 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
     Examples:
       glassfleet ca crl --out crl.pem
       glassfleet ca crl --from crl.pem --into coordinator-identity
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.servers.revocation import take_list  # noqa: PLC0415 - loaded when used
+    """
+    from broker.servers.revocation import take_list
 
     made = _open(ca_dir).refresh_crl() if given is None else given.read_bytes()
     for folder in into:
@@ -366,8 +366,8 @@ def trust_(file: Path, into: tuple[Path, ...], *, only: bool, as_json: bool) -> 
     Examples:
       glassfleet ca trust next.pem --into coordinator-identity --into broker-identity
       glassfleet ca trust next.pem --into coordinator-identity --only
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.trust import check_trust, trust  # noqa: PLC0415 - loaded when used
+    """
+    from broker.trust import check_trust, trust
 
     pem, lines, facts = file.read_bytes(), [], {}
     for folder in into:
@@ -388,13 +388,13 @@ ca.add_command(serve)
 
 
 def _open(folder: Path) -> Authority:
-    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
+    from coordinator.authority.store import Authority
 
     return Authority(folder)
 
 
 def _write(path: Path, content: bytes) -> None:
-    from schemas.private_files import replace_private  # noqa: PLC0415 - loaded when used
+    from schemas.private_files import replace_private
 
     try:
         replace_private(path, content, 0o644)

@@ -48,9 +48,9 @@ def serve(
     \b
     Examples:
       glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from coordinator.authority.store import Authority  # noqa: PLC0415 - loaded when used
-    from coordinator.authority.web import AuthorityServer  # noqa: PLC0415 - the web framework is slow to import
+    """
+    from coordinator.authority.store import Authority
+    from coordinator.authority.web import AuthorityServer  # the web framework is slow to import
 
     stop = StopFlag()
     server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days)

@@ -50,10 +50,10 @@ def broker(context: click.Context, kind: str, port: int, state_dir: Path, *, as_
     \b
     Examples:
       glassfleet broker --kind embedded
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     if context.invoked_subcommand is not None:
         return
-    from broker.servers.launch import launch  # noqa: PLC0415 - loaded when used
+    from broker.servers.launch import launch
 
     stop = StopFlag()
     note = state_dir / "broker-url"
@@ -204,15 +204,15 @@ def config(options: ConfigOptions) -> None:
     Examples:
       glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
       glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     program, identity = options.program, options.identity
     if identity is not None:
         if program != "mosquitto":
             raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
         _mutual(options, identity)
         return
-    from broker.servers.mosquitto import USER, MosquittoConfig, write_mosquitto  # noqa: PLC0415 - loaded when used
-    from broker.servers.rabbitmq import RabbitmqConfig, write_rabbitmq  # noqa: PLC0415
+    from broker.servers.mosquitto import USER, MosquittoConfig, write_mosquitto
+    from broker.servers.rabbitmq import RabbitmqConfig, write_rabbitmq
 
     cert, key = (None if path is None else path.resolve() for path in (options.cert, options.key))
     if (cert is None) != (key is None):
@@ -247,8 +247,8 @@ def config(options: ConfigOptions) -> None:
 
 def _mutual(options: ConfigOptions, identity: Path) -> None:
     """Write the configuration with mutual TLS."""
-    from broker.servers.acl import certificate_acl  # noqa: PLC0415 - loaded when used
-    from broker.servers.mosquitto import MosquittoConfig, mutual, write_mutual  # noqa: PLC0415
+    from broker.servers.acl import certificate_acl
+    from broker.servers.mosquitto import MosquittoConfig, mutual, write_mutual
 
     if options.cert is not None or options.key is not None:
         raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")
@@ -286,8 +286,8 @@ def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[s
     \b
     Examples:
       glassfleet broker reload fleet --crl ca/crl.pem --deny vehicle-07
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from broker.servers.revocation import reload as way  # noqa: PLC0415 - loaded when used
+    """
+    from broker.servers.revocation import reload as way
 
     result = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
     tell(result, as_json=as_json, folder=str(folder), done=result)

@@ -22,11 +22,11 @@ def coordinator(config_file: Path | None, **flags: Any) -> None:
     \b
     Examples:
       glassfleet coordinator --broker mqtt://127.0.0.1
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     is_named = fill_in(flags, config_file, "coordinator")
     config = load_config(config_file, **flags)
     if not is_named:
         config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
-    from coordinator.main import run_coordinator  # noqa: PLC0415 - a wrong flag is told before all that is loaded
+    from coordinator.main import run_coordinator  # a wrong flag is told before all that is loaded
 
     run_coordinator(config)

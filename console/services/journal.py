@@ -32,7 +32,7 @@ def journal() -> None:
     Examples:
       glassfleet journal verify
       glassfleet journal export --out journal.jsonl
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 def _journal_options(function: F) -> F:
@@ -55,9 +55,9 @@ def verify(url: str | None, state_dir: Path, *, as_json: bool) -> int:
     Examples:
       glassfleet journal verify
       glassfleet journal verify --journal postgresql://glassfleet@db/glassfleet --json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from coordinator.journal.inspect import rows  # noqa: PLC0415 - extra coordinator
-    from coordinator.journal.port import Damaged  # noqa: PLC0415
+    """
+    from coordinator.journal.inspect import rows  # extra coordinator
+    from coordinator.journal.port import Damaged
 
     whole: Counter[str] = Counter()
     damaged: list[Damaged] = []
@@ -91,7 +91,7 @@ def export(url: str | None, state_dir: Path, out: Path | None) -> int:
     Examples:
       glassfleet journal export --out journal.jsonl
       glassfleet journal export | jq -c 'select(.table == "models") | .record.document'
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     if out is None:
         return _write(_place(url, state_dir), sys.stdout.write)
     with replacing(out) as file:
@@ -99,8 +99,8 @@ def export(url: str | None, state_dir: Path, out: Path | None) -> int:
 
 
 def _write(url: str, write: Callable[[str], object]) -> int:
-    from coordinator.journal.inspect import as_document, rows  # noqa: PLC0415 - extra coordinator
-    from coordinator.journal.port import Damaged  # noqa: PLC0415
+    from coordinator.journal.inspect import as_document, rows  # extra coordinator
+    from coordinator.journal.port import Damaged
 
     damaged: list[Damaged] = []
     for table, row in rows(url):

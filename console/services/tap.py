@@ -42,9 +42,9 @@ def tap(  # noqa: PLR0917 - click passes options by name
     \b
     Examples:
       glassfleet tap --kind receipt --kind contribution
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.published import Listener  # noqa: PLC0415 - numpy and the MQTT library come with it
-    from schemas.topics import Topics  # noqa: PLC0415
+    """
+    from console.model.published import Listener  # numpy and the MQTT library come with it
+    from schemas.topics import Topics
 
     topics = Topics(fleet)
     verifier = _verifier()
@@ -72,8 +72,8 @@ def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:
     ----------
     topics : schemas.topics.Topics
     """
-    from schemas.envelope import Envelope  # noqa: PLC0415
-    from schemas.errors import WireError  # noqa: PLC0415
+    from schemas.envelope import Envelope
+    from schemas.errors import WireError
 
     line: dict[str, Any] = {"topic": topic.removeprefix(topics.prefix), "bytes": len(payload)}
     try:
@@ -105,10 +105,10 @@ def seal(topic: str, payload: bytes, topics: Any, verifier: Any) -> str:
     verifier : schemas.trust.signing.Verifier or None
         None: nothing is verified, and the words say so.
     """
-    from broker.signed import writers  # noqa: PLC0415 - loaded when used, as all below
-    from schemas.errors import WireError  # noqa: PLC0415
-    from schemas.record import ModelRecord  # noqa: PLC0415
-    from schemas.trust.signing import split  # noqa: PLC0415
+    from broker.signed import writers  # loaded when used, as all below
+    from schemas.errors import WireError
+    from schemas.record import ModelRecord
+    from schemas.trust.signing import split
 
     try:
         address = topics.parse(topic)
@@ -129,7 +129,7 @@ def seal(topic: str, payload: bytes, topics: Any, verifier: Any) -> str:
 
 def _verifier() -> Any:
     """Return what the identity of the running command can verify; None when there is none."""
-    from broker.credentials import FolderCredentials  # noqa: PLC0415 - loaded when used
+    from broker.credentials import FolderCredentials
 
     folder = click.get_current_context().meta.get("glassfleet.identity")
     return None if folder is None else FolderCredentials(folder).verifier
@@ -137,7 +137,7 @@ def _verifier() -> Any:
 
 def summary(value: Any, depth: int = 0) -> Any:
     """Return `value` with arrays as type and shape, digests and bytes shortened, long lists counted."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     if isinstance(value, np.ndarray):
         return f"<{value.dtype} {'x'.join(map(str, value.shape)) or 'scalar'}>"
@@ -157,7 +157,7 @@ def summary(value: Any, depth: int = 0) -> Any:
 
 
 def _record_summary(payload: bytes) -> dict[str, Any]:
-    from schemas.record import ModelRecord  # noqa: PLC0415
+    from schemas.record import ModelRecord
 
     record = ModelRecord.from_bytes(payload)
     body = {"name": record.name, "version": record.version, "digest": record.digest, "cohort": len(record.cohort)}

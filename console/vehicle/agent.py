@@ -28,11 +28,11 @@ def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> 
     \b
     Examples:
       glassfleet agent --id vehicle-07 --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     if context.invoked_subcommand is not None:
         return
     if "://" in str(flags.get("data")):
-        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - numpy comes with it
+        from edge_agent.sources.location import refuse_password  # numpy comes with it
 
         refuse_password(str(flags["data"]), "--data")
     is_named = fill_in(flags, config_file, "agent")
@@ -44,7 +44,7 @@ def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> 
     enrolled = config.directory / "identity"
     if config.identity is None and config.broker.startswith("mqtts:") and enrolled.is_dir():
         config = config.model_copy(update={"identity": enrolled})
-    from edge_agent.runner import run_agent  # noqa: PLC0415 - a wrong flag is told without loading numpy first
+    from edge_agent.runner import run_agent  # a wrong flag is told without loading numpy first
 
     try:
         run_agent(config)
@@ -130,9 +130,9 @@ def enrol(  # noqa: PLR0917 - click passes options by name
       glassfleet agent enrol --id vehicle-07 --token gft1... --authority https://ca.example.org:8443
       glassfleet agent enrol --id vehicle-07 --csr-out vehicle-07.csr
       glassfleet agent enrol --id vehicle-07 --bundle vehicle-07.pem
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from edge_agent import enrol as way  # noqa: PLC0415 - loaded when used
-    from schemas.trust.identity import Token  # noqa: PLC0415
+    """
+    from edge_agent import enrol as way
+    from schemas.trust.identity import Token
 
     folder = _folder(identity, state_dir, fleet, name)
     if csr_out is not None:
@@ -183,11 +183,11 @@ def renew(  # noqa: PLR0917 - click passes options by name
     \b
     Examples:
       glassfleet agent renew --id vehicle-07 --authority https://ca.example.org:8443 --within 30
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    import datetime as dt  # noqa: PLC0415 - next to its only use
+    """
+    import datetime as dt  # next to its only use
 
-    from broker.tls import load_identity  # noqa: PLC0415 - loaded when used
-    from edge_agent import enrol as way  # noqa: PLC0415
+    from broker.tls import load_identity
+    from edge_agent import enrol as way
 
     folder = _folder(identity, state_dir, fleet, name)
     ends = load_identity(folder).ends

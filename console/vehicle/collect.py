@@ -110,9 +110,9 @@ def collect(  # noqa: PLR0917 - click passes options by name
       glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
       glassfleet data collect --source samples.jsonl --follow --store drive.window
       glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from edge_agent import logs  # noqa: PLC0415 - loaded when used
-    from edge_agent.sources.window import ENDING, WindowStore  # noqa: PLC0415
+    """
+    from edge_agent import logs
+    from edge_agent.sources.window import ENDING, WindowStore
 
     if store.suffix != ENDING:
         raise UsageError(f"--store {store}: the name must end in {ENDING}, by which an agent knows what it is")
@@ -153,8 +153,8 @@ def _samples(
     behind: str,
 ) -> Samples:
     """Open a live source; an MQTT broker that is not there, or refuses us, is an error now, not a silent wait."""
-    from broker.paho_transport import connect_once  # noqa: PLC0415 - loaded when used
-    from edge_agent.forecast.source import Access, Samples, is_table, is_topic, link_of  # noqa: PLC0415
+    from broker.paho_transport import connect_once
+    from edge_agent.forecast.source import Access, Samples, is_table, is_topic, link_of
 
     if is_topic(source):
         connect_once(link_of(source, Access(*access))[0])

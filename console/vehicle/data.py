@@ -34,7 +34,7 @@ def data() -> None:
       glassfleet data check vehicle-07.csv.gz
       glassfleet data describe "sqlite:///drives.db?query=SELECT speed, load, quality FROM rows"
       glassfleet data collect --source mqtt://127.0.0.1/vehicle/samples --store drive.window
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 data.add_command(collect)
@@ -77,9 +77,9 @@ def check(  # noqa: PLR0917 - click passes options by name
       glassfleet data check vehicle-07.csv.gz --target quality
       glassfleet data check vehicle-07.csv --scheme fedga --domain qoe.json --json
       glassfleet data check "postgresql://car@127.0.0.1/drives?table=rows"
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
-    from edge_agent.sources.fit import fit  # noqa: PLC0415
+    """
+    from edge_agent.sources.check import examine  # numpy comes with it
+    from edge_agent.sources.fit import fit
 
     domain = None if domain_file is None else _domain(domain_file)
     if domain is not None and target is None:
@@ -117,10 +117,10 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     Examples:
       glassfleet data describe vehicle-07.csv.gz
       glassfleet data describe drive.window --json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from edge_agent.sources.check import examine  # noqa: PLC0415 - numpy comes with it
-    from edge_agent.sources.readers import locate  # noqa: PLC0415
-    from edge_agent.sources.window import WindowStore  # noqa: PLC0415
+    """
+    from edge_agent.sources.check import examine  # numpy comes with it
+    from edge_agent.sources.readers import locate
+    from edge_agent.sources.window import WindowStore
 
     findings = examine(source, target=target, labels=False, categories=True)
     order = _order(source, findings, None)
@@ -148,7 +148,7 @@ def _taken(scheme: str | None) -> tuple[bool, bool]:
     """Return whether a scheme takes columns of text, and whether it only classifies."""
     if scheme is None:
         return False, False
-    from glassfleet import catalogue  # noqa: PLC0415 - loaded when used
+    from glassfleet import catalogue
 
     loaded = catalogue.load(scheme)
     return bool(getattr(loaded, "categorical", False)), "regression" not in loaded.purpose
@@ -156,7 +156,7 @@ def _taken(scheme: str | None) -> tuple[bool, bool]:
 
 def _say_flags(findings: Findings, *, labels: bool, categories: bool) -> None:
     """Add what an agent must be told, so that it reads the table as it was judged here."""
-    from edge_agent.sources.findings import Fault  # noqa: PLC0415 - loaded when used
+    from edge_agent.sources.findings import Fault
 
     flags = ["--labels"] if labels else []
     if categories and any(column.role == "input" and column.kind == "text" for column in findings.columns):
@@ -166,10 +166,10 @@ def _say_flags(findings: Findings, *, labels: bool, categories: bool) -> None:
 
 
 def _domain(path: Path) -> Domain:
-    from pydantic import ValidationError  # noqa: PLC0415 - loaded when used
+    from pydantic import ValidationError
 
-    from console.common import json_file  # noqa: PLC0415
-    from glassfleet.data.domain import Domain  # noqa: PLC0415
+    from console.common import json_file
+    from glassfleet.data.domain import Domain
 
     given = json_file(path, "domain")
     if isinstance(given, dict) and isinstance(given.get("document"), dict):
@@ -184,9 +184,9 @@ def _domain(path: Path) -> Domain:
 
 def _order(source: str, findings: Findings, domain: Domain | None) -> Order | None:
     """Return how the rows lie in time, when they can be read at all."""
-    from edge_agent.sources.fit import order_of  # noqa: PLC0415 - loaded when used
-    from edge_agent.sources.table import read_table  # noqa: PLC0415
-    from schemas.errors import DataError  # noqa: PLC0415
+    from edge_agent.sources.fit import order_of
+    from edge_agent.sources.table import read_table
+    from schemas.errors import DataError
 
     if not findings.rows:
         return None
@@ -197,7 +197,7 @@ def _order(source: str, findings: Findings, domain: Domain | None) -> Order | No
 
 
 def _headline(findings: Findings) -> str:
-    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+    from edge_agent.sources.judge import many  # numpy comes with it
 
     if not findings.columns:
         return findings.source
@@ -242,7 +242,7 @@ def column_lines(findings: Findings) -> list[str]:
 
 def order_lines(order: Order | None) -> list[str]:
     """Return how the rows lie in time, for memory inputs."""
-    from edge_agent.sources.judge import many  # noqa: PLC0415 - numpy comes with it
+    from edge_agent.sources.judge import many  # numpy comes with it
 
     if order is None:
         return []

@@ -50,7 +50,7 @@ def forecast() -> None:
     \b
     Examples:
       glassfleet forecast run --id vehicle-07 --source mqtt://127.0.0.1/vehicle/samples
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 @forecast.command()
@@ -67,15 +67,15 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
     \b
     Examples:
       glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     fill_in(flags, config_file, "forecast")
     config = load_config(config_file, **flags)
-    from edge_agent.forecast.serve import run as serve  # noqa: PLC0415 - a wrong flag is told without loading numpy
+    from edge_agent.forecast.serve import run as serve  # a wrong flag is told without loading numpy
 
     if config.window != Path(OWN):
         plan = config.window_plan()
     else:
-        from glassfleet.data import presets  # noqa: PLC0415
+        from glassfleet.data import presets
 
         plan = presets.window(OWN)
     _tell_if_strange(config)
@@ -84,7 +84,7 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
 
 def _tell_if_strange(config: ForecastConfig) -> None:
     """Warn when no such agent was ever here; it may come yet, and its first model with it."""
-    from edge_agent import logs  # noqa: PLC0415
+    from edge_agent import logs
 
     if config.models is not None or _was_here(config.directory):
         return
@@ -128,8 +128,8 @@ def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, 
     \b
     Examples:
       glassfleet forecast verify --id vehicle-07
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
+    """
+    from edge_agent.forecast.verify import verify as check
 
     directory = _directory(log, agent, fleet, state_dir)
     result = check(directory)
@@ -186,11 +186,11 @@ def explain(  # noqa: PLR0917 - its options
     \b
     Examples:
       glassfleet explain --at 2026-03-01T14:05:09 --id vehicle-07
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from console.model.words import explanation_json, explanation_lines  # noqa: PLC0415
-    from edge_agent.forecast.features import vector  # noqa: PLC0415
-    from edge_agent.forecast.verify import at_time, model_of  # noqa: PLC0415
-    from edge_agent.forecast.verify import verify as check  # noqa: PLC0415
+    """
+    from console.model.words import explanation_json, explanation_lines
+    from edge_agent.forecast.features import vector
+    from edge_agent.forecast.verify import at_time, model_of
+    from edge_agent.forecast.verify import verify as check
 
     directory = _directory(log, agent, fleet, state_dir)
     result = check(directory)

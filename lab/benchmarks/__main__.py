@@ -15,14 +15,14 @@ from lab.benchmarks.measure import machine
 
 def wire() -> None:
     """Rounds over real brokers; needs the extras broker and coordinator, hence imported late."""
-    from lab.benchmarks.wire import wire as measure  # noqa: PLC0415
+    from lab.benchmarks.wire import wire as measure
 
     measure()
 
 
 def looks() -> None:
     """Looks at runs that wait; needs the extra coordinator, hence imported late."""
-    from lab.benchmarks.looks import looks as measure  # noqa: PLC0415
+    from lab.benchmarks.looks import looks as measure
 
     measure()
 

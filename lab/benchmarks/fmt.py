@@ -119,7 +119,7 @@ def qoe() -> None:
 
 
 def _boosters() -> list[Any]:
-    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # noqa: PLC0415 - an extra
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # an extra
 
     return [GradientBoostingRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0)]
 
@@ -176,7 +176,7 @@ def _digits(errors: list[float], digits: int) -> list[str]:
 
 def tables() -> None:
     """The five sets of the FRT paper, its protocol: 5 folds, 5 clients, FL."""
-    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # noqa: PLC0415
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
     learners: dict[str, Callable[[], Any]] = {
         "gradient boosting": lambda: GradientBoostingRegressor(random_state=0),

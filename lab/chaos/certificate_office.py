@@ -145,6 +145,6 @@ class CertificateOffice:
 
     @staticmethod
     def _serial(certificate: bytes) -> str:
-        from cryptography import x509  # noqa: PLC0415 - here alone
+        from cryptography import x509  # here alone
 
         return f"{x509.load_pem_x509_certificate(certificate).serial_number:x}"

@@ -18,7 +18,7 @@ def install(path: Path) -> None:
     """Let faults into this process, as the file at `path` asks for."""
     file = faulty_transport.MischiefFile(path)
     faulty_transport.let_wall_clock_jump(file)
-    from broker import paho_transport  # noqa: PLC0415 - after the clock: defaults are bound at import
+    from broker import paho_transport  # after the clock: defaults are bound at import
 
     real = paho_transport.PahoTransport
 

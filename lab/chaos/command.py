@@ -79,12 +79,12 @@ def chaos(options: ChaosOptions) -> int:
     Examples:
       glassfleet chaos --faults 50 --seed 3 --json
       glassfleet chaos --faults 100 --secure --report chaos.json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from lab.chaos import report as reports  # noqa: PLC0415 - what chaos needs is loaded when it is called
-    from lab.chaos.audit import examine, gather  # noqa: PLC0415
-    from lab.chaos.conduct import Settings, play, write_data  # noqa: PLC0415
-    from lab.chaos.fleet import Fleet  # noqa: PLC0415
-    from lab.chaos.schedule import COORDINATOR, make_schedule  # noqa: PLC0415
+    """
+    from lab.chaos import report as reports  # what chaos needs is loaded when it is called
+    from lab.chaos.audit import examine, gather
+    from lab.chaos.conduct import Settings, play, write_data
+    from lab.chaos.fleet import Fleet
+    from lab.chaos.schedule import COORDINATOR, make_schedule
 
     seed, vehicles, secure = options.seed, options.vehicles, options.secure
     if secure and options.broker_kind == "embedded":

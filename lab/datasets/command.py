@@ -36,7 +36,7 @@ def datasets() -> None:
     Examples:
       glassfleet datasets fetch mortgage weather_izmir --data-dir data
       glassfleet datasets verify --data-dir data
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
 
 
 @datasets.command("list")
@@ -47,7 +47,7 @@ def list_(*, as_json: bool) -> None:
     \b
     Examples:
       glassfleet datasets list --json
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     if as_json:
         print_json([_facts(known) for known in DATASETS.values()])
         return
@@ -99,7 +99,7 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], forc
     \b
     Examples:
       glassfleet datasets fetch mortgage california --data-dir data
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     chosen = [_known(name) for name in names]
     if urls and len(chosen) > 1:
         raise UsageError("--url goes with one NAME")
@@ -129,7 +129,7 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
     \b
     Examples:
       glassfleet datasets verify --data-dir data
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     chosen = [_known(name) for name in names] or list(DATASETS.values())
     checks = []
     with progress("comparing", len(chosen)) as work:
@@ -180,7 +180,7 @@ def qoe(
     \b
     Examples:
       glassfleet datasets qoe export.csv --out data/qoe --form 30 --metric rcvdSinr=sinr_db --column run=repetition
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     layout = _layout(columns, metrics)
     texts = [(str(path), _text(path)) for path in exports]
     tables, lost = prepare(read_export(texts, layout), form, test_runs=test_runs, labels=labels)

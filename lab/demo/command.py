@@ -135,8 +135,8 @@ def demo(options: DemoOptions) -> int:
       glassfleet demo --scheme frbc --slow 0.2
       glassfleet demo --scheme frt --participation elastic
       glassfleet demo --data my-vehicles --target quality --model fleet-quality
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
-    from lab.demo.plan import make_plan  # noqa: PLC0415 - what the demo needs is loaded when it is called
+    """
+    from lab.demo.plan import make_plan  # what the demo needs is loaded when it is called
 
     make_plan((), options.drop, options.slow, options.rejoin, options.seed)  # a wrong share is told first
     if options.pace and options.deadline is not None and options.pace > 0.8 * options.deadline:
@@ -156,8 +156,8 @@ def demo(options: DemoOptions) -> int:
 
 
 def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
-    from console.client import Coordinator  # noqa: PLC0415
-    from lab.demo.conduct import Result, conduct  # noqa: PLC0415
+    from console.client import Coordinator
+    from lab.demo.conduct import Result, conduct
 
     settings = settings_of(options, work, watcher)
     watcher.say(f"{settings.scheme}, {counted(len(settings.files), 'vehicles')}: {plan_words(settings.plan)}")
@@ -184,7 +184,7 @@ def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
 
 def _report(result: Result, options: DemoOptions, work: Path) -> None:
     """Print what came of it."""
-    from lab.demo.report import report_lines, summary  # noqa: PLC0415
+    from lab.demo.report import report_lines, summary
 
     if options.keep is not None:
         (work / "model.json").write_bytes(result.record.to_bytes())

@@ -126,8 +126,8 @@ class Live:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only on a terminal
-        from rich.live import Live as RichLive  # noqa: PLC0415
+        from rich.console import Console
+        from rich.live import Live as RichLive
 
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._news = News()
@@ -216,7 +216,7 @@ class Live:
             self._steps[-1] = replace(self._steps[-1], ended=time.monotonic())
 
     def _draw(self) -> Any:
-        from rich.console import Group  # noqa: PLC0415
+        from rich.console import Group
 
         return Group(*draw(self.scene()))
 

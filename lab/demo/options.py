@@ -77,10 +77,10 @@ def model_name(given: str | None, data: Path | None) -> str:
 
 def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     """Return what is demonstrated, its rows made or looked at; raises UsageError or DataError."""
-    from lab.demo.plan import make_plan  # noqa: PLC0415
-    from lab.demo.preflight import MANY_ROUNDS, run_preflight, tempo  # noqa: PLC0415
-    from lab.demo.scene import Settings  # noqa: PLC0415
-    from lab.demo.vehicles import check_columns, read_rows  # noqa: PLC0415
+    from lab.demo.plan import make_plan
+    from lab.demo.preflight import MANY_ROUNDS, run_preflight, tempo
+    from lab.demo.scene import Settings
+    from lab.demo.vehicles import check_columns, read_rows
 
     name = model_name(options.model_name, options.data)
     scheme, parameters, participation, labels = _scheme(options)
@@ -133,10 +133,10 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
 
 def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
     """Return the scheme, its parameters, the participation, and whether the target is a class."""
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError
 
-    from glassfleet import catalogue  # noqa: PLC0415
-    from glassfleet.data.parameters import parameter_fault  # noqa: PLC0415
+    from glassfleet import catalogue
+    from glassfleet.data.parameters import parameter_fault
 
     scheme = catalogue.load(options.scheme)
     participation = options.participation or ("cohort" if "cohort" in scheme.participation else "elastic")
@@ -167,14 +167,14 @@ def _memory(options: DemoOptions) -> Memory | None:
         return memory_file(Path(given))
     if options.data is not None:
         raise UsageError("--memory needs a FILE with --data: it says which columns to remember")
-    from lab.qoe.windows import MEMORY  # noqa: PLC0415
+    from lab.qoe.windows import MEMORY
 
     return MEMORY
 
 
 def _real_files(options: DemoOptions) -> dict[str, Path] | None:
     """Return the files of ``--data``; None: the vehicles are simulated. Raises UsageError or DataError."""
-    from lab.demo.vehicles import real_files  # noqa: PLC0415
+    from lab.demo.vehicles import real_files
 
     if options.data is not None:
         return real_files(options.data, options.vehicles)
@@ -185,8 +185,8 @@ def _real_files(options: DemoOptions) -> dict[str, Path] | None:
 
 
 def _files(options: DemoOptions, work: Path, real: dict[str, Path] | None, *, labels: bool) -> dict[str, Path]:
-    from lab.demo.vehicles import labelled_files, simulated_files  # noqa: PLC0415
-    from lab.qoe.windows import GOOD_ABOVE  # noqa: PLC0415
+    from lab.demo.vehicles import labelled_files, simulated_files
+    from lab.qoe.windows import GOOD_ABOVE
 
     good_above = GOOD_ABOVE if options.good_above is None else options.good_above
     if real is None:
@@ -204,7 +204,7 @@ def _files(options: DemoOptions, work: Path, real: dict[str, Path] | None, *, la
 
 def _bounds(options: DemoOptions, known: set[str]) -> dict[str, Any] | None:
     """Return the run's bounds: the simulator's own, or those of the file; raises UsageError for an unknown column."""
-    from lab.qoe.windows import BOUNDS, UNITS  # noqa: PLC0415
+    from lab.qoe.windows import BOUNDS, UNITS
 
     if options.data is None:
         return {

@@ -127,7 +127,7 @@ def experiment(
       glassfleet experiment --csv california.csv.gz --target MedianHouseValue
       glassfleet experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
       glassfleet experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     chosen = _settings(settings)
     loaded = catalogue.load(scheme)
     given = parse_parameters(pairs)

@@ -62,7 +62,7 @@ def papers(
     Examples:
       glassfleet papers --data-dir data
       glassfleet papers tsk frbc-1 --data-dir data --out tables
-    """  # noqa: D301 - \b is click's mark for lines that keep their breaks
+    """
     _need("sklearn", "matplotlib")
     chosen = choose(all_chapters(), tables)
     if list_:
@@ -122,7 +122,7 @@ def _compute(
     fresh: bool,
 ) -> Report:
     # Imported late: it brings the learning and its libraries, which --list and --help do without.
-    from lab.papers.schedule import results_of  # noqa: PLC0415
+    from lab.papers.schedule import results_of
 
     asked = [job for chapter in todo for job in chapter.jobs(data, full)]
     with progress("computing", len({job.label for job in asked})) as work:

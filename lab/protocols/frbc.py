@@ -52,7 +52,7 @@ def node_parts(
         No draw leaves :data:`MIN_NODE_ROWS` rows to every node.
     """
     if skew == "iid":
-        from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - an extra; a vehicle does not have it
+        from sklearn.model_selection import StratifiedKFold  # an extra; a vehicle does not have it
 
         split = StratifiedKFold(nodes, shuffle=True, random_state=seed).split(np.zeros((len(y), 1)), y)
         return [part for _, part in split]
@@ -84,7 +84,7 @@ def _dirichlet_parts(
 
 def node_fold(y: NDArray[Any], part: Rows, fold: int, folds: int = FOLDS, seed: int = SPLIT_SEED) -> tuple[Rows, Rows]:
     """Return one node's training and test rows of a fold; a class too rare for stratification is split as it comes."""
-    from sklearn.model_selection import KFold, StratifiedKFold  # noqa: PLC0415
+    from sklearn.model_selection import KFold, StratifiedKFold
 
     _, counts = np.unique(y[part], return_counts=True)
     kind = StratifiedKFold if counts.min() >= folds else KFold

@@ -54,7 +54,7 @@ class PaperProtocol:
 
 def kfold(rows: int, parts: int, seed: int = SPLIT_SEED) -> Iterator[tuple[Rows, Rows]]:
     """Yield (training, test) row numbers of scikit-learn's shuffled KFold."""
-    from sklearn.model_selection import KFold  # noqa: PLC0415 - an extra; a vehicle does not have it
+    from sklearn.model_selection import KFold  # an extra; a vehicle does not have it
 
     yield from KFold(parts, shuffle=True, random_state=seed).split(np.zeros((rows, 1)))
 

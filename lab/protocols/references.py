@@ -34,7 +34,7 @@ class Reference:
 
 
 def _mlp(classify: bool, seed: int) -> Any:
-    from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: PLC0415 - an extra
+    from sklearn.neural_network import MLPClassifier, MLPRegressor  # an extra
 
     kind = MLPClassifier if classify else MLPRegressor
     # Early stopping holds a tenth of the rows back: an MLP without it learns such rows by heart.
@@ -42,7 +42,7 @@ def _mlp(classify: bool, seed: int) -> Any:
 
 
 def _forest(classify: bool, seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor  # noqa: PLC0415
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     if classify:
         return RandomForestClassifier(n_estimators=100, random_state=seed)
@@ -51,21 +51,21 @@ def _forest(classify: bool, seed: int) -> Any:
 
 
 def _boosting(classify: bool, seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor  # noqa: PLC0415
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
     return kind(early_stopping=True, random_state=seed)
 
 
 def _cart(classify: bool, seed: int) -> Any:
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor  # noqa: PLC0415
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if classify else DecisionTreeRegressor
     return kind(min_samples_leaf=20, random_state=seed)
 
 
 def _ridge(classify: bool, seed: int) -> Any:
-    from sklearn.linear_model import Ridge, RidgeClassifier  # noqa: PLC0415
+    from sklearn.linear_model import Ridge, RidgeClassifier
 
     return RidgeClassifier(random_state=seed) if classify else Ridge(alpha=1.0, random_state=seed)
 

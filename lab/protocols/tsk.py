@@ -48,7 +48,7 @@ def client_folds(y: NDArray[Any], fold: int, folds: int, clients: int, seed: int
     ValueError
         A client has fewer rows than there are folds.
     """
-    from sklearn.model_selection import KFold  # noqa: PLC0415 - an extra; a vehicle does not have it
+    from sklearn.model_selection import KFold  # an extra; a vehicle does not have it
 
     pairs = []
     for _, part in kfold(len(y), clients, seed):
