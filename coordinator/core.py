@@ -58,7 +58,7 @@ from coordinator.runs.observer import Observer, place
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
 from coordinator.runs.transaction import Ready, decide
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.parts import Retained
 from schemas.topics import Topics

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, get_args
 
 from coordinator.engine.state import Offer
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from schemas.codec import Value, digest_of
 from schemas.messages import Outcome
 

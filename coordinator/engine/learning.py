@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from coordinator.engine.state import Level, Store
 from coordinator.engine.table import SCHEME_ENDS
-from coordinator.spec.run import Bounds
+from coordinator.specification.run import Bounds
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, Server, Task

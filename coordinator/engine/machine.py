@@ -58,7 +58,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.learning import Discover, Lookup
 from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.scheme import Server
 from schemas.errors import UsageError

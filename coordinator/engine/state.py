@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value

@@ -27,7 +27,7 @@ from coordinator.http.guard import READING, Guard
 from coordinator.http.rollout_api import add_rollouts
 from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson, check_characters
-from coordinator.spec.run import RunSpec, with_participation
+from coordinator.specification.run import RunSpec, with_participation
 from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST
 from schemas.errors import (
     BrokerError,

@@ -11,7 +11,7 @@ from coordinator.fleet.outliers import far_out_of
 from coordinator.http.access import TOKEN
 from coordinator.http.errors import Whole, refuse_booleans
 from coordinator.models.central import read_reference
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from schemas.record import ModelRecord
 
 if TYPE_CHECKING:

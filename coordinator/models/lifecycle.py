@@ -16,7 +16,7 @@ from coordinator.models.central import CentralModel, check_learned, is_reference
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
-from coordinator.spec.rollout import GATE
+from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
 from schemas.errors import BrokerError, NotFoundError, UsageError
 from schemas.messages import ModelPointer

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from coordinator.engine import Engine
 from coordinator.engine.learning import Learner
-from coordinator.spec.run import Bounds, limits_of
+from coordinator.specification.run import Bounds, limits_of
 from glassfleet import catalogue
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.scheme import Server

@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 from console.main import cli
 from console.settings import attributes, descriptions
 from coordinator.config import CoordinatorConfig
-from coordinator.spec.rollout import RolloutPlan
-from coordinator.spec.run import RoundPolicy
+from coordinator.specification.rollout import RolloutPlan
+from coordinator.specification.run import RoundPolicy
 from edge_agent.config import AgentConfig
 from edge_agent.forecast.config import ForecastConfig
 from schemas.settings import Settings, settings_of

@@ -11,7 +11,7 @@ from coordinator.core import Coordinator
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from coordinator.telemetry import logs
 from lab.benchmarks.measure import ms, print_table, timed
 from schemas.envelope import Envelope

@@ -20,7 +20,7 @@ from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import load_config
 from coordinator.main import build
 from coordinator.service import Service
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.envelope import Envelope

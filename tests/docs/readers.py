@@ -14,8 +14,8 @@ from coordinator import config as coordinator_config
 from coordinator.http.dashboard.explain_api import Otherwise
 from coordinator.http.dashboard.scores import ScoresDocument, VehicleDocument
 from coordinator.runs.view import suspended_document
-from coordinator.spec.rollout import RolloutPlan
-from coordinator.spec.run import RunSpec
+from coordinator.specification.rollout import RolloutPlan
+from coordinator.specification.run import RunSpec
 from edge_agent import config as agent_config
 from glassfleet import catalogue
 from glassfleet.data.lags import Memory

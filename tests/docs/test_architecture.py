@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from coordinator.journal.sql import SqlJournal
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from deploy.site import architecture
 from edge_agent.sources import read_source
 from glassfleet import catalogue

@@ -21,7 +21,7 @@ from coordinator.engine import RunState
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of

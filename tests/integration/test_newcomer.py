@@ -15,7 +15,7 @@ import pytest
 
 from broker.servers.launch import launch
 from coordinator.http.dashboard.actions import DEFAULTS, spec_of
-from coordinator.spec.run import with_participation
+from coordinator.specification.run import with_participation
 from glassfleet import catalogue
 from schemas.errors import BrokerError
 from tests.support.processes import Processes, eventually

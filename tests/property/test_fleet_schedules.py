@@ -25,7 +25,7 @@ import structlog
 
 import glassfleet.schemes
 from broker.memory import Faults
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from broker.memory import Faults
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import pooled_domain

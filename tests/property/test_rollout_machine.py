@@ -23,7 +23,7 @@ from coordinator.models.rollout.events import (
     Withdraw,
 )
 from coordinator.models.rollout.machine import Rollout, step
-from coordinator.spec.rollout import GATE, RolloutPlan
+from coordinator.specification.rollout import GATE, RolloutPlan
 
 AGENTS = tuple(f"v{number}" for number in range(8))
 PLAN = RolloutPlan(stages=(0.25, 1.0), min_reports=0.5, deadline=10.0)

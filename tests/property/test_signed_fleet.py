@@ -18,7 +18,7 @@ import structlog
 from broker.memory import Faults
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import pooled_domain

@@ -24,7 +24,7 @@ from coordinator.engine import (
     Start,
     Tick,
 )
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, Server, Task

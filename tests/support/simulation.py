@@ -29,7 +29,7 @@ from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.messages.publisher import birth
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.http.dashboard.security import COOKIE, read_form
-from coordinator.spec.run import RunSpec, with_participation
+from coordinator.specification.run import RunSpec, with_participation
 from glassfleet import catalogue
 from schemas.errors import GlassfleetError, UsageError
 

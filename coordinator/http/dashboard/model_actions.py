@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.http.dashboard.actions import number_of
 from coordinator.http.dashboard.standing import Standing, compared_with, standing
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, UsageError
 
 if TYPE_CHECKING:

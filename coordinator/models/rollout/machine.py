@@ -9,10 +9,11 @@ relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]
 more than one. The last stage passed, the candidate becomes current; anything else withdraws it, and the champion was
 never touched.
 
-The gate (`coordinator.spec.rollout.GATE`), which every new version passes, is such a rollout: one stage, the whole
-fleet, judged by the median over the vehicles, so that a minority that lies decides nothing. Where no version is current
-yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own training rows. A
-version that does not pass stays the name's candidate, with the reason, until an operator or a newer version decides.
+The gate (`coordinator.specification.rollout.GATE`), which every new version passes, is such a rollout: one stage, the
+whole fleet, judged by the median over the vehicles, so that a minority that lies decides nothing. Where no version is
+current yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own training
+rows. A version that does not pass stays the name's candidate, with the reason, until an operator or a newer version
+decides.
 
 The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
 gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not

@@ -15,7 +15,7 @@ from coordinator.models.central import check_learned
 from coordinator.models.registry import Registry
 from coordinator.models.rollout import events
 from coordinator.models.rollout.machine import Rollout, step, tally, wakes_at
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial
 

@@ -13,7 +13,7 @@ from broker.servers.child import ChildBroker
 from coordinator.config import load_config
 from coordinator.main import build
 from coordinator.service import Service
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.fake_coordinator import source

@@ -15,7 +15,7 @@ from broker.servers.child import ChildBroker
 from coordinator.config import load_config
 from coordinator.main import build
 from coordinator.service import Service
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.record import ModelRecord

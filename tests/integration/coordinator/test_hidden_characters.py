@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from schemas.messages import AgentState
 from schemas.text import HIDDEN, show_hidden
 from tests.integration.dashboard.test_live import served

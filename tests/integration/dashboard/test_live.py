@@ -21,7 +21,7 @@ from coordinator.http.dashboard.live import Hub, Picture, TooManyWatchersError
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.service import Service
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from coordinator.telemetry import refusals
 from coordinator.telemetry.refusals import Refusals
 from schemas.messages import AgentState

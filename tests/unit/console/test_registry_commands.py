@@ -11,7 +11,7 @@ from console.model.versions import _line_of_decision
 from console.run.gate import rollout_lines
 from console.run.runspec import plan_of
 from coordinator.models.rollout.table import TABLE
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, UsageError
 from schemas.trial import ALL
 

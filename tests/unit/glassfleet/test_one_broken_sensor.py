@@ -13,7 +13,7 @@ from coordinator.engine import Answer, Engine, Event, Offer, Publish, RunState, 
 from coordinator.engine.events import from_value, to_value
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from edge_agent.session.answers import client_of
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool

@@ -12,7 +12,7 @@ from coordinator.http.api import make_app
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.runs.view import run_document
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 
 DOCS = Path(__file__).parents[4] / "docs"

@@ -14,7 +14,7 @@ from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable

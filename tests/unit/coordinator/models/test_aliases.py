@@ -17,7 +17,7 @@ from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.models.aliases import Aliases
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from schemas.documents import document_digest
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial

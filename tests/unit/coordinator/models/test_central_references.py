@@ -22,8 +22,8 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble, build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.rollout import RolloutPlan
-from coordinator.spec.run import RunSpec
+from coordinator.specification.rollout import RolloutPlan
+from coordinator.specification.run import RunSpec
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from coordinator.models.rollout import shell
-from coordinator.spec.rollout import GATE
+from coordinator.specification.rollout import GATE
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation, ModelPointer

@@ -15,8 +15,8 @@ from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.rollout import RolloutPlan
-from coordinator.spec.run import RunSpec
+from coordinator.specification.rollout import RolloutPlan
+from coordinator.specification.run import RunSpec
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError

@@ -10,7 +10,7 @@ from broker.port import Link
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from schemas.errors import NotFoundError
 
 

@@ -29,7 +29,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
 from coordinator.runs.view import suspended_document
 from coordinator.service import Service
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable

@@ -27,7 +27,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.table import TABLE
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import Bounds, RunSpec, limits_of
+from coordinator.specification.run import Bounds, RunSpec, limits_of
 from schemas.errors import NotFoundError, RunFailedError, UsageError
 from tests.support.engine_bench import OFFER, TOY_ENGINE, Play, ToyServer, central, toy_spec
 

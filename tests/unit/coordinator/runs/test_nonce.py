@@ -9,7 +9,7 @@ from coordinator.engine import learning
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from edge_agent.messages.decoder import request_seen
 from glassfleet import catalogue
 from glassfleet.data.domain import pooled_domain

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.config import load_config
 from coordinator.runs.observer import Observers
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
 from coordinator.telemetry.tracing import Traces, find_exporter, observers
 from schemas.envelope import Envelope

@@ -11,7 +11,7 @@ from coordinator.engine import asking
 from coordinator.engine.events import Start
 from coordinator.engine.state import Offer
 from coordinator.runs.defaults import default_engine
-from coordinator.spec.run import RunSpec
+from coordinator.specification.run import RunSpec
 from edge_agent.session.answers import with_memory
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool

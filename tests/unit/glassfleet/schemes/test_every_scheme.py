@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import structlog
 
-from coordinator.spec.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
 from glassfleet import catalogue
 from glassfleet.scheme import is_personal

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from coordinator.spec.rollout import RolloutPlan
+from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory
 from schemas.codec import encode
