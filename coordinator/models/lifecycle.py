@@ -15,7 +15,7 @@ from coordinator.models.aliases import Cause
 from coordinator.models.central import CentralModel, check_learned, is_reference
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
-from coordinator.models.rollout.shell import Rollouts
+from coordinator.models.rollout.shell import SETTLE, Rollouts
 from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
 from schemas.errors import BrokerError, NotFoundError, UsageError
@@ -60,7 +60,7 @@ class Models:
         now: Callable[[], float],
         *,
         lookup: Callable[[str], object],
-        rollout_settle: float = 2.0,
+        rollout_settle: float = SETTLE,
     ) -> None:
         self._lookup = lookup
         self._registry = registry

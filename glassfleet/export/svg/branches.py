@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
@@ -13,7 +12,7 @@ from glassfleet.export.tables import conditions_of
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Model
-from glassfleet.tables import RuleList
+from glassfleet.tables import CutTree, RuleList, SplitTree
 from schemas.errors import UsageError
 
 
@@ -102,16 +101,15 @@ def is_tree(model: Model) -> bool:
 
 def rule_tree(model: Model) -> Branch:
     """Return the rules of a model as a tree; of trees whose rules join the conditions on an input, the learned one."""
-    rules = tuple(model.rules())
-    if not is_tree(model):
+    rules, features = tuple(model.rules()), model.domain.features
+    try:
+        conditions = conditions_of(model)
+    except UsageError:
         return grow(rules)
-    body = model.to_document()["model"]
-    nodes = body.get("nodes", [])
-    leaves = sum("threshold" not in node for node in nodes)
-    if leaves < len(nodes) and leaves == len(rules):
-        return _binary(_crisp_splits(nodes, model.domain.features), rules)
-    if "splits" in body and "knots" in body:
-        return _binary(_fuzzy_splits(body, model.domain.features), rules)
+    if isinstance(conditions, SplitTree):
+        return _binary(_crisp_splits(conditions, features), rules)
+    if isinstance(conditions, CutTree):
+        return _binary(_fuzzy_splits(conditions, features), rules)
     return grow(rules)
 
 
@@ -119,19 +117,18 @@ Sides = tuple[Condition, Condition]
 _ANY = (-math.inf, math.inf)
 
 
-def _binary(splits: Iterator[Sides | None], rules: Sequence[Rule]) -> Branch:
-    """Return a binary tree from its nodes in pre-order (None: a leaf), one rule for each leaf in the same order."""
+def _binary(nodes: Iterator[Sides | int], rules: Sequence[Rule]) -> Branch:
+    """Return a binary tree from its nodes in pre-order: the two sides of a split, or the rule of a leaf."""
     root = Branch()
     waiting = [root]
-    leaves = iter(rules)
     inner: list[Branch] = []
-    for sides in splits:
+    for node in nodes:
         branch = waiting.pop()
-        if sides is None:
-            branch.rules = [next(leaves)]
-            _count(branch, branch.rules[0])
+        if isinstance(node, int):
+            branch.rules = [rules[node]]
+            _count(branch, rules[node])
             continue
-        branch.children = [Branch((*branch.path, side), condition) for side, condition in enumerate(sides)]
+        branch.children = [Branch((*branch.path, side), condition) for side, condition in enumerate(node)]
         waiting += branch.children[::-1]
         inner.append(branch)
     for branch in reversed(inner):  # what is below a branch comes after it
@@ -140,33 +137,33 @@ def _binary(splits: Iterator[Sides | None], rules: Sequence[Rule]) -> Branch:
     return root
 
 
-def _crisp_splits(nodes: Sequence[Mapping[str, Any]], features: Sequence[Variable]) -> Iterator[Sides | None]:
-    """Yield the splits; of categories, those that the splits above have left."""
-    waiting: list[dict[int, tuple[float, float]]] = [{}]
-    for node in nodes:
-        limits = waiting.pop()
-        if node.get("threshold") is None:
-            yield None
+def _crisp_splits(tree: SplitTree, features: Sequence[Variable]) -> Iterator[Sides | int]:
+    """Yield splits and leaves; of categories, those that the splits above have left."""
+    waiting: list[tuple[int, dict[int, tuple[float, float]]]] = [(0, {})]
+    while waiting:
+        node, limits = waiting.pop()
+        if tree.rule[node] >= 0:
+            yield int(tree.rule[node])
             continue
-        feature, threshold = node["feature"], float(node["threshold"])
+        feature, threshold = tree.feature[node], tree.threshold[node]
         low, high = limits.get(feature, _ANY) if features[feature].categories else _ANY
         below, above = (low, min(high, threshold)), (max(low, threshold), high)
         yield interval_condition(features[feature], *below), interval_condition(features[feature], *above)
-        waiting += [{**limits, feature: above}, {**limits, feature: below}]
+        waiting += [(tree.right[node], {**limits, feature: above}), (node + 1, {**limits, feature: below})]
 
 
-def _fuzzy_splits(body: Mapping[str, Any], features: Sequence[Variable]) -> Iterator[Sides | None]:
-    """Yield the splits between two runs of sets; the children of split number i are nodes 2i + 1 and 2i + 2."""
-    split_of = {split["node"]: index for index, split in enumerate(body["splits"])}
+def _fuzzy_splits(tree: CutTree, features: Sequence[Variable]) -> Iterator[Sides | int]:
+    """Yield the splits between two runs of sets, and leaves; the children of split i are nodes 2i + 1 and 2i + 2."""
+    split_of = {split[0]: index for index, split in enumerate(tree.splits)}
     waiting = [0]
     while waiting:
         node = waiting.pop()
         if node not in split_of:
-            yield None
+            yield tree.leaves.index(node)
             continue
         index = split_of[node]
-        feature, cut = body["splits"][index]["feature"], body["splits"][index]["cut"]
-        variable, knots = features[feature], body["knots"][feature]
+        _, feature, cut = tree.splits[index]
+        variable, knots = features[feature], tree.knots[feature]
         yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
         waiting += [2 * index + 2, 2 * index + 1]
 

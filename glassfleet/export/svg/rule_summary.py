@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glassfleet.export.svg.text import cut_middle, number, plain
+from glassfleet.export.svg.text import cut_middle, plain
 from glassfleet.rules import Consequent, Rule
 
 STRONGEST = 3
@@ -61,5 +61,4 @@ def _summary(consequent: Consequent) -> RuleSummary:
     if slopes:
         movers = tuple((slope.feature, slope.over_range) for slope in slopes[:STRONGEST])
         return RuleSummary("", movers, len(slopes) - len(movers), unit)
-    value = consequent.value
-    return RuleSummary(value if isinstance(value, str) else number(value, 3) + unit)
+    return RuleSummary(plain(consequent.answer()))

@@ -155,10 +155,6 @@ def test_every_command_takes_each_of_its_options_by_a_typed_name() -> None:
     assert not wrong
 
 
-def test_exceptions_are_commands_that_there_are() -> None:
-    assert set(DOCUMENTS) <= set(COMMANDS)
-
-
 def test_every_command_can_be_quiet_or_has_a_log_level() -> None:
     single = [path for path, command in LEAVES.items() if not isinstance(command, click.Group)]
     assert [path for path in single if ("--quiet" in flags(path)) == ("--log-level" in flags(path))] == []

@@ -323,6 +323,17 @@ def test_leaves_name_the_input_that_moves_the_forecast_most_when_rules_are_polyn
         assert all(any(part.startswith(text) or part.endswith(text) for part in texts) for text in told)
 
 
+@pytest.mark.parametrize("name", ["dp_tree", "fmt"])
+def test_tree_is_that_of_the_tables_whatever_the_document_looks_like(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = model(name)
+    expected = rule_tree(learned)
+    assert expected.children
+    monkeypatch.setattr(type(learned), "to_document", lambda _self: {"model": [1]})
+    assert rule_tree(learned) == expected
+
+
 def test_leaves_name_the_whole_class_when_its_name_holds_an_equals_sign() -> None:
     learned = model("dp_tree")
     classes = ["a = 1", "b is = 2", "c"]
