@@ -336,6 +336,17 @@ def json_file(path: Path, what: str) -> Any:
         raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault
 
 
+def broker_kind_option(flag: str) -> Callable[[F], F]:
+    """Add the option that chooses which broker is started."""
+    return click.option(
+        flag,
+        type=click.Choice(["auto", "embedded", "mosquitto"]),
+        default="auto",
+        show_default=True,
+        help="auto: Mosquitto when it is found, else the embedded one.",
+    )
+
+
 def coordinator_options(function: F) -> F:
     """Add ``--coordinator URL``, ``--token TEXT`` and ``--state-dir DIR``."""
     function = state_dir_option(function)

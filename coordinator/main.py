@@ -26,18 +26,16 @@ from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.leadership import ElectionPolicy
 from coordinator.fleet.presence import Presence
-from coordinator.fleet.rebroadcast import PAUSE, Rebroadcast
+from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
 from coordinator.limits import FleetLimits
-from coordinator.messages.decoder import Decoder, PartLimits
+from coordinator.messages.decoder import Decoder
 from coordinator.messages.publisher import Publisher, birth
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
-from coordinator.models.rollout.shell import SETTLE
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
@@ -71,10 +69,6 @@ def assemble(
     keep_records: bool = True,
     kept_runs: int = 10_000,
     fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
-    part_limits: PartLimits = PartLimits(),  # noqa: B008 - frozen
-    election_policy: ElectionPolicy = ElectionPolicy(),  # noqa: B008 - frozen
-    rebroadcast_pause: float = PAUSE,
-    rollout_settle: float = SETTLE,
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
     software: str = "glassfleet",
@@ -102,12 +96,6 @@ def assemble(
         So many ended runs are remembered; older ones are forgotten, with their models but for the newest
         `retained_versions` of each name.
     fleet_limits : FleetLimits
-    part_limits : PartLimits
-    election_policy : ElectionPolicy
-    rebroadcast_pause : float
-        Seconds between two repetitions, see `coordinator.fleet.rebroadcast`.
-    rollout_settle : float
-        Seconds after a connection before a rollout asks who is up.
     clock, wall : callable
         See `Timeline`.
     software, incarnation : str
@@ -129,7 +117,7 @@ def assemble(
     now = timeline.now
     outages = Outages(now)
     directory = Fleet(wall, clock, fleet_limits)
-    rebroadcast = Rebroadcast(rebroadcast_pause)
+    rebroadcast = Rebroadcast()
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
     registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
     published = ModelPublisher(topics, publisher, registry, retained_versions)
@@ -140,7 +128,6 @@ def assemble(
         metrics,
         now,
         lookup=engine.lookup,
-        rollout_settle=rollout_settle,
     )
     runs = Runs(
         engine,
@@ -162,7 +149,7 @@ def assemble(
         timeline=timeline,
         metrics=metrics,
         observer=observer or Observer(),
-        decoder=Decoder(topics, part_limits),
+        decoder=Decoder(topics),
         fleet=directory,
         rebroadcast=rebroadcast,
         arrivals=Arrivals(directory, rebroadcast, clock, metrics),
@@ -172,7 +159,6 @@ def assemble(
             incarnation=incarnation or secrets.token_hex(8),
             software=software,
             term=wall(),
-            election_policy=election_policy,
             clock=clock,
             metrics=metrics,
         ),

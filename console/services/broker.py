@@ -19,7 +19,16 @@ from click.core import ParameterSource
 from broker.servers.passwords import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
-from console.common import StopFlag, config_option, json_option, options_as, print_json, state_dir_option, tell
+from console.common import (
+    StopFlag,
+    broker_kind_option,
+    config_option,
+    json_option,
+    options_as,
+    print_json,
+    state_dir_option,
+    tell,
+)
 from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
@@ -29,13 +38,7 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--kind",
-    type=click.Choice(["auto", "embedded", "mosquitto"]),
-    default="auto",
-    show_default=True,
-    help="auto: Mosquitto when it is found, else the embedded one.",
-)
+@broker_kind_option("--kind")
 @click.option("--port", type=click.IntRange(0, 65535), default=1883, show_default=True, help="0: a free one.")
 @state_dir_option
 @json_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from coordinator.fleet.leadership import Election, ElectionPolicy
+from coordinator.fleet.leadership import Election
 from coordinator.messages.decoder import Peer
 from coordinator.messages.publisher import Publisher, birth
 from schemas.errors import IdentityError
@@ -22,7 +22,6 @@ class Presence:
     incarnation, software : str
     term : float
         Orders the lives, see `coordinator.fleet.leadership`.
-    election_policy : ElectionPolicy
     clock : callable
         Seconds that only go forward.
     metrics : Counter
@@ -37,7 +36,6 @@ class Presence:
         incarnation: str,
         software: str,
         term: float,
-        election_policy: ElectionPolicy,
         clock: Callable[[], float],
         metrics: Counter[str],
     ) -> None:
@@ -47,7 +45,7 @@ class Presence:
         self.software = software
         self._clock = clock
         self._metrics = metrics
-        self._election = Election(incarnation, term, election_policy)
+        self._election = Election(incarnation, term)
 
     @property
     def due(self) -> float | None:

@@ -15,11 +15,6 @@ PAUSE = 1.0
 class Rebroadcast:
     """Who came since the last repetition, and when the next is due.
 
-    Parameters
-    ----------
-    pause : float
-        Seconds between two repetitions, at least, and between a birth and the one that it brings.
-
     Attributes
     ----------
     due : float or None
@@ -28,8 +23,7 @@ class Rebroadcast:
         Whether something retained has come through a subscription with a wildcard.
     """
 
-    def __init__(self, pause: float) -> None:
-        self._pause = pause
+    def __init__(self) -> None:
         self._agents: set[str] = set()
         self.due: float | None = None
         self.wildcards_work = False
@@ -44,7 +38,7 @@ class Rebroadcast:
             return
         self._agents.add(agent)
         if self.due is None:
-            self.due = at + self._pause
+            self.due = at + PAUSE
 
     def is_due(self, at: float) -> bool:
         """Whether to repeat now; never once the broker has shown that there is no need."""

@@ -15,7 +15,7 @@ from coordinator.models.aliases import Cause
 from coordinator.models.central import CentralModel, check_learned, is_reference
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
-from coordinator.models.rollout.shell import SETTLE, Rollouts
+from coordinator.models.rollout.shell import Rollouts
 from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
 from schemas.errors import BrokerError, NotFoundError, UsageError
@@ -42,8 +42,6 @@ class Models:
         The coordinator's own time, seconds.
     lookup : callable
         Finds a scheme by name; raises NotFoundError.
-    rollout_settle : float
-        See `Rollouts`.
 
     Attributes
     ----------
@@ -60,7 +58,6 @@ class Models:
         now: Callable[[], float],
         *,
         lookup: Callable[[str], object],
-        rollout_settle: float = SETTLE,
     ) -> None:
         self._lookup = lookup
         self._registry = registry
@@ -69,7 +66,7 @@ class Models:
         self._now = now
         self._signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = None
         """What is left to look at after a change of authority; None: nothing, or all."""
-        self.rollouts = Rollouts(registry, self._show, agents, metrics, now, settle=rollout_settle)
+        self.rollouts = Rollouts(registry, self._show, agents, metrics, now)
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""

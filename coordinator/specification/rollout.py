@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import UsageError
+from schemas.validation import first_fault
 
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
@@ -62,10 +63,7 @@ class RolloutPlan(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as fault:
-            error = fault.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in error["loc"])
-            text = error["msg"].removeprefix("Value error, ")
-            raise UsageError(f"this rollout cannot be meant: {f'{where}: {text}' if where else text}") from fault
+            raise UsageError(f"this rollout cannot be meant: {first_fault(fault)}") from fault
 
 
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)

@@ -24,6 +24,7 @@ from glassfleet.data.lags import Memory
 from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
+from schemas.validation import first_fault
 
 Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
 Column = Annotated[str, Field(min_length=1, max_length=200)]
@@ -250,7 +251,7 @@ class RunSpec(BaseModel):
             spec = cls.model_validate(document)
             encode(spec.to_document())  # as the journal and the vehicles will have it
         except ValidationError as fault:
-            raise UsageError(f"this run cannot be meant: {_first(fault)}") from fault
+            raise UsageError(f"this run cannot be meant: {first_fault(fault)}") from fault
         except ValueError as fault:
             raise UsageError(f"this run cannot be meant, for no message can carry it: {fault}") from fault
         return spec
@@ -286,10 +287,3 @@ def limits_of(bounds: Mapping[str, tuple[float, float] | Bounds]) -> dict[str, t
         elif known.low is not None and known.high is not None:
             limits[column] = (known.low, known.high)
     return limits
-
-
-def _first(fault: ValidationError) -> str:
-    error = fault.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in error["loc"])
-    text = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {text}" if where else text

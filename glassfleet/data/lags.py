@@ -34,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from glassfleet.data.dataset import Dataset
 from schemas import limits
 from schemas.errors import DataError, UsageError
+from schemas.validation import first_fault
 
 TARGET: Final = "target"
 """How a declaration names the run's target, whatever its column is called."""
@@ -207,10 +208,7 @@ class Memory(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as fault:
-            error = fault.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in error["loc"])
-            text = error["msg"].removeprefix("Value error, ")
-            raise UsageError(f"memory inputs: {where}: {text}" if where else f"memory inputs: {text}") from fault
+            raise UsageError(f"memory inputs: {first_fault(fault)}") from fault
 
 
 def remember(data: Dataset, memory: Memory | None) -> Dataset:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from schemas import limits
 from schemas.errors import UsageError
+from schemas.validation import first_fault
 
 FloatArray = NDArray[np.float64]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -123,9 +124,7 @@ class WindowPlan(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as fault:
-            error = fault.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in error["loc"])
-            raise UsageError(f"windows: {where}: {error['msg'].removeprefix('Value error, ')}") from fault
+            raise UsageError(f"windows: {first_fault(fault)}") from fault
 
 
 class SlidingWindow:

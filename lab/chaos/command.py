@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from console.common import config_option, ended_by_sigterm, options_as, print_json, workshop
+from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
 from console.progress import progress
 from schemas.errors import StorageError, UsageError, VerificationError
 
@@ -36,13 +36,7 @@ class ChaosOptions:
     help="Of the schedule: which faults, on whom, in which state of the run, for how long.",
 )  # fmt: skip
 @click.option("--vehicles", type=click.IntRange(2, 50), default=5, show_default=True, metavar="N", help="Agents.")
-@click.option(
-    "--broker-kind",
-    type=click.Choice(["auto", "embedded", "mosquitto"]),
-    default="auto",
-    show_default=True,
-    help="auto: Mosquitto when it is found, else the embedded one.",
-)
+@broker_kind_option("--broker-kind")
 @click.option(
     "--secure", is_flag=True,
     help="Everybody with a certificate, over mutual TLS, all messages signed; certificates are renewed and revoked on "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.common import config_option, ended_by_sigterm, options_as, print_json, workshop
+from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
 from console.run.runspec import BOUNDS_HELP
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of
@@ -80,13 +80,7 @@ LOOK = 0.5
 @click.option(
     "--exact", is_flag=True, help="Vehicles use their rows as they are, not condensed: their messages give rows away."
 )
-@click.option(
-    "--broker-kind",
-    type=click.Choice(["auto", "embedded", "mosquitto"]),
-    default="auto",
-    show_default=True,
-    help="auto: Mosquitto when it is found, else the embedded one.",
-)
+@broker_kind_option("--broker-kind")
 @click.option(
     "--deadline", type=click.FloatRange(0.2, 3600), metavar="SECONDS",
     help="Per round. Default: 2.5; more where this machine needs it for all vehicles' answers.",

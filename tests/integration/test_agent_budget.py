@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.paho_transport import PahoTransport
-from broker.port import Link
 from broker.servers.launch import launch
 from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
@@ -25,10 +23,8 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Contribution, Cost, Next, Task, cost_of
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
-from schemas.documents import document_digest
-from schemas.record import RECORD_FORMAT, ModelRecord
 from tests.support.agent_bench import Bench
-from tests.support.fake_coordinator import FakeCoordinator, domain_of, first_task, rows
+from tests.support.fake_coordinator import domain_of, first_task, record_of, rows
 from tests.support.processes import eventually
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
@@ -47,19 +43,6 @@ def broker(tmp_path_factory):
     running = launch("embedded", state_dir=tmp_path_factory.mktemp("broker"))
     yield running
     running.stop()
-
-
-@pytest.fixture
-def fleet_name(request):
-    """A fleet of its own for every test: the broker is shared and remembers."""
-    return f"f{abs(hash(request.node.nodeid)) % 10**9}"
-
-
-@pytest.fixture
-def coordinator(broker, fleet_name):
-    transport = PahoTransport(Link(broker.url, f"coordinator-{fleet_name}"))
-    yield FakeCoordinator(transport, fleet=fleet_name)
-    transport.stop()
 
 
 @pytest.fixture
@@ -257,18 +240,7 @@ def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_pa
     scheme = catalogue.load("frt")
     model = local.central(scheme, scheme.Parameters(), domain_of(train), train).model
     document = model.to_document()
-    record = ModelRecord(
-        format=RECORD_FORMAT,
-        name="m",
-        version=1,
-        digest=document_digest(document),
-        document=document,
-        fleet="f",
-        run="r",
-        scheme="frt",
-        cohort=["v1"],
-        created="2026-01-01T00:00:00Z",
-    )
+    record = record_of(document)
     (*_, here) = Evaluator(train, test).steps(record, record)
     monkeypatch.setattr(worker, "LIGHT", Cost(0.0, 0.0))
     apart = Evaluator(train, test, budget=Budget(), directory=tmp_path / "scoring")

@@ -41,8 +41,6 @@ class Rollouts:
     metrics : Counter
     now : callable
         The coordinator's own time, seconds.
-    settle : float
-        Seconds after a connection before it is asked who is up: births come one by one.
     """
 
     def __init__(
@@ -52,10 +50,7 @@ class Rollouts:
         agents: Callable[[], Collection[str]],
         metrics: Counter[str],
         now: Callable[[], float],
-        *,
-        settle: float = SETTLE,
     ) -> None:
-        self._settle = settle
         self._registry = registry
         self._show = show
         self._agents = agents
@@ -174,7 +169,7 @@ class Rollouts:
 
     def connected(self) -> None:
         """Take note: a connection stands; who is up will be known in a moment."""
-        self._opening_from = self._now() + self._settle
+        self._opening_from = self._now() + SETTLE
 
     def report(self, agent: str, body: Evaluation) -> None:
         """Take an agent's scores; those of no candidate, or beside another champion, count for nothing here."""

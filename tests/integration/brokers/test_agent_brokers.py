@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.paho_transport import PahoTransport
-from broker.port import Link
 from broker.servers.launch import launch
 from edge_agent.config import load_config
 from edge_agent.runner import make_agent
 from schemas.errors import IdentityError
 from schemas.messages import AgentState
-from tests.support.fake_coordinator import FakeCoordinator, first_task, rows, source
+from tests.support.fake_coordinator import first_task, rows, source
 
 PROGRAM = """
 import sys
@@ -35,19 +33,6 @@ def broker(tmp_path_factory):
     running = launch(state_dir=tmp_path_factory.mktemp("broker"))
     yield running
     running.stop()
-
-
-@pytest.fixture
-def fleet_name(request):
-    """A fleet of its own for every test: the broker is shared and remembers."""
-    return f"f{abs(hash(request.node.nodeid)) % 10**9}"
-
-
-@pytest.fixture
-def coordinator(broker, fleet_name):
-    transport = PahoTransport(Link(broker.url, f"coordinator-{fleet_name}"))
-    yield FakeCoordinator(transport, fleet=fleet_name)
-    transport.stop()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 
 from console.common import count_or_share, parse_parameters
-from console.main import COMMANDS, cli, run
+from console.main import COMMANDS, run
 from console.model.commands import model as model_group
 from console.model.published import Registry
 from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines
@@ -34,6 +33,7 @@ from schemas.messages import Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support import sample_models
+from tests.support.commands import every_command
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -79,16 +79,6 @@ def record_file(tmp_path: Path, record: ModelRecord) -> Path:
 def drive(tmp_path: Path) -> Path:
     (tmp_path / "drive.csv").write_text("load,speed,extra\n1,2,9\n7.5,8,9\n")
     return tmp_path / "drive.csv"
-
-
-def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group, info_name=path)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        yield f"{path} {name}", command
-        if isinstance(command, click.Group):
-            yield from every_command(command, f"{path} {name}")
 
 
 def test_reference_page_says_what_every_command_says() -> None:

@@ -22,6 +22,7 @@ import click
 import pytest
 
 from console.main import cli, run
+from tests.support.commands import every_command
 from tests.support.processes import drain
 
 BIN = Path(sys.executable).parent
@@ -36,16 +37,6 @@ DOCUMENTS = {
     "glassfleet journal export": "writes JSON lines",
 }
 """Commands without --json that have no result of ours to print."""
-
-
-def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group, info_name=path)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        yield f"{path} {name}", command
-        if isinstance(command, click.Group):
-            yield from every_command(command, f"{path} {name}")
 
 
 COMMANDS = dict(every_command())

@@ -15,9 +15,8 @@ from glassfleet.scheme import promises_central
 from lab.demo.command import keep_promise
 from lab.demo.reference import Verdict, judge
 from lab.demo.vehicles import VehicleRows
-from schemas.documents import document_digest
 from schemas.errors import VerificationError
-from schemas.record import ModelRecord
+from tests.support.fake_coordinator import record_of
 
 FEATURES = (Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1))
 
@@ -49,17 +48,7 @@ def _verdict(name: str, *, rows_lost: int = 0, **parameters: Any) -> Verdict:
     train["v0"] = Dataset(first.features, first.target, first.X[rows_lost:], first.y[rows_lost:])
     exact = scheme.exact(scheme.Parameters.model_validate(parameters))
     document = local.federated(scheme, exact, domain, train).model.to_document()
-    record = ModelRecord(
-        name="m",
-        version=1,
-        digest=document_digest(document),
-        document=document,
-        fleet="f",
-        run="r",
-        scheme=name,
-        cohort=sorted(fleet),
-        created="2026-01-01T00:00:00+00:00",
-    )
+    record = record_of(document, cohort=sorted(fleet))
     return judge(record, fleet, 0)
 
 

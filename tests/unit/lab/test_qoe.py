@@ -32,9 +32,9 @@ from lab.qoe.windows import (
     labels_of,
     rows_of_run,
 )
-from schemas.documents import document_digest
 from schemas.errors import DataError, UsageError
 from schemas.record import ModelRecord
+from tests.support.fake_coordinator import record_of
 
 FLEET = [f"v{number:02d}" for number in range(15)]
 
@@ -296,7 +296,7 @@ def small_fleet() -> dict[str, VehicleRows]:
     return fleet
 
 
-def record_of(fleet: dict[str, VehicleRows], parameters: object, name: str = "frbc") -> ModelRecord:
+def learned_from(fleet: dict[str, VehicleRows], parameters: object, name: str = "frbc") -> ModelRecord:
     """What a fleet publishes that learned in this process."""
     scheme = catalogue.load(name)
     domain = Domain(
@@ -306,24 +306,14 @@ def record_of(fleet: dict[str, VehicleRows], parameters: object, name: str = "fr
     )
     train = {name: rows.train for name, rows in fleet.items()}
     document = local.federated(scheme, parameters, domain, train).model.to_document()
-    return ModelRecord(
-        name="m",
-        version=1,
-        digest=document_digest(document),
-        document=document,
-        fleet="f",
-        run="r",
-        scheme=name,
-        parameters={"participation": "cohort" if "cohort" in scheme.participation else "elastic"},
-        cohort=sorted(train),
-        created="2026-01-01T00:00:00+00:00",
-    )
+    participation = "cohort" if "cohort" in scheme.participation else "elastic"
+    return record_of(document, cohort=sorted(train), parameters={"participation": participation})
 
 
 def test_verdict_is_equal_with_f1_scores_when_a_classifier_pools() -> None:
     fleet = small_fleet()
     scheme = catalogue.load("frbc")
-    verdict = judge(record_of(fleet, scheme.exact(scheme.Parameters())), fleet, 0)
+    verdict = judge(learned_from(fleet, scheme.exact(scheme.Parameters())), fleet, 0)
     assert verdict.equal
     assert verdict.promised
     assert verdict.metric == "f1"
@@ -344,10 +334,10 @@ def test_verdict_learns_the_central_model_once_when_rows_are_used_as_they_are(mo
         return central(*given)
 
     monkeypatch.setattr(local, "central", counted)
-    record = record_of(fleet, scheme.exact(scheme.Parameters()))
+    record = learned_from(fleet, scheme.exact(scheme.Parameters()))
     assert judge(record, fleet, 0).equal
     assert len(learned) == 2, "of the cohort's rows, and of all vehicles'"
-    assert judge(record_of(fleet, scheme.Parameters()), fleet, 0).equal
+    assert judge(learned_from(fleet, scheme.Parameters()), fleet, 0).equal
     assert len(learned) == 5, "of condensed rows, too"
 
 
@@ -362,7 +352,7 @@ def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_ever
     parameters = scheme.exact(scheme.Parameters())
     head, note = "central over the rows of all 3 vehicles (CL all)", "central over the cohort's rows alone"
     some = {vehicle: fleet[vehicle] for vehicle in ("v0", "v1")}
-    verdict = judge(record_of(some, parameters), fleet, 0)
+    verdict = judge(learned_from(some, parameters), fleet, 0)
     lines = score_lines(verdict, ("v0", "v1"))
     assert verdict.equal
     assert verdict.mean("central") != verdict.mean("federated")
@@ -370,12 +360,12 @@ def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_ever
     assert lines[1].split() == ["LL", "FL", "CL", "all"]
     assert lines[-1] == f"  {note}, which the dashboard calls CL: the same as FL"
     assert [line.split()[0] for line in lines if line.endswith("not in the cohort")] == ["v2"]
-    whole = judge(record_of(fleet, parameters), fleet, 0)
+    whole = judge(learned_from(fleet, parameters), fleet, 0)
     lines = score_lines(whole, ("v0", "v1", "v2"))
     assert head in lines[0]
     assert note not in "".join(lines)
     assert whole.mean("central") == whole.mean("federated")
-    other = judge(record_of(some, scheme.Parameters(min_rows=20)), fleet, 0)
+    other = judge(learned_from(some, scheme.Parameters(min_rows=20)), fleet, 0)
     assert other.equal, "of condensed rows, so CL of the rows as they are is another score"
     assert note not in "".join(score_lines(other, ("v0", "v1")))
 
@@ -384,7 +374,7 @@ def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones(
     fleet = small_fleet()
     scheme = catalogue.load("fedga")
     parameters = scheme.Parameters.model_validate({"generations": 1, "population": 6})
-    verdict = judge(record_of(fleet, parameters, "fedga"), fleet, 0)
+    verdict = judge(learned_from(fleet, parameters, "fedga"), fleet, 0)
     assert set(verdict.personal) == set(fleet)
     for vehicle, rows in fleet.items():
         own = verdict.personal[vehicle]
@@ -393,7 +383,7 @@ def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones(
         # The population knows no conditions: its thresholds are the vehicle's.
         assert any(rule.conditions for rule in own.rules())
         assert not any(rule.conditions for rule in verdict.model.rules())
-    same = judge(record_of(fleet, catalogue.load("frbc").Parameters()), fleet, 0)
+    same = judge(learned_from(fleet, catalogue.load("frbc").Parameters()), fleet, 0)
     assert all(model is same.model for model in same.personal.values())
 
 
@@ -401,7 +391,7 @@ def test_verdict_promises_nothing_but_replays_the_fleet_when_the_setting_is_anot
     fleet = small_fleet()
     scheme = catalogue.load("frbc")
     owners = scheme.exact(scheme.Parameters.model_validate({"weights": "owners"}))
-    verdict = judge(record_of(fleet, owners), fleet, 0)
+    verdict = judge(learned_from(fleet, owners), fleet, 0)
     assert verdict.setting == ("weights=owners",)
     assert not verdict.promised
     assert verdict.equal or verdict.replayed == verdict.federated
@@ -412,7 +402,7 @@ def test_verdict_takes_nothing_for_a_cohort_whose_record_does_not_say_so() -> No
     fleet = small_fleet()
     scheme = catalogue.load("frbc")
     owners = scheme.exact(scheme.Parameters.model_validate({"weights": "owners"}))
-    told = record_of(fleet, owners)
+    told = learned_from(fleet, owners)
     assert participation_of(told, scheme) == "cohort"
     silent = told.model_copy(update={"parameters": {}, "digest": "0" * 64})
     assert participation_of(silent, scheme) is None
