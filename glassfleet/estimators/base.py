@@ -1,12 +1,13 @@
 """What all scikit-learn style estimators share: rows in, a scheme's run, a model out. Needs scikit-learn.
 
-An estimator names its scheme in ``_scheme_name`` and takes some of the scheme's parameters by their own names; those
-that it does not take have the scheme's defaults.
+An estimator is a dataclass whose fields are its parameters. It names its scheme in ``_scheme_name`` and takes some of
+the scheme's parameters by their own names; those that it does not take have the scheme's defaults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -34,8 +35,16 @@ MIN_ROWS = 3
 """Limits that parties find together rest on no count of fewer rows, unless the estimator has a ``min_rows``."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A scheme as an estimator. Subclasses have ``_scheme_name``, ``input_quantiles`` and ``domain``.
+    """A scheme as an estimator. Subclasses have ``_scheme_name`` and further parameters.
+
+    Parameters
+    ----------
+    input_quantiles : (float, float), default (0.025, 0.975)
+        Quantiles of each input that become the domain's limits; fuzzy rules and networks clip values outside.
+    domain : Domain or None, default None
+        Limits, and classes (as texts), to use instead of finding them.
 
     Attributes
     ----------
@@ -56,8 +65,8 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     _scheme_name = ""
 
-    input_quantiles: tuple[float, float]
-    domain: Domain | None
+    input_quantiles: tuple[float, float] = (0.025, 0.975)
+    domain: Domain | None = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows (central learning).

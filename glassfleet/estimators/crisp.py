@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from glassfleet.data.dataset import Dataset
@@ -13,6 +14,7 @@ from glassfleet.local import Outcome, federated
 from glassfleet.schemes.fedga import PersonalTree, Population
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FedGATree(SchemeEstimator):
     """Personal trees, their structures evolved in the fleet (scheme ``fedga``); use one of its two subclasses.
 
@@ -41,10 +43,6 @@ class FedGATree(SchemeEstimator):
         Only for ``fit_federated``: parties withhold counts and sums that rest on fewer rows.
     random_state : int, RandomState instance or None, default 0
         Of the evolution, and of the parties' splits into rows that fit and rows that score.
-    input_quantiles : (float, float), default (0.025, 0.975)
-        Quantiles of each input that become the domain's limits.
-    domain : Domain or None, default None
-        Limits and classes to use instead of finding them.
 
     Attributes
     ----------
@@ -55,35 +53,19 @@ class FedGATree(SchemeEstimator):
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for further methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, further methods and attributes.
     """
 
     _scheme_name = "fedga"
 
-    def __init__(
-        self,
-        *,
-        population: int | None = None,
-        generations: int = 100,
-        max_depth: int = 15,
-        depth: int | None = None,
-        folds: int = 5,
-        row_epsilon: float | None = 1.0,
-        min_rows: int = 3,
-        random_state: RandomState = 0,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
-        domain: Domain | None = None,
-    ) -> None:
-        self.population = population
-        self.generations = generations
-        self.max_depth = max_depth
-        self.depth = depth
-        self.folds = folds
-        self.row_epsilon = row_epsilon
-        self.min_rows = min_rows
-        self.random_state = random_state
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    population: int | None = None
+    generations: int = 100
+    max_depth: int = 15
+    depth: int | None = None
+    folds: int = 5
+    row_epsilon: float | None = 1.0
+    min_rows: int = 3
+    random_state: RandomState = 0
 
     def speak_for(self, party: int) -> Self:
         """Return a copy that predicts and explains with the tree of the party numbered `party`, from 0.
@@ -155,6 +137,7 @@ class FedGATreeRegressor(FedGATree, SchemeRegressor):
     """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateTreeClassifier(SchemeClassifier):
     """Differentially private decision tree (scheme ``dp_tree``).
 
@@ -176,38 +159,20 @@ class PrivateTreeClassifier(SchemeClassifier):
         Share of the budget that finds the edges.
     random_state : int, RandomState instance or None, default None
         Of the noise; None: another one at every fit.
-    input_quantiles : (float, float), default (0.025, 0.975)
-        Quantiles of each input that become the domain's limits.
-    domain : Domain or None, default None
-        Limits and classes to use instead of finding them.
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "dp_tree"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        noise: Literal["local", "aggregate", "paper", "none"] = "local",
-        max_depth: int = 6,
-        n_bins: int = 5,
-        edge_share: float = 0.1,
-        random_state: RandomState = None,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
-        domain: Domain | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.noise = noise
-        self.max_depth = max_depth
-        self.n_bins = n_bins
-        self.edge_share = edge_share
-        self.random_state = random_state
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    epsilon: float = 1.0
+    noise: Literal["local", "aggregate", "paper", "none"] = "local"
+    max_depth: int = 6
+    n_bins: int = 5
+    edge_share: float = 0.1
+    random_state: RandomState = None
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         # Not `central`, which leaves the noise out: a private classifier that is not private would be a trap.

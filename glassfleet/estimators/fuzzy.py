@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeRegressor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FuzzyRegressionTree(SchemeRegressor):
     """Fuzzy regression tree with linear leaves (scheme ``frt``).
 
@@ -44,48 +45,27 @@ class FuzzyRegressionTree(SchemeRegressor):
         Splits are undone that save less than this many noise variances per parameter; 2 is a good value. 0: none are.
     max_slopes : int or None, default None
         Most inputs in a leaf's polynomial. None: all.
-    input_quantiles : (float, float), default (0.025, 0.975)
-        Quantiles of each input that map to 0 and 1; values outside are clipped.
-    domain : Domain or None, default None
-        Limits to use instead of finding them.
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "frt"
 
-    def __init__(
-        self,
-        *,
-        n_sets: int = 5,
-        min_samples_fraction: float = 0.1,
-        min_gain: float = 1e-4,
-        max_depth: int | None = None,
-        order: Literal[0, 1] = 1,
-        inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching",
-        nullify: bool = True,
-        min_rows: int = 3,
-        prune: float = 0.0,
-        max_slopes: int | None = None,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
-        domain: Domain | None = None,
-    ) -> None:
-        self.n_sets = n_sets
-        self.min_samples_fraction = min_samples_fraction
-        self.min_gain = min_gain
-        self.max_depth = max_depth
-        self.order = order
-        self.inference = inference
-        self.nullify = nullify
-        self.min_rows = min_rows
-        self.prune = prune
-        self.max_slopes = max_slopes
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    n_sets: int = 5
+    min_samples_fraction: float = 0.1
+    min_gain: float = 1e-4
+    max_depth: int | None = None
+    order: Literal[0, 1] = 1
+    inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
+    nullify: bool = True
+    min_rows: int = 3
+    prune: float = 0.0
+    max_slopes: int | None = None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TSKRegressor(SchemeRegressor):
     """Takagi-Sugeno-Kang rules with linear consequents, antecedents from fuzzy C-means (scheme ``tsk``).
 
@@ -119,54 +99,32 @@ class TSKRegressor(SchemeRegressor):
         used as they are.
     random_state : int, RandomState instance or None, default 0
         Of the memberships that the clustering starts with.
-    input_quantiles : (float, float), default (0.025, 0.975)
-        Quantiles of each input that map to 0 and 1; values outside are clipped.
-    domain : Domain or None, default None
-        Limits to use instead of finding them.
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "tsk"
 
-    def __init__(
-        self,
-        *,
-        n_sets: int = 3,
-        n_clusters: int = 30,
-        tolerance: float = 0.005,
-        max_iterations: int = 1000,
-        consequents: Literal["pooled", "averaged"] = "pooled",
-        antecedents: Literal["local", "federated"] | None = None,
-        otherwise: bool = True,
-        inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching",
-        nullify: bool = True,
-        min_rows: int = 3,
-        random_state: RandomState = 0,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
-        domain: Domain | None = None,
-    ) -> None:
-        self.n_sets = n_sets
-        self.n_clusters = n_clusters
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.consequents = consequents
-        self.antecedents = antecedents
-        self.otherwise = otherwise
-        self.inference = inference
-        self.nullify = nullify
-        self.min_rows = min_rows
-        self.random_state = random_state
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    n_sets: int = 3
+    n_clusters: int = 30
+    tolerance: float = 0.005
+    max_iterations: int = 1000
+    consequents: Literal["pooled", "averaged"] = "pooled"
+    antecedents: Literal["local", "federated"] | None = None
+    otherwise: bool = True
+    inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
+    nullify: bool = True
+    min_rows: int = 3
+    random_state: RandomState = 0
 
     def _parameters(self) -> Any:
         # The scheme keeps this seed among its parameters: they decide the model, whoever starts the run.
         return super()._parameters().model_copy(update={"cluster_seed": self._seed() % 2**32})
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ChiClassifier(SchemeClassifier):
     """Fuzzy rule-based classifier of Chi: one condition per input, the rule that fires most answers (scheme ``frbc``).
 
@@ -190,37 +148,18 @@ class ChiClassifier(SchemeClassifier):
         At most so many rules are kept, those with the largest support.
     min_support : float, default 0.0
         Rules with a smaller support, in [0, 1], are left out.
-    input_quantiles : (float, float), default (0.025, 0.975)
-        Quantiles of each input that map to 0 and 1; values outside are clipped.
-    domain : Domain or None, default None
-        Limits and classes (as texts) to use instead of finding them.
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "frbc"
 
-    def __init__(
-        self,
-        *,
-        n_sets: int = 3,
-        weights: Literal["pooled", "owners"] = "pooled",
-        association: Literal["strength", "strength*weight"] = "strength",
-        nullify: bool = True,
-        min_rows: int = 3,
-        max_rules: int | None = None,
-        min_support: float = 0.0,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
-        domain: Domain | None = None,
-    ) -> None:
-        self.n_sets = n_sets
-        self.weights = weights
-        self.association = association
-        self.nullify = nullify
-        self.min_rows = min_rows
-        self.max_rules = max_rules
-        self.min_support = min_support
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    n_sets: int = 3
+    weights: Literal["pooled", "owners"] = "pooled"
+    association: Literal["strength", "strength*weight"] = "strength"
+    nullify: bool = True
+    min_rows: int = 3
+    max_rules: int | None = None
+    min_support: float = 0.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeEstimator, SchemeRegressor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FedAvgMLP(SchemeEstimator):
     """The averaged perceptron; use one of its two subclasses.
 
@@ -27,36 +28,17 @@ class FedAvgMLP(SchemeEstimator):
         Penalty on the squared weights.
     random_state : int, RandomState instance or None, default 0
         Of the weights that the first round starts with.
-    input_quantiles : (float, float), default (0.025, 0.975)
-        Quantiles of each input that map to the ends of the network's range; values outside are clipped.
-    domain : Domain or None, default None
-        Limits to use instead of finding them.
     """
 
     _scheme_name = "fedavg_mlp"
 
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] = (32, 16),
-        rounds: int = 20,
-        epochs: int = 2,
-        batch_size: int = 32,
-        learning_rate: float = 0.003,
-        l2: float = 1e-4,
-        random_state: RandomState = 0,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
-        domain: Domain | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.rounds = rounds
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.random_state = random_state
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    hidden: Sequence[int] = (32, 16)
+    rounds: int = 20
+    epochs: int = 2
+    batch_size: int = 32
+    learning_rate: float = 0.003
+    l2: float = 1e-4
+    random_state: RandomState = 0
 
 
 class FedAvgMLPRegressor(SchemeRegressor, FedAvgMLP):
@@ -67,7 +49,7 @@ class FedAvgMLPRegressor(SchemeRegressor, FedAvgMLP):
     See Also
     --------
     FedAvgMLP : for the parameters.
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
 
@@ -79,5 +61,5 @@ class FedAvgMLPClassifier(SchemeClassifier, FedAvgMLP):
     See Also
     --------
     FedAvgMLP : for the parameters.
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
