@@ -83,7 +83,7 @@ def _questions(draw: st.DrawFn, domain: Domain) -> dict[str, Any]:
 
 def _asked(learned: Model, question: dict[str, Any]) -> tuple[Counterfactual, Goal]:
     given = {key: question[key] for key in ("goal", "keep", "only", "max_inputs")}
-    told = counterfactual(learned, None, question["row"], **given)
+    told = counterfactual(learned, question["row"], **given)
     return told, question["goal"] or Goal.default(learned.domain, told.prediction)
 
 

@@ -247,22 +247,3 @@ def check_model(stage: Stage) -> None:
         for summary in rounds
     ]
     assert list(play.model.history) == sums
-
-
-@settings(max_examples=100, deadline=None)
-@given(order=st.permutations(AGENTS), lost=st.sets(st.tuples(AGENT, st.integers(1, 4)), max_size=3))
-def test_cohort_model_equals_the_central_model_in_any_order_of_arrival(
-    order: list[str], lost: set[tuple[int, int]]
-) -> None:
-    play = Play(toy_spec(parameters={"levels": 5}, policy={"deadline": 10}), agents=AGENTS)
-    while not play.is_over():
-        number, task = play.state.levels[-1].number, play.task
-        gone = {AGENTS[agent] for agent, when in lost if when <= number}
-        play.answer(*(agent for agent in order if agent not in gone), task=task)
-        if not play.is_over() and play.task is task:
-            play.pass_time(10)
-    if play.state.phase == "finished":
-        assert play.model == central(play.spec, play.state.cohort)
-        assert not {AGENTS[agent] for agent, _ in lost} & set(play.state.cohort)
-    else:
-        assert play.state.reason.startswith("quorum-not-met")

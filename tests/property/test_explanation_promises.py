@@ -82,7 +82,7 @@ def _holds(told: RowExplanation) -> None:
 def test_explanation_keeps_all_promises_when_any_row_is_explained(kind: str, data: st.DataObject) -> None:
     learned = _model(kind)
     row = data.draw(_rows(learned))
-    told, plain = explain_row(learned, None, row), learned.explain(np.array(row))
+    told, plain = explain_row(learned, row), learned.explain(np.array(row))
     _holds(told)
     assert told.prediction == learned.predict(np.array([row]))[0]
     if told.shares and not isinstance(told.prediction, str):
@@ -124,7 +124,7 @@ def test_sum_is_exact_when_the_forecast_is_exactly_zero(kind: str) -> None:
     zero = X[learned.predict(X) == 0.0]
     assert len(zero) > 20
     for row in zero[:150]:
-        told = explain_row(learned, None, row)
+        told = explain_row(learned, row)
         assert told.total == told.prediction == 0.0
         assert told.clipped_from is not None
         assert told.clipped_from < 0.0

@@ -6,12 +6,11 @@ replayed.
 
 import os
 import random
-from pathlib import Path
+import shutil
 from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
 from broker.memory import Faults
 from coordinator.specification.run import RoundPolicy, RunSpec
@@ -19,43 +18,20 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import pooled_domain
 from schemas import limits
-from tests.support.simulation import Simulation, central_digest, empty_like, quiet
+from tests.support.schedules import assert_promises, schedule_fault
+from tests.support.simulation import Simulation, central_digest, empty_like
 
 SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "20"))
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 2}
 
 
-@pytest.fixture(autouse=True)
-def _quiet():
-    quiet()
-    yield
-    structlog.reset_defaults()
-
-
-@pytest.fixture(scope="session")
-def state_root(tmp_path_factory):
-    """A folder in memory where there is one: agents wait for the disk at every snapshot."""
-    shm = Path("/dev/shm")
-    if not os.access(shm, os.W_OK):
-        yield tmp_path_factory.mktemp("agents")
-        return
-    import tempfile
-
-    with tempfile.TemporaryDirectory(dir=shm) as folder:
-        yield Path(folder)
+pytestmark = pytest.mark.usefixtures("quiet_logs")
 
 
 @pytest.fixture
 def small_messages(monkeypatch):
     """Let messages be so small that these little trees need parts and blobs."""
     monkeypatch.setattr(limits, "MIN_MESSAGE_BYTES", 1024)
-
-
-@pytest.fixture
-def state_dir(state_root, request):
-    folder = state_root / str(abs(hash(request.node.name)))
-    folder.mkdir()
-    return folder
 
 
 def rows(seed: int, count: int) -> Dataset:
@@ -76,42 +52,6 @@ DOMAIN = pooled_domain(POOLED.features, "y", POOLED.X, POOLED.y)
 def spec(**changes: Any) -> Any:
     policy = changes.pop("policy", RoundPolicy(min_agents=2, deadline=5, gather_agents=2))
     return RunSpec(**{"run": "r1", "scheme": "frt", "parameters": EXACT, "domain": DOMAIN, "policy": policy, **changes})
-
-
-def schedule_one_fault(sim: Simulation, chance: random.Random) -> None:
-    """One fault of any kind in the first fifteen seconds; most killed processes come back later."""
-    when = sim.hub.now + chance.uniform(0, 15)
-    back = when + chance.uniform(0.1, 12)
-    name = chance.choice(list(SOURCES))
-    count = chance.randrange(1, 8)
-    match chance.randrange(7):
-        case 0:
-            sim.at(when, lambda: sim.kill_agent(name))
-        case 1:
-            sim.at(when, lambda: sim.crash_agent_at_publish(name, 1 + count % 3))
-        case 2:
-            sim.at(when, sim.kill_coordinator)
-        case 3:
-            sim.at(when, lambda: sim.crash_coordinator_at_publish(count))
-        case 4:
-            sim.at(when, lambda: sim.hub.partition([f"gf-sim-agent-{name}"]))
-            sim.at(back, sim.hub.heal)
-        case 5:
-            sim.at(when, lambda: sim.hub.drop_link(f"gf-sim-agent-{name}"))
-        case 6:
-            remembers = chance.random() < 0.5
-            sim.at(when, sim.stop_broker)
-            sim.at(back, lambda: sim.start_broker(remembers=remembers))
-    if chance.random() < 0.7:
-        sim.at(back, lambda: sim.start_agent(name))
-    sim.at(back, sim.start_coordinator)
-
-
-def schedule_faults(sim: Simulation, chance: random.Random) -> None:
-    """Up to eight faults; all is well again in the end."""
-    for _ in range(chance.randrange(9)):
-        schedule_one_fault(sim, chance)
-    sim.at(sim.hub.now + 60, sim.heal_everything)
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
@@ -137,20 +77,13 @@ def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed
     sim.advance(2)
     participation = chance.choice(["cohort", "cohort", "elastic"])
     sim.start_run(spec(domain=chance.choice([None, DOMAIN]), participation=participation))
-    schedule_faults(sim, chance)
+    for _ in range(chance.randrange(9)):
+        schedule_fault(sim, chance, list(SOURCES), within=15, gone=12, returns=0.7)
+    sim.at(sim.hub.now + 60, sim.heal_everything)
 
     document = sim.run_until_ended("r1", within=600)
 
-    assert document["outcome"] in {"finished", "failed"}
-    assert document["outcome"] == "finished" or document["reason"]
-    assert sim.counted_twice() == []
-    if document["outcome"] == "finished" and participation == "cohort":
-        record = sim.record("model")
-        assert record is not None
-        assert record.digest == central_digest(record, SOURCES)
-    sim.advance(150)
-    assert sim.pending() == dict.fromkeys(SOURCES, 0)
-    assert sim.leaked() == []
+    assert_promises(sim, document, SOURCES, model=participation == "cohort", rest=150)
 
 
 def quiet_fleet(state_dir: Any, **settings: Any) -> Any:
@@ -177,8 +110,6 @@ def test_agent_gets_data_changed_when_its_rows_change_within_a_run_and_the_snaps
     sim.start_run(spec())
     sim.advance(1.5)
     sim.kill_agent("v0")
-    import shutil
-
     shutil.rmtree(state_dir / "agents" / "sim" / "v0" / "runs")
     sim.sources["v0"] = train_only(rows(99, 30))
     sim.start_agent("v0")

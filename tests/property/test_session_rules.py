@@ -46,12 +46,7 @@ events = st.one_of(
         st.sampled_from(["frt", "frt", "fedga"]),
     ),
     st.builds(RequestCleared, run),
-    st.builds(
-        ReceiptSeen,
-        run,
-        digest,
-        st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"]),
-    ),
+    st.builds(ReceiptSeen, run, digest, st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"])),
     st.builds(Computed, run, digest),
     st.builds(ComputeFailed, run, digest, st.just("a column is missing")),
     st.just(Connected()),

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import structlog
 
 from broker.memory import Faults
 from broker.memory_client import MemoryTransport
@@ -27,16 +26,12 @@ from schemas.envelope import Envelope
 from schemas.errors import IdentityError, WireError
 from schemas.messages import AgentState, ContributionBody, ModelPointer, Part, Receipt, Request
 from tests.support.keys import TestCa
-from tests.support.simulation import FLEET, URL, Simulation, central_digest, empty_like, quiet
+from tests.support.simulation import FLEET, URL, Simulation, central_digest, empty_like
 
 NAMES = ("a", "b", "c", "d")
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    quiet()
-    yield
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("quiet_logs")
 
 
 def source(index: int) -> Source:

@@ -72,11 +72,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 PRIVATE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {"nullify": st.just(True)},
     "fmt": {"min_rows": st.integers(2, 6)},
-    "tsk": {
-        "nullify": st.just(True),
-        "min_rows": st.just(3),
-        "antecedents": st.sampled_from(["local", "federated"]),
-    },
+    "tsk": {"nullify": st.just(True), "min_rows": st.just(3), "antecedents": st.sampled_from(["local", "federated"])},
 }
 """What is changed where vehicles keep small groups to themselves."""
 

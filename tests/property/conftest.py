@@ -1,0 +1,32 @@
+"""What the simulated fleets share."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.support.simulation import quiet
+
+
+@pytest.fixture
+def quiet_logs() -> Iterator[None]:
+    """Nothing below critical is logged."""
+    quiet()
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: agents wait for the disk at every snapshot."""
+    shm = Path("/dev/shm")
+    if not os.access(shm, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shm) as folder:
+        yield Path(folder)

@@ -1,0 +1,84 @@
+"""Seeded faults for a simulated fleet, and what must hold of a run that met them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edge_agent.sources import Source
+from tests.support.simulation import Simulation, central_digest
+
+KINDS = (
+    *("kill-agent", "crash-agent", "kill-coordinator", "crash-coordinator"),
+    *("partition", "cut", "broker", "amnesia"),
+)
+
+
+def schedule_fault(
+    sim: Simulation, chance: random.Random, names: Sequence[str], *, within: float, gone: float, returns: float
+) -> str:
+    """Plan one fault of any kind; return its kind.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The vehicles.
+    within : float
+        Seconds from now, at most, until it strikes.
+    gone : float
+        Seconds, at most, until what it struck is back.
+    returns : float
+        How often a killed vehicle comes back, [0, 1]; the coordinator always does.
+    """
+    when = sim.hub.now + chance.uniform(0, within)
+    back = when + chance.uniform(0.05, gone)
+    name, kind = chance.choice(names), chance.choice(KINDS)
+    whom = chance.choice([f"gf-sim-agent-{name}", "coordinator"])
+    match kind:
+        case "kill-agent":
+            sim.at(when, lambda: sim.kill_agent(name))
+        case "crash-agent":
+            count = chance.randrange(1, 4)
+            sim.at(when, lambda: sim.crash_agent_at_publish(name, count))
+        case "kill-coordinator":
+            sim.at(when, sim.kill_coordinator)
+        case "crash-coordinator":
+            count = chance.randrange(1, 9)
+            sim.at(when, lambda: sim.crash_coordinator_at_publish(count))
+        case "partition":
+            sim.at(when, lambda: sim.hub.partition([whom]))
+            sim.at(back, sim.hub.heal)
+        case "cut":
+            sim.at(when, lambda: sim.hub.drop_link(whom))
+        case _:
+            sim.at(when, sim.stop_broker)
+            sim.at(back, lambda: sim.start_broker(remembers=kind == "broker"))
+    if chance.random() < returns:
+        sim.at(back, lambda: sim.start_agent(name))
+    sim.at(back, sim.start_coordinator)
+    return kind
+
+
+def assert_promises(
+    sim: Simulation, document: Mapping[str, Any], sources: Mapping[str, Source], *, model: bool, rest: float
+) -> None:
+    """Check an ended run: its end has a name, nothing counted twice, its model is central, nothing is left over.
+
+    Parameters
+    ----------
+    model : bool
+        Its model must be the central one of its cohort.
+    rest : float
+        Seconds in which the fleet comes to rest.
+    """
+    assert document["outcome"] in {"finished", "failed"}
+    assert document["outcome"] == "finished" or document["reason"]
+    assert sim.counted_twice() == [], "counted twice"
+    if model and document["outcome"] == "finished":
+        record = sim.record("model")
+        assert record is not None, "no model"
+        assert record.digest == central_digest(record, sources), "not the central model of its cohort"
+    sim.advance(rest)
+    assert sim.pending() == dict.fromkeys(sources, 0), "answers without a receipt"
+    assert sim.leaked() == [], "retained topics that stand for nothing"
