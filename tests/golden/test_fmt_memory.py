@@ -13,12 +13,11 @@ import pytest
 
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.local import central, federated
-from schemas.documents import document_digest
+from glassfleet.local import federated
 
 FMT = load("fmt")
 FRT_WITHOUT_MEMORY, FRT_WITH_MEMORY = 0.2556, 0.2348
@@ -52,14 +51,3 @@ def test_eight_rules_with_memory_are_an_eighth_more_accurate_than_the_published_
     assert fmean(errors) == pytest.approx(0.2087, abs=6e-5)
     assert fmean(errors) <= 0.88 * FRT_WITHOUT_MEMORY
     assert fmean(errors) <= 0.889 * FRT_WITH_MEMORY  # 11.1 % below it, not the 12 % that it is without memory
-
-
-def test_model_with_memory_of_three_real_vehicles_equals_the_central_one(glassfleet_data: Path) -> None:
-    train, _, domain = vehicles(glassfleet_data)
-    parameters = FMT.exact(FMT.Parameters(max_rules=6, other_sets=(), max_regressors=12))
-    # Memory is the vehicles' own: rows are remembered before they are pooled.
-    pooled = pool([remember(data, domain.memory) for data in train.values()][::-1])
-
-    fleet, alone = federated(FMT, parameters, domain, train), central(FMT, parameters, domain, pooled)
-
-    assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())

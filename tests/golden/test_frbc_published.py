@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset, pool
-from glassfleet.local import central, federated
+from glassfleet.data.dataset import Dataset
+from glassfleet.local import central
 from lab.experiments.folds import plan_of, run_fold
 from lab.papers.frbc import summarise
-from lab.protocols.frbc import node_fold, node_parts, reduction_curve
+from lab.protocols.frbc import reduction_curve
 from lab.protocols.paper import minmax_domain
 
 PUBLISHED = {
@@ -30,10 +29,7 @@ PUBLISHED = {
 @pytest.fixture(scope="module")
 def magic(glassfleet_data: Path) -> Dataset:
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
-    with gzip.open(glassfleet_data / "magic.csv.gz", "rt", newline="") as file:
-        header, *lines = csv.reader(file)
-    X = np.array([line[:-1] for line in lines], dtype=np.float64)
-    return Dataset(tuple(header[:-1]), header[-1], X, np.array([line[-1] for line in lines]))
+    return read_source(glassfleet_data / "magic.csv.gz", labels=True).train
 
 
 def _summary(dataset: Any, settings: Any = ("local", "federated", "central"), **parameters: Any) -> Any:
@@ -62,26 +58,6 @@ def test_pooled_weights_give_the_central_digits(magic: Any) -> None:
     lines, _ = _summary(magic, ("federated", "central"), weights="pooled")
 
     assert lines["FL"] == lines["CL"] == PUBLISHED["CL"]
-
-
-@pytest.mark.parametrize(("fold", "nodes"), [(3, 10), (1, 4)])
-def test_pooled_model_is_the_central_one_rule_for_rule_when_single_rows_are_told(
-    magic: Any, fold: int, nodes: int
-) -> None:
-    scheme = load("frbc")
-    parameters = scheme.Parameters(n_sets=5, min_rows=1)
-    halves = [node_fold(magic.y, part, fold)[0] for part in node_parts(magic.y, nodes)]
-    parts = {
-        f"node-{number:02d}": Dataset(magic.features, magic.target, magic.X[rows], magic.y[rows])
-        for number, rows in enumerate(halves)
-    }
-    domain = minmax_domain(magic)
-    fleet = federated(scheme, parameters, domain, parts).model
-    alone = central(scheme, parameters, domain, pool(list(parts.values()))).model
-
-    assert [str(rule) for rule in fleet.rules()] == [str(rule) for rule in alone.rules()]
-    assert len(fleet.rules()) > 1700
-    assert fleet.to_document()["model"] == alone.to_document()["model"]
 
 
 @pytest.mark.slow

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset
 from lab.experiments.folds import averages_of, plan_of
 
 PUBLISHED = {
@@ -28,25 +24,14 @@ average, and every other number, agree."""
 SLOW = {"kinematics", "compactiv", "california"}
 
 
-def _read(name: str) -> Dataset:
-    folder = os.environ.get("GLASSFLEET_DATA")
-    if not folder:
-        pytest.skip("set GLASSFLEET_DATA to the folder with the datasets (docs/howto tells where they come from)")
-    with gzip.open(Path(folder) / f"{name}.csv.gz", "rt", newline="") as file:
-        lines = csv.reader(file)
-        header = next(lines)
-        table = np.array([[float(cell) for cell in line] for line in lines])
-    return Dataset(tuple(header[:-1]), header[-1], table[:, :-1], table[:, -1])
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PUBLISHED]
 )
-def test_paper_protocol_gives_published_digits(name):
+def test_paper_protocol_gives_published_digits(glassfleet_data: Path, name: str) -> None:
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
     scale, clients, average, central, nodes, leaves, depth, parameters = PUBLISHED[name]
-    dataset = _read(name)
+    dataset = read_source(glassfleet_data / f"{name}.csv.gz").train
     result = averages_of(plan_of(load("frt"), dataset, {}, ["federated", "central"]), dataset)
 
     federated = result["federated"]

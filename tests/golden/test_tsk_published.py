@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -38,11 +36,7 @@ DATASETS = [pytest.param(name, marks=[pytest.mark.slow] if name == "california" 
 
 
 def _read(folder: Path, name: str) -> Dataset:
-    with gzip.open(folder / f"{name}.csv.gz", "rt", newline="") as file:
-        lines = csv.reader(file)
-        header = next(lines)
-        table = np.array([[float(cell) for cell in line] for line in lines])
-    return Dataset(tuple(header[:-1]), header[-1], table[:, :-1].copy(), table[:, -1].copy())
+    return read_source(folder / f"{name}.csv.gz").train
 
 
 def _plan(dataset: Dataset, name: str, *settings: str, **parameters: Any) -> Plan:
@@ -101,16 +95,6 @@ def test_default_gives_the_central_model_bit_for_bit_in_every_fold(glassfleet_da
     result, (error, rules) = averages_of(plan, dataset)["federated"], DEFAULTS[name]
     assert round(result["test_mse"]["mean"] / TABLES[name][0], 2) == error
     assert round(result["complexity"]["rules"], 2) == rules
-
-
-@pytest.mark.parametrize("clients", [2, 12])
-def test_default_gives_the_central_model_for_any_number_of_clients(glassfleet_data: Path, clients: int) -> None:
-    scheme, dataset = load("tsk"), _read(glassfleet_data, "mortgage")
-    exact = scheme.exact(scheme.Parameters())
-    rows = rows_of(replace(_plan(dataset, "mortgage"), clients=clients), dataset.X, dataset.y, 0)
-    fleet = federated(scheme, exact, rows.domain, rows.train).model
-    alone = central(scheme, exact, rows.domain, pool(list(rows.train.values()))).model
-    assert document_digest(fleet.to_document()) == document_digest(alone.to_document())
 
 
 @pytest.mark.parametrize("consequents", ["pooled", "averaged"])
