@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
-from coordinator.journal import Entry, Journal, MemoryJournal, postgres
+from coordinator.journal import Entry, Journal, MemoryJournal, migrations, postgres
 from coordinator.journal.inspect import rows
 from coordinator.journal.port import Damaged, Decision
 from coordinator.journal.sql import HEAD, SqlJournal
+from coordinator.journal.tables import METADATA
 from schemas.errors import DamagedError, StorageError
 from tests.support.postgres import PostgresServer
 
@@ -167,12 +173,7 @@ def test_journal_forgets_the_oldest_runs_when_it_is_compacted_but_not_the_newest
     assert (
         journal.numbers()
         == [(model.name, model.version) for model in journal.models()]
-        == [
-            ("often", 3),
-            ("often", 4),
-            ("often", 5),
-            ("once", 1),
-        ]
+        == [("often", 3), ("often", 4), ("often", 5), ("once", 1)]
     )
     assert journal.add_model("often", "r9", lambda version: ("d" * 64, b"%d" % version)).version == 6
     assert journal.unfinished() == ["open"]
@@ -241,42 +242,12 @@ def test_journal_registers_nothing_when_the_record_cannot_be_made(opener: Opener
     journal.append([entry("r", 1)])
 
 
-# What only a file can suffer
+# What only tables can suffer
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.sqlite"
-
-
-def filled(path: Path) -> None:
-    journal = SqlJournal(f"sqlite:///{path}")
-    journal.append([entry("r", number) for number in range(1, 6)])
-    journal.close()
-
-
-def spoil(path: Path, statement: str, *values: Any) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute(statement, values)
-    connection.close()
-
-
-def test_sqlite_journal_removes_and_reports_a_torn_last_record(path: Path) -> None:
-    filled(path)
-    spoil(path, "UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
-    journal = SqlJournal(f"sqlite:///{path}")
-    assert "(5, run 'r', answer) was torn" in journal.damage[0]
-    assert [record.at for record in journal.records("r")] == [1, 2, 3, 4]
-    journal.append([entry("r", 6)])
-    assert len(list(journal.records("r"))) == 5
-
-
-def test_sqlite_journal_refuses_a_damaged_record_in_the_middle(path: Path) -> None:
-    filled(path)
-    spoil(path, "UPDATE records SET at = 2.5 WHERE seq = 2")
-    journal = SqlJournal(f"sqlite:///{path}")
-    with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
-        list(journal.records("r"))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
@@ -287,6 +258,45 @@ def address(request: pytest.FixtureRequest, path: Path) -> str:
     return server.url(server.database())
 
 
+def filled(address: str) -> str:
+    journal = SqlJournal(address)
+    journal.append([entry("r", number) for number in range(1, 6)])
+    journal.close()
+    return address
+
+
+@contextlib.contextmanager
+def changing(address: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(postgres.with_driver(sa.make_url(address)))
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
+
+
+def spoil(address: str, *statements: str) -> None:
+    with changing(address) as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+def test_journal_removes_and_reports_a_torn_last_record(address: str) -> None:
+    spoil(filled(address), "UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
+    journal = SqlJournal(address)
+    assert "(5, run 'r', answer) was torn" in journal.damage[0]
+    assert [record.at for record in journal.records("r")] == [1, 2, 3, 4]
+    journal.append([entry("r", 6)])
+    assert len(list(journal.records("r"))) == 5
+    journal.close()
+
+
+def test_journal_refuses_a_damaged_record_in_the_middle(address: str) -> None:
+    spoil(filled(address), "UPDATE records SET at = 2.5 WHERE seq = 2")
+    journal = SqlJournal(address)
+    with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
+        list(journal.records("r"))
+    journal.close()
+
+
 def test_journal_names_damaged_rows_and_gives_all_others(address: str) -> None:
     journal = SqlJournal(address)
     journal.append([entry("a", 1), entry("b", 2), entry("a", 3), entry("b", 4)])
@@ -295,16 +305,13 @@ def test_journal_names_damaged_rows_and_gives_all_others(address: str) -> None:
         journal.add_model("m", ended, lambda version: ("d" * 64, b"record %d" % version))
         journal.decide([Decision("m", "current", 6.0, 0.0, {"version": number})])
     journal.close()
-    engine = sa.create_engine(postgres.with_driver(sa.make_url(address)))
-    with engine.begin() as desk:
-        for statement in (
-            "UPDATE records SET at = 1e300 WHERE seq = 1",
-            "UPDATE runs SET at = 1e300, document = replace(document, 'r1', 'r7') WHERE run = 'r1'",
-            "UPDATE models SET digest = 'e' WHERE version = 1",
-            "UPDATE decisions SET at = 1e300 WHERE number = 1",
-        ):
-            desk.execute(sa.text(statement))
-    engine.dispose()
+    spoil(
+        address,
+        "UPDATE records SET at = 1e300 WHERE seq = 1",
+        "UPDATE runs SET at = 1e300, document = replace(document, 'r1', 'r7') WHERE run = 'r1'",
+        "UPDATE models SET digest = 'e' WHERE version = 1",
+        "UPDATE decisions SET at = 1e300 WHERE number = 1",
+    )
     journal = SqlJournal(address)
     assert [(row.table, row.run, row.model) for row in journal.damaged] == [
         ("runs", "r1", ""), ("models", "r1", "m"), ("decisions", "", "m"),
@@ -334,8 +341,7 @@ def test_sqlite_journal_names_what_to_do_when_the_file_is_not_a_database(path: P
 
 
 def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> None:
-    filled(path)
-    journal = SqlJournal(f"sqlite:///{path}")
+    journal = SqlJournal(filled(f"sqlite:///{path}"))
     with journal._engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
     limit = f"PRAGMA max_page_count={pages}"
@@ -357,11 +363,10 @@ def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> Non
     assert len(list(journal.records("r"))) == 7
 
 
-def test_sqlite_journal_refuses_a_file_of_a_newer_version(path: Path) -> None:
-    filled(path)
-    spoil(path, "UPDATE alembic_version SET version_num = '9999'")
+def test_journal_refuses_tables_of_a_newer_version(address: str) -> None:
+    spoil(filled(address), "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StorageError, match="newer version"):
-        SqlJournal(f"sqlite:///{path}")
+        SqlJournal(address)
 
 
 def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
@@ -383,18 +388,17 @@ def test_journal_refuses_a_url_that_cannot_be_one(url: str) -> None:
         SqlJournal(url)
 
 
-def test_migrations_make_the_tables_that_the_code_expects(path: Path) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.config import Config
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
-    from coordinator.journal import migrations
-    from coordinator.journal.tables import METADATA
-
+def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(address: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
-    journal = SqlJournal(f"sqlite:///{path}")
-    with journal._engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    filled(address)
+    with changing(address) as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == HEAD
+        assert compare_metadata(context, METADATA) == []
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+        assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
+    filled(address)

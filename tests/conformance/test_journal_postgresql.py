@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from psycopg import sql
 
 from coordinator.journal import Entry
-from coordinator.journal.sql import HEAD, SqlJournal
+from coordinator.journal.sql import SqlJournal
 from schemas.errors import StorageError
 from tests.support.postgres import PASSWORD, PostgresServer
 
@@ -194,61 +192,6 @@ def test_journal_says_so_when_the_database_is_read_only(postgres: PostgresServer
     journal = SqlJournal(url)
     with pytest.raises(StorageError, match=r"is read-only .* primary"):
         journal.append([entry(1)])
-    journal.close()
-
-
-def test_journal_removes_and_reports_a_torn_last_record(postgres: PostgresServer, database: str, url: str) -> None:
-    journal = SqlJournal(url)
-    journal.append([entry(number) for number in range(1, 6)])
-    journal.close()
-    with postgres.connect(database) as desk:
-        desk.execute("UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
-    journal = SqlJournal(url)
-    assert "(5, run 'r', answer) was torn" in journal.damage[0]
-    assert times(journal) == [1.0, 2.0, 3.0, 4.0]
-    journal.close()
-    with postgres.connect(database) as desk:
-        desk.execute("UPDATE records SET at = 2.5 WHERE seq = 2")
-    journal = SqlJournal(url)
-    with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
-        times(journal)
-    journal.close()
-
-
-def test_journal_refuses_a_database_of_a_newer_version(postgres: PostgresServer, database: str, url: str) -> None:
-    SqlJournal(url).close()
-    with postgres.connect(database) as desk:
-        desk.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StorageError, match="newer version"):
-        SqlJournal(url)
-
-
-def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(
-    postgres: PostgresServer, database: str, url: str
-) -> None:
-    from alembic import command
-    from alembic.autogenerate import compare_metadata
-    from alembic.config import Config
-    from alembic.migration import MigrationContext
-
-    from coordinator.journal import migrations
-    from coordinator.journal.tables import METADATA
-
-    SqlJournal(url).close()
-    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        context = MigrationContext.configure(connection)
-        assert context.get_current_revision() == HEAD
-        assert compare_metadata(context, METADATA) == []
-        config.attributes["connection"] = connection
-        command.downgrade(config, "base")
-        assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
-    engine.dispose()
-    journal = SqlJournal(url)
-    journal.append([entry(1)])
     journal.close()
 
 
