@@ -24,6 +24,7 @@ from glassfleet.checks.messages import (
     check_cost,
     check_recomputable,
     check_refuses_contributions,
+    check_refuses_domains,
     check_refuses_tasks,
     check_travels,
 )
@@ -42,6 +43,7 @@ CHECKS: Final[Mapping[str, Check]] = {
         check_recomputable,
         check_clients_leave_data_alone,
         check_columns_by_name,
+        check_refuses_domains,
         check_refuses_tasks,
         check_cost,
         check_refuses_contributions,

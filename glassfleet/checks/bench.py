@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -37,6 +37,14 @@ def require(condition: bool, expected: str) -> None:
     """Raise ConformanceError unless `condition` holds."""
     if not condition:
         raise ConformanceError(f"expected that {expected}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its rounds, each with the answers, and what it came to."""
+
+    steps: list[Step]
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -105,86 +113,61 @@ class Bench:
         return Dataset(first.features, first.target, first.X[:0], first.y[:0])
 
     def outcome(self, parameters: Any) -> Outcome:
-        """Return the fleet's run."""
-        return outcome_of(self.scheme, parameters, self.domain, self.fleet)
+        """Return what the fleet's run came to."""
+        return self.run(parameters).outcome
 
     def steps(self, parameters: Any) -> list[Step]:
         """Return the rounds of the fleet's run."""
-        return list(steps_of(self.scheme, parameters, self.domain, self.fleet))
+        return self.run(parameters).steps
+
+    def run(
+        self,
+        parameters: Any,
+        fleet: Mapping[str, Dataset] | None = None,
+        *,
+        through: Callable[[Any], Any] = lambda value: value,
+        reverse: bool = False,
+        drop: bool = False,
+    ) -> Run:
+        """Run the scheme to its end.
+
+        Parameters
+        ----------
+        parameters : scheme.Parameters
+        fleet : mapping of str to Dataset, optional
+            Other vehicles than the bench's.
+        through : callable
+            What tasks, states and contributions pass before they are used (the codec).
+        reverse : bool
+            Reduce the answers in the opposite order, which is else that of the agents' ids.
+        drop : bool
+            Leave out another agent in each round.
+        """
+        fleet = self.fleet if fleet is None else fleet
+        step: Next | Done = self.scheme.server.start(parameters, self.domain, 0)
+        steps: list[Step] = []
+        while isinstance(step, Next):
+            if len(steps) == MAX_ROUNDS:
+                raise ConformanceError(f"expected that a run ends within {MAX_ROUNDS} rounds")
+            task = Task.from_value(through(step.task.to_value()))
+            agents = sorted(fleet)
+            if drop:
+                del agents[len(steps) % len(agents)]
+            contributions = []
+            for agent in agents:
+                value = through(answer(self.scheme, task, agent, fleet[agent]).to_value())
+                contributions.append(replace(Contribution.from_value(value), agent=agent))
+                self.scheme.server.check(task, contributions[-1])
+            steps.append((step, contributions))
+            step = self.scheme.server.reduce(through(dict(step.state)), contributions[:: -1 if reverse else 1])
+        nullified = sum(given.nullified for _, contributions in steps for given in contributions)
+        return Run(steps, Outcome(step.model, len(steps), step.summary, nullified))
 
 
 def answer(scheme: Scheme, task: Task, agent: str, data: Dataset) -> Contribution:
     """Return a client's answer, with noise that repeats."""
     seed = hashlib.sha256(f"{agent}/{task.digest}".encode()).digest()[:16]
     return scheme.client.contribute(task, data, np.random.default_rng(int.from_bytes(seed, "big")))
-
-
-def steps_of(
-    scheme: Scheme,
-    parameters: Any,
-    domain: Domain,
-    fleet: Mapping[str, Dataset],
-    *,
-    through: Callable[[Any], Any] = lambda value: value,
-    reverse: bool = False,
-    drop: bool = False,
-    ended: list[Done] | None = None,
-) -> Iterator[Step]:
-    """Yield each round of a run: the step and the answers to it, in the order of agent id.
-
-    Parameters
-    ----------
-    through : callable
-        What tasks, states and contributions pass before they are used (the codec).
-    reverse : bool
-        Reduce in the opposite order.
-    drop : bool
-        Leave out another agent in each round.
-    ended : list, optional
-        Receives the end of the run.
-    """
-    step: Next | Done = scheme.server.start(parameters, domain, 0)
-    number = 0
-    while isinstance(step, Next):
-        if number == MAX_ROUNDS:
-            raise ConformanceError(f"expected that a run ends within {MAX_ROUNDS} rounds")
-        task = Task.from_value(through(step.task.to_value()))
-        agents: Sequence[str] = sorted(fleet)
-        if drop:
-            agents = [agent for index, agent in enumerate(agents) if index != number % len(agents)]
-        contributions = [
-            replace(Contribution.from_value(through(answer(scheme, task, agent, fleet[agent]).to_value())), agent=agent)
-            for agent in agents
-        ]
-        for contribution in contributions:
-            scheme.server.check(task, contribution)
-        yield step, contributions
-        ordered = contributions[::-1] if reverse else contributions
-        step = scheme.server.reduce(through(dict(step.state)), ordered)
-        number += 1
-    if ended is not None:
-        ended.append(step)
-
-
-def outcome_of(
-    scheme: Scheme,
-    parameters: Any,
-    domain: Domain,
-    fleet: Mapping[str, Dataset],
-    *,
-    through: Callable[[Any], Any] = lambda value: value,
-    reverse: bool = False,
-    drop: bool = False,
-) -> Outcome:
-    """Run to the end; see :func:`steps_of`."""
-    ended: list[Done] = []
-    rounds = nullified = 0
-    for _, contributions in steps_of(
-        scheme, parameters, domain, fleet, through=through, reverse=reverse, drop=drop, ended=ended
-    ):
-        rounds += 1
-        nullified += sum(contribution.nullified for contribution in contributions)
-    return Outcome(ended[0].model, rounds, ended[0].summary, nullified)
 
 
 def value_paths(document: Any, most: int) -> list[Path]:

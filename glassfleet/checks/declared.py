@@ -10,15 +10,8 @@ from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 
-from glassfleet.checks.bench import (
-    Bench,
-    ConformanceError,
-    require,
-)
-from glassfleet.scheme import (
-    Participation,
-    Purpose,
-)
+from glassfleet.checks.bench import Bench, ConformanceError, require
+from glassfleet.scheme import Participation, Purpose
 
 
 def check_declarations(bench: Bench) -> None:

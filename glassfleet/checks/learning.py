@@ -9,22 +9,13 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 from pydantic import ValidationError
 
-from glassfleet.checks.bench import (
-    Bench,
-    ConformanceError,
-    answer,
-    digest_of,
-    outcome_of,
-    require,
-    told,
-)
+from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, require, told
 from glassfleet.checks.predictions import check_predictions
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.errors import ContributionError
 from glassfleet.local import central_of
 from glassfleet.scheme import promises_central
 from schemas import codec
-from schemas.errors import GlassfleetError
+from schemas.errors import RunFailedError
 
 
 def check_reduce_is_pure(bench: Bench) -> None:
@@ -58,7 +49,7 @@ def check_equality(bench: Bench) -> None:
         _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (1, 2, 5))
     if promised and promised[0] != bench.scheme.exact(promised[0]):
         used = central_of(bench.scheme, promised[0], bench.domain, bench.fleet)
-        fleet = outcome_of(bench.scheme, promised[0], bench.domain, bench.fleet).model.to_document()
+        fleet = bench.outcome(promised[0]).model.to_document()
         require(fleet == used, "the model of condensed rows is the central one of the vehicles' condensed rows")
 
 
@@ -79,7 +70,7 @@ def settings_of(bench: Bench) -> list[Any]:
 
 def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> None:
     everything = pool([data for _, data in sorted(bench.fleet.items())])
-    central = digest_of(outcome_of(bench.scheme, exact, bench.domain, {"central": everything}).model)
+    central = digest_of(bench.run(exact, {"central": everything}).outcome.model)
     rng = np.random.default_rng(7)
     for vehicles in spreads:
         part = rng.integers(0, vehicles, everything.rows)
@@ -90,31 +81,33 @@ def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> Non
             for rows in [shuffled[part == v]]
         }
         fleet["v9"] = bench.empty()
-        outcome = outcome_of(bench.scheme, exact, bench.domain, fleet)
+        outcome = bench.run(exact, fleet).outcome
         require(digest_of(outcome.model) == central, f"rows spread over {vehicles} vehicles give the central model")
         require(outcome.nullified == 0, "nothing is nullified with exact parameters")
-        backwards = outcome_of(bench.scheme, exact, bench.domain, fleet, reverse=True)
+        backwards = bench.run(exact, fleet, reverse=True).outcome
         require(digest_of(backwards.model) == central, "the order of the answers changes nothing")
 
 
 def check_empty_vehicles(bench: Bench) -> None:
-    """Check that a vehicle without rows answers and is accepted, and that a fleet of such ends by name."""
+    """Check that a vehicle without rows answers and is accepted, and that a run with such alone ends as ``no-rows``."""
     for step, _ in bench.steps(bench.parameters):
         given = answer(bench.scheme, step.task, "empty", bench.empty())
         require(given.rows == 0, "a vehicle without rows says so")
         bench.scheme.server.check(step.task, given)
         require(not any(part.any() for part in given.sums.values()), "sums over no rows are zero")
     try:
-        outcome_of(bench.scheme, bench.parameters, bench.domain, {"a": bench.empty(), "b": bench.empty()})
-    except (ContributionError, GlassfleetError):
-        pass  # a named end
+        bench.run(bench.parameters, {"a": bench.empty(), "b": bench.empty()})
+    except RunFailedError as fault:
+        require(str(fault).startswith("no-rows: "), f"a run without rows ends as no-rows, not as: {fault}")
     except Exception as fault:
-        raise ConformanceError(f"a fleet without rows raised {told(fault)}") from fault
+        raise ConformanceError(f"a run without rows raised {told(fault)} instead of RunFailedError") from fault
+    else:
+        raise ConformanceError("a run without rows raises RunFailedError")
 
 
 def check_elastic(bench: Bench) -> None:
     """Check that an elastic scheme finishes when each round is answered by another part of the fleet."""
     if "elastic" not in bench.scheme.participation:
         return
-    model = outcome_of(bench.scheme, bench.parameters, bench.domain, bench.fleet, drop=True).model
+    model = bench.run(bench.parameters, drop=True).outcome.model
     check_predictions(model, bench)

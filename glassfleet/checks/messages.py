@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
-from glassfleet.checks.bench import (
-    Bench,
-    ConformanceError,
-    answer,
-    digest_of,
-    fresh,
-    outcome_of,
-    require,
-    steps_of,
-    told,
-)
+from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, fresh, require, told
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Task, cost_of
+from glassfleet.scheme import Contribution, Purpose, Task, cost_of
 from schemas import codec
+from schemas.errors import UsageError
 
 _ODD_TASK_VALUES: Final[Sequence[Any]] = (None, "x", -1, [], {}, np.zeros((2, 2, 2)), np.full(3, -7, dtype=np.int32))
 
@@ -34,13 +25,14 @@ def check_travels(bench: Bench) -> None:
     def through(value: Any) -> Any:
         return codec.decode(codec.encode(value))
 
-    for step, contributions in steps_of(bench.scheme, bench.parameters, bench.domain, bench.fleet, through=through):
+    travelled = bench.run(bench.parameters, through=through)
+    for step, contributions in travelled.steps:
         task = Task.from_value(through(step.task.to_value()))
         require(task.digest == step.task.digest, "a task's digest survives the way through the codec")
         for contribution in contributions:
             require(contribution.kind == task.kind, "a contribution repeats the task's kind")
-    travelled = outcome_of(bench.scheme, bench.parameters, bench.domain, bench.fleet, through=through)
-    require(digest_of(direct.model) == digest_of(travelled.model), "messages that travelled give the same model")
+    same = digest_of(direct.model) == digest_of(travelled.outcome.model)
+    require(same, "messages that travelled give the same model")
     codec.encode(dict(direct.summary))
 
 
@@ -49,8 +41,7 @@ def check_recomputable(bench: Bench) -> None:
     steps = bench.steps(bench.parameters)
     for step, contributions in reversed(steps):
         for (agent, data), given in zip(sorted(bench.fleet.items()), contributions, strict=True):
-            fresh = Dataset(data.features, data.target, data.X, data.y)
-            for what, rows in (("once more", data), ("with an empty memo", fresh)):
+            for what, rows in (("once more", data), ("with an empty memo", fresh(data))):
                 again = answer(bench.scheme, step.task, agent, rows)
                 require(
                     codec.encode(again.to_value()) == codec.encode(given.to_value()),
@@ -63,7 +54,7 @@ def check_clients_leave_data_alone(bench: Bench) -> None:
     before = {agent: (data.X.copy(), data.y.copy()) for agent, data in bench.fleet.items()}
     for data in bench.fleet.values():
         data.X.flags.writeable = data.y.flags.writeable = False
-    outcome_of(bench.scheme, bench.parameters, bench.domain, bench.fleet)
+    bench.run(bench.parameters)
     for agent, (X, y) in before.items():
         same = np.array_equal(X, bench.fleet[agent].X) and np.array_equal(y, bench.fleet[agent].y)
         require(same, f"the rows of {agent} are as they were")
@@ -76,17 +67,20 @@ def check_columns_by_name(bench: Bench) -> None:
         extra = np.full((data.rows, 1), 7.5)
         X = np.concatenate([extra, data.X[:, ::-1]], axis=1)
         moved[agent] = Dataset(("extra", *data.features[::-1]), data.target, X, data.y)
-    there = outcome_of(bench.scheme, bench.parameters, bench.domain, moved).model
+    there = bench.run(bench.parameters, moved).outcome.model
     require(digest_of(there) == digest_of(bench.outcome(bench.parameters).model), "columns are found by name")
 
 
 def check_refuses_tasks(bench: Bench) -> None:
-    """Check that a client that cannot answer raises TaskError alone: columns are missing, the task is malformed."""
+    """Check that a client that cannot answer raises TaskError alone: other columns or targets, a malformed task."""
     data = next(data for _, data in sorted(bench.fleet.items()) if data.rows)
     lacking = Dataset(data.features[1:], data.target, data.X[:, 1:].copy(), data.y)
     other = Dataset(data.features, "another target", data.X, data.y)
+    y = np.arange(float(data.rows))
+    unlike = Dataset(data.features, data.target, data.X, y if bench.domain.classes else y.astype(np.str_))
+    wrong = {"that lacks a column": lacking, "with another target": other, "with a target of another kind": unlike}
     for step, _ in bench.steps(bench.parameters):
-        for what, rows in (("that lacks a column", lacking), ("with another target", other)):
+        for what, rows in wrong.items():
             _must_refuse(bench, step.task, rows, f"a vehicle {what}")
         foreign = Task("no-such-scheme", step.task.kind, step.task.body)
         _must_refuse(bench, foreign, data, "a task of another scheme")
@@ -98,6 +92,19 @@ def check_refuses_tasks(bench: Bench) -> None:
                     answer(bench.scheme, task, "a", fresh(data))
                 with _only_task_errors(f"{key}={odd!r}, asked what it costs,"):
                     cost_of(bench.scheme, task, data.rows)
+
+
+def check_refuses_domains(bench: Bench) -> None:
+    """Check that a run is refused with UsageError where the target is of a kind that the scheme does not learn."""
+    for purpose in {*get_args(Purpose)} - bench.scheme.purpose:
+        other = Bench.of(bench.scheme, bench.parameters, purpose).domain
+        try:
+            bench.scheme.server.start(bench.parameters, other, 0)
+        except UsageError:
+            continue
+        except Exception as fault:
+            raise ConformanceError(f"a domain for {purpose} raised {told(fault)} instead of UsageError") from fault
+        raise ConformanceError(f"a domain for {purpose} raises UsageError")
 
 
 def check_cost(bench: Bench) -> None:

@@ -10,19 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from glassfleet.checks.bench import (
-    Bench,
-    ConformanceError,
-    replace_at,
-    require,
-    told,
-    value_paths,
-)
+from glassfleet.checks.bench import Bench, ConformanceError, replace_at, require, told, value_paths
 from glassfleet.checks.predictions import check_predictions
 from glassfleet.data.documents import MEMBERS
-from glassfleet.scheme import (
-    Model,
-)
+from glassfleet.scheme import Model
 from schemas.documents import canonical_json
 from schemas.errors import DocumentError
 

@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.checks.bench import (
-    Bench,
-    ConformanceError,
-    require,
-)
-from glassfleet.scheme import (
-    Model,
-)
+from glassfleet.checks.bench import Bench, ConformanceError, require
+from glassfleet.scheme import Model
 
 
 def check_predictions(model: Model, bench: Bench) -> np.ndarray[Any, Any]:
@@ -28,10 +22,14 @@ def check_predictions(model: Model, bench: Bench) -> np.ndarray[Any, Any]:
     single = np.concatenate([model.predict(X[row : row + 1]) for row in range(len(X))])
     require(np.array_equal(single, predicted), "a row's prediction does not depend on its batch")
     require(model.predict(X[:0]).shape == (0,), "no rows give no predictions")
-    try:
-        model.predict(X[:, 1:])
-    except ValueError:
-        pass
-    else:
-        raise ConformanceError("rows of the wrong width raise ValueError")
+    for what, wrong in (
+        ("of the wrong width", X[:, 1:]),
+        ("without a second dimension", X[0]),
+        ("that are not finite", np.where(X.max() == X, np.nan, X)),
+    ):
+        try:
+            model.predict(wrong)
+        except ValueError:
+            continue
+        raise ConformanceError(f"rows {what} raise ValueError")
     return predicted

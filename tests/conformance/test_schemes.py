@@ -19,7 +19,7 @@ import glassfleet.schemes
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS, Bench, ConformanceError
 from glassfleet.export import export, from_fml
-from glassfleet.scheme import Contribution, Model, Scheme
+from glassfleet.scheme import Contribution, Model, Next, Scheme, Task
 from lab.experiments.command import experiment
 
 FOLDER = Path(__file__).parent / "toy"
@@ -117,6 +117,11 @@ def _careless(task: Any, contribution: Any) -> None:
     """Accept anything."""
 
 
+def _willing(parameters: Any, domain: Any, seed: Any) -> Next:
+    """Take a run with any target."""
+    return Next({}, Task("federated_mean", "sum", {}))
+
+
 def _counts_its_calls() -> Any:
     calls = []
 
@@ -150,6 +155,7 @@ def _assuming(document: Any) -> Model:
 
 BROKEN = {
     "declarations": Broken(purpose=frozenset({"prophecy"})),
+    "refuses_domains": Broken(server=Spoilt(TOY.server, start=_willing)),
     "recomputable": Broken(client=Spoilt(TOY.client, contribute=_counts_its_calls())),
     "refuses_contributions": Broken(server=Spoilt(TOY.server, check=_careless)),
     "equality": Broken(server=Spoilt(TOY.server, reduce=_order_matters)),

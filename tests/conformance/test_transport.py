@@ -50,10 +50,7 @@ refuses by itself; the broker ends the connection (again, on every resend); it k
 nothing on it any more; or it has no limit and carries it."""
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=mark_of(name)) for name in SUITE],
-)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=mark_of(name)) for name in SUITE])
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, ChildBroker | None]]:

@@ -16,7 +16,7 @@ from glassfleet.numerics.statistics import to_grid
 from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
 from glassfleet.tables import RuleList, RuleTables
-from schemas.errors import DocumentError
+from schemas.errors import DocumentError, RunFailedError, UsageError
 
 
 class Parameters(BaseModel):
@@ -53,6 +53,8 @@ class Server:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:
         """Ask for the sums."""
+        if domain.target is None:
+            raise UsageError("the mean needs a numeric target")
         state = {"parameters": parameters.model_dump(mode="json"), "domain": domain.to_document()}
         return Next(state, Task("federated_mean", "sum", state))
 
@@ -72,7 +74,7 @@ class Server:
         parameters = Parameters.model_validate(state["parameters"])
         count, total = (sum(int(part.sums[name][0]) for part in contributions) for name in ("count", "total"))
         if count == 0:
-            raise ContributionError("no-rows: no vehicle has rows")
+            raise RunFailedError("no-rows: no vehicle has rows")
         return Done(
             FederatedMean(parameters, Domain.from_document(state["domain"]), total / (count << parameters.bits))
         )
@@ -92,9 +94,7 @@ class FederatedMean:
 
     def predict(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predict the mean."""
-        if X.ndim != 2 or X.shape[1] != len(self.domain.features):
-            raise ValueError(f"X has shape {X.shape}, expected (n, {len(self.domain.features)})")
-        return self.domain.unscale_target(np.full(X.shape[0], self.mean))
+        return self.domain.unscale_target(np.full(self.domain.check_rows(X).shape[0], self.mean))
 
     def explain(self, x: NDArray[np.float64]) -> Explanation:
         """No input has a share."""

@@ -10,7 +10,7 @@ import pytest
 
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import ContributionError, TaskError
+from glassfleet.errors import ContributionError
 from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.dp_tree import SCHEME, Parameters
@@ -175,12 +175,6 @@ def test_bins_hold_a_value_at_an_edge_below_it_and_each_category_apart() -> None
     assert bin_rows(X, edges).tolist() == [[0, 0, 0], [1, 63, 1], [63, 0, 2]]
 
 
-def test_server_refuses_a_numeric_target() -> None:
-    domain = Domain(features=DOMAIN.features, target=Variable(name="kind", low=0.0, high=1.0))
-    with pytest.raises(UsageError, match="learns classes"):
-        SCHEME.server.start(Parameters(), domain, 0)
-
-
 def test_server_refuses_more_classes_than_a_tree_can_hold() -> None:
     def start(count: int) -> Any:
         names = tuple(f"k{number:03d}" for number in range(count))
@@ -189,13 +183,6 @@ def test_server_refuses_more_classes_than_a_tree_can_hold() -> None:
     assert start(256).task.kind == start(2).task.kind
     with pytest.raises(UsageError, match="257 classes, at most 256 are possible"):
         start(257)
-
-
-def test_vehicle_refuses_numbers_for_classes() -> None:
-    task = SCHEME.server.start(Parameters(), DOMAIN, 0).task
-    data = Dataset(("a", "b", "c"), "kind", np.zeros((3, 3)), np.zeros(3))
-    with pytest.raises(TaskError, match="numeric here"):
-        SCHEME.client.contribute(task, data, np.random.default_rng(0))
 
 
 def test_server_refuses_counts_farther_away_than_noise_can_be() -> None:

@@ -10,12 +10,10 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import TaskError
 from glassfleet.local import central, federated
 from glassfleet.scheme import Next
 from glassfleet.schemes.fedavg_mlp.messages import BITS
-from glassfleet.schemes.fedavg_mlp.network import Shape
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import UsageError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
@@ -49,15 +47,6 @@ def test_server_averages_weights_by_rows() -> None:
     assert turned.task.digest == after.task.digest
 
 
-def test_fleet_learns_what_is_there() -> None:
-    fleet = {f"v{seed}": rows(200, seed) for seed in range(3)}
-    parameters = SCHEME.Parameters(rounds=20, epochs=5)
-    model = federated(SCHEME, parameters, DOMAIN, fleet).model
-    test = rows(500, 99)
-    error = np.sqrt(np.mean((model.predict(test.X) - test.y) ** 2))
-    assert error < 0.5 * np.std(test.y)
-
-
 def test_client_of_one_class_only_and_of_a_foreign_class_answers() -> None:
     whole = rows(200, 1, labels=True)
     one = whole.y == "low"
@@ -85,23 +74,3 @@ def test_shares_are_those_of_the_linear_function_around_the_row() -> None:
 def test_network_of_too_many_weights_is_refused() -> None:
     with pytest.raises(UsageError, match="at most 1048576"):
         SCHEME.server.start(SCHEME.Parameters(hidden=(1024, 1024, 1024)), DOMAIN, 0)
-
-
-def test_layers_and_vector_are_inverse() -> None:
-    shape = Shape((3, 8, 4, 1))
-    vector = shape.start(5)
-    assert shape.size == vector.size == 3 * 8 + 8 + 8 * 4 + 4 + 4 + 1
-    assert np.array_equal(shape.vector(*zip(*shape.layers(vector), strict=True)), vector)
-
-
-def test_numbers_for_classes_and_classes_for_numbers_are_refused() -> None:
-    rng = np.random.default_rng(0)
-    with pytest.raises(TaskError, match="class labels"):
-        SCHEME.client.contribute(SCHEME.server.start(PARAMETERS, CLASSES, 0).task, rows(20, 1), rng)
-    with pytest.raises(TaskError, match="needs numbers"):
-        SCHEME.client.contribute(SCHEME.server.start(PARAMETERS, DOMAIN, 0).task, rows(20, 1, labels=True), rng)
-
-
-def test_fleet_without_rows_ends_by_name() -> None:
-    with pytest.raises(RunFailedError, match=r"^no-rows"):
-        federated(SCHEME, PARAMETERS, DOMAIN, {"v": rows(0, 1)})

@@ -15,7 +15,7 @@ from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_par
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import TaskError
-from glassfleet.schemes.fedga import SCHEME, Parameters, PersonalTree
+from glassfleet.schemes.fedga import SCHEME, Parameters
 from schemas.errors import DocumentError
 
 
@@ -215,13 +215,6 @@ def test_pooled_rows_keep_their_texts_when_vehicles_have_different_categories() 
     for part, rows in zip(parts, (slice(0, 90), slice(90, 180)), strict=True):
         own = [part.categories["fuel"][int(code)] for code in part.X[:, 1]]
         assert [both.categories["fuel"][int(code)] for code in both.X[rows, 1]] == own
-
-
-def test_tree_is_the_same_when_its_document_is_read_again() -> None:
-    model: Any = SCHEME.alone(Parameters(depth=4), CITY, _vehicle(("diesel", "electric", "petrol")))
-    again = SCHEME.from_document(model.to_document())
-    assert isinstance(again, PersonalTree)
-    assert again.to_document() == model.to_document()
 
 
 @pytest.mark.parametrize(

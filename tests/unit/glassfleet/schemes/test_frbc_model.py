@@ -164,12 +164,6 @@ def test_complexity_counts_rules_conditions_and_numbers() -> None:
     assert model.complexity() == {"rules": 3, "rule_length": 2, "parameters": 12}
 
 
-@pytest.mark.parametrize("X", [np.zeros((3, 1)), np.zeros(2), np.array([[np.nan, 0.0]])])
-def test_model_refuses_rows_that_it_cannot_read(X: Any) -> None:
-    with pytest.raises(ValueError, match="X "):
-        _model([((0, 0), 0, 0.6)]).predict(X)
-
-
 def test_document_of_a_rule_without_conditions_is_read_again() -> None:
     base = RuleBase(np.zeros((1, 0), dtype=np.int8), np.array([1]), np.array([0.4]), np.array([0.4]))
     model = FuzzyRuleClassifier(Parameters(), DOMAIN, base)
@@ -202,14 +196,10 @@ BROKEN = {
     "rules out of order": (lambda d: d["model"]["rules"].reverse(), "lexicographic order"),
     "an antecedent twice": (_set(["model", "rules", 1, "sets"], [0, 0]), "each antecedent once"),
     "no rules": (_set(["model", "rules"], []), "rules"),
-    "an unknown member of a rule": (_set(["model", "rules", 0, "extra"], 1), "extra"),
     "a numeric target": (
         _set(["domain"], {"features": [NUMBER], "target": {**NUMBER, "name": "y"}}),
         "numeric target",
     ),
-    "an unknown parameter": (_set(["parameters", "extra"], 1), "extra"),
-    "another scheme": (_set(["scheme"], "frt"), "scheme 'frt'"),
-    "an unknown format": (_set(["format"], 2), "reads format 1"),
 }  # fmt: skip
 
 

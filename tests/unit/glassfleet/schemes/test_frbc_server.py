@@ -156,20 +156,11 @@ def test_rows_of_unknown_classes_are_left_out_and_counted() -> None:
     assert with_them.model.base.weight.tolist() == without.model.base.weight.tolist()
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (Dataset(NAMES, "kind", np.zeros((2, 2)), np.zeros(2)), "numeric"),
-        (_data([[0, 0]], ["zebra"]), "no row's 'kind' is one of the run's 3 classes"),
-        (Dataset(NAMES, "other", np.zeros((1, 2)), np.array(["g"])), "the run asks for 'kind'"),
-        (Dataset(("a", "c"), "kind", np.zeros((1, 2)), np.array(["g"])), "no column 'b'"),
-    ],
-)
-def test_client_refuses_data_that_it_cannot_learn_from(data: Any, reason: Any) -> None:
+def test_client_refuses_rows_that_are_all_of_unknown_classes() -> None:
     task = SCHEME.server.start(OPEN, DOMAIN, 0).task
 
-    with pytest.raises(TaskError, match=reason):
-        SCHEME.client.contribute(task, data, RNG)
+    with pytest.raises(TaskError, match="no row's 'kind' is one of the run's 3 classes"):
+        SCHEME.client.contribute(task, _data([[0, 0]], ["zebra"]), RNG)
 
 
 def test_labels_of_python_objects_are_as_good_as_text() -> None:
@@ -181,10 +172,8 @@ def test_labels_of_python_objects_are_as_good_as_text() -> None:
     )
 
 
-def test_server_refuses_a_numeric_target_and_classes_that_it_cannot_number() -> None:
+def test_server_refuses_classes_that_it_cannot_number() -> None:
     features = DOMAIN.features
-    with pytest.raises(UsageError, match="numeric target 'y'"):
-        SCHEME.server.start(OPEN, Domain(features=features, target=Variable(name="y", low=0, high=1)), 0)
     for classes in (("b", "a"), ("a", "a")):
         with pytest.raises(UsageError, match="lexicographic order"):
             SCHEME.server.start(OPEN, Domain(features=features, label="kind", classes=classes), 0)
@@ -213,7 +202,7 @@ def test_grid_says_how_many_rows_it_is_good_for() -> None:
         "class_rows": np.zeros(3, dtype=np.int64), "unknown_rows": np.zeros(1, dtype=np.int64),
     }, {"antecedents": np.zeros((0, 1), dtype=np.int64), "classes": np.zeros(0, dtype=np.int16)})  # fmt: skip
     SCHEME.server.check(step.task, answer)
-    with pytest.raises(RunFailedError, match="use fewer fraction_bits"):
+    with pytest.raises(RunFailedError, match="too-many-rows"):
         SCHEME.server.reduce(step.state, [answer, answer])
 
 

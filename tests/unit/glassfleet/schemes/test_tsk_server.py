@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import ContributionError, TaskError
+from glassfleet.errors import ContributionError
 from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.schemes.tsk import SCHEME, Parameters
 from glassfleet.schemes.tsk import server as server_module
 from schemas.codec import digest_of
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 NAMES = ("a", "b")
 DOMAIN = Domain(
@@ -121,12 +121,6 @@ def test_fleet_whose_rows_are_too_few_to_condense_fails_by_name(parameters: Para
 
 
 @pytest.mark.parametrize("parameters", [AVERAGED, POOLED, FEDERATED])
-def test_fleet_without_rows_fails_by_name(parameters: Parameters) -> None:
-    with pytest.raises(RunFailedError, match="no agent that answered has any rows"):
-        federated(SCHEME, parameters, DOMAIN, {"a": _data(0)})
-
-
-@pytest.mark.parametrize("parameters", [AVERAGED, POOLED, FEDERATED])
 def test_one_row_gives_one_rule_when_nothing_is_kept_back(parameters: Parameters) -> None:
     data = _data(1)
     exact = SCHEME.exact(parameters).model_copy(update={"otherwise": False})
@@ -145,7 +139,7 @@ def test_too_many_rows_for_the_grid_fail_by_name() -> None:
     step = _question(POOLED, "sums")
     answer = SCHEME.client.contribute(step.task, _data(), RNG)
     many = [Contribution("sums", POOLED.max_rows // 2 + 1, answer.sums)] * 2
-    with pytest.raises(RunFailedError, match="fraction_bits"):
+    with pytest.raises(RunFailedError, match="too-many-rows"):
         SCHEME.server.reduce(step.state, many)
 
 
@@ -160,27 +154,6 @@ def test_clustering_ends_after_max_rounds_or_when_settled_or_when_antecedents_st
     patient = federated(SCHEME, long.model_copy(update={"patience": 3}), DOMAIN, {"a": _data()})
     assert FEDERATED.max_rounds <= patient.summary["iterations"] < settled.summary["iterations"]
     assert patient.rounds == patient.summary["iterations"] + 2
-
-
-def test_messages_are_light() -> None:
-    step = _question(POOLED, "weights")
-    assert len(digest_of(step.task.to_value())) == 64
-    outcome = federated(SCHEME, AVERAGED, DOMAIN, {f"a{i}": _data(seed=i) for i in range(5)})
-    assert outcome.rounds == 1
-    assert outcome.bytes_up < 5 * 2000
-
-
-def test_domain_with_classes_is_refused() -> None:
-    classes = Domain(features=DOMAIN.features, label="y", classes=("u", "v"))
-    with pytest.raises(UsageError, match="numeric target"):
-        SCHEME.server.start(POOLED, classes, 0)
-
-
-def test_text_target_is_refused_by_the_agent() -> None:
-    data = _data(3)
-    text = Dataset(NAMES, "y", data.X, np.array(["u", "v", "w"]))
-    with pytest.raises(TaskError, match="not numeric"):
-        SCHEME.client.contribute(SCHEME.server.start(POOLED, DOMAIN, 0).task, text, RNG)
 
 
 def test_federated_antecedents_go_with_pooled_consequents_only() -> None:
