@@ -9,18 +9,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Task
+from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
+from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
 
 K = TypeVar("K", bound=str)
 P = TypeVar("P", bound=BaseModel)
 Q = TypeVar("Q")
+
+Ints = NDArray[np.int64]
 
 _REMEMBERED = 4
 
@@ -39,6 +43,11 @@ def task_errors() -> Iterator[None]:
         raise TaskError(f"the task lacks or misshapes {fault}") from fault
     except ValueError as fault:
         raise TaskError(str(fault)) from fault
+
+
+def task_head(parameters: BaseModel, domain: Domain) -> dict[str, Any]:
+    """Return what the body of every task holds; :func:`read_task_head` reads it."""
+    return {"parameters": parameters.model_dump(mode="json"), "domain": domain.to_document()}
 
 
 def read_task_head(task: Task, name: str, kinds: Collection[K], Parameters: type[P]) -> tuple[K, P, Domain]:
@@ -84,6 +93,14 @@ class Remembered(Generic[Q]):
         return question
 
 
+def check_head(task: Task, contribution: Contribution, max_rows: int | None = None) -> None:
+    """Raise :class:`ContributionError` unless an answer is of the task's kind, and from at most `max_rows` rows."""
+    if contribution.kind != task.kind:
+        raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+    if max_rows is not None and contribution.rows > max_rows:
+        raise ContributionError(f"{contribution.rows} rows, the grid is good for {max_rows}")
+
+
 def check_names(what: str, given: Mapping[str, Any], expected: Collection[str]) -> None:
     """Raise :class:`ContributionError` unless `given` has the members `expected`; `what` they are, for the message."""
     if set(given) != set(expected):
@@ -98,6 +115,75 @@ def check_shapes(sums: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[in
             raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
         if sums[name].size and int(sums[name].min()) < 0:
             raise ContributionError(f"{name} is negative")
+
+
+def at_most(left: Ints, right: Ints | int, what: str) -> None:
+    """Raise :class:`ContributionError` with the text `what` where `left` is above `right`."""
+    if (left > right).any():
+        raise ContributionError(what)
+
+
+def check_regressions(  # noqa: PLR0917 - what the sums are of
+    what: str, sums: Mapping[str, Ints], columns: int, rows: int, bits: int, gram_bits: int
+) -> None:
+    """Raise :class:`ContributionError` unless weighted regressions of rows in [0, 1] can have these sums.
+
+    Bounds are exact where rounding is monotone, and have a small tolerance elsewhere.
+
+    Parameters
+    ----------
+    what : str
+        What has a regression, for the message: a leaf, or a rule.
+    sums : mapping of str to ndarray of int64
+        For each of r: ``count`` of rows and ``ws``, the sum of weights w, shape (r,); ``gram_high`` and ``gram_low``,
+        limbs of the upper triangle of the Gram sums of sqrt(w) [x, 1, y].
+    columns : int
+        Of a regression, the target included.
+    rows : int
+        Of the agent.
+    bits, gram_bits : int
+        Fraction bits of weights, and of the entries of regressions.
+    """
+    count, ws = sums["count"], sums["ws"]
+    at_most(count, rows, f"a {what}'s count exceeds the agent's rows")
+    at_most(ws, count << bits, f"a {what}'s WS exceeds its count")
+    if (sums["gram_low"] >> limb_bits(gram_bits)).any():
+        raise ContributionError("a low limb of a Gram matrix is too large")
+    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=gram_bits), columns)
+    diagonal = np.diagonal(gram, axis1=1, axis2=2)
+    ones = diagonal[:, -2]  # the intercept's column: sqrt(w), the largest entry of each row
+    if (gram > ones[:, None, None]).any():
+        raise ContributionError("a Gram entry exceeds the intercept's")
+    # The sum of rounded sqrt(w) squared is WS up to (sqrt(w) + 1 / 4) grid units per row, and WS up to half a unit.
+    expected = ws.astype(np.float64) * 2.0 ** (2 * gram_bits - bits)
+    tolerance = count.astype(np.float64) * (2.0**gram_bits + 1.0 + 2.0 ** (2 * gram_bits - bits)) + 1e-9 * expected
+    if (np.abs(ones - expected) > tolerance).any():
+        raise ContributionError(f"a {what}'s Gram matrix contradicts its WS")
+    if len(gram) and (np.linalg.eigvalsh(gram)[:, 0] < -1e-9 * diagonal.sum(axis=1)).any():
+        raise ContributionError(f"a {what}'s Gram matrix is not positive semi-definite")
+
+
+def check_qualities(what: str, sums: Mapping[str, Ints], rows: int, bits: int) -> None:
+    """Raise :class:`ContributionError` unless ``ws`` and ``wq`` can be sums of weights, and of their qualities."""
+    at_most(sums["ws"], rows << bits, f"a {what}'s WS exceeds the agent's rows")
+    at_most(sums["wq"], sums["ws"], f"a {what}'s quality sum exceeds its WS")
+
+
+def check_classes(domain: Domain, scheme: str, most: int) -> None:
+    """Raise ValueError, with the reason, unless `scheme` can learn the domain's classes, of at most `most`."""
+    if domain.target is not None:
+        raise ValueError(f"{scheme} learns classes; the domain has the numeric target {domain.target_name!r}")
+    if len(domain.classes) > most:
+        raise ValueError(
+            f"{len(domain.classes)} classes, at most {most} are possible; is {domain.target_name!r} a class?"
+        )
+    check_class_order(domain)
+
+
+def check_class_order(domain: Domain) -> None:
+    """Raise ValueError unless the domain's classes, if any, are in the order that class numbers rest on."""
+    if list(domain.classes) != sorted(set(domain.classes)):
+        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")
 
 
 def select_columns(data: Dataset, domain: Domain) -> Dataset:
@@ -116,8 +202,39 @@ def select_numbers(data: Dataset, domain: Domain) -> Dataset:
     TaskError
         The vehicle has another target, or one that is not numeric, or lacks a column.
     """
-    if data.target != domain.target_name:
-        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
+    _check_target(data, domain)
     if data.y.dtype.kind != "f":
         raise TaskError("the target here is not numeric")
     return select_columns(data, domain)
+
+
+def class_numbers(data: Dataset, domain: Domain) -> Ints:
+    """Return each row's position among the classes of the run, shape (n,); -1 for other labels.
+
+    Raises
+    ------
+    TaskError
+        The vehicle has another target, or a numeric one.
+    """
+    _check_target(data, domain)
+    if data.y.dtype.kind not in "UO":
+        raise TaskError(f"the target {data.target!r} is numeric here; this run needs class labels (text)")
+    known, labels = np.array(domain.classes, dtype=np.str_), data.y.astype(np.str_)
+    number = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+    return np.where(known[number] == labels, number, -1).astype(np.int64)
+
+
+def known_class_numbers(data: Dataset, domain: Domain) -> Ints:
+    """Return the same of rows of which at least one has a class of the run; raises TaskError for others, too."""
+    numbers = class_numbers(data, domain)
+    if data.rows and (numbers < 0).all():
+        raise TaskError(
+            f"no row's {data.target!r} is one of the run's {len(domain.classes)} classes: "
+            f"{', '.join(domain.classes[:10])}"
+        )
+    return numbers
+
+
+def _check_target(data: Dataset, domain: Domain) -> None:
+    if data.target != domain.target_name:
+        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")

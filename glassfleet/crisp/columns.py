@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +10,8 @@ from numpy.typing import NDArray
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.untrusted import select_columns
+from glassfleet.untrusted import known_class_numbers, select_columns, select_numbers
 
 MEMO = "crisp"
 GRID_BITS = 30
@@ -83,42 +81,14 @@ def prepare(data: Dataset, domain: Domain) -> Columns:
     if isinstance(known, tuple) and (known[0] is domain or known[0] == domain):
         columns: Columns = known[1]
         return columns
-    if data.target != domain.target_name:
-        raise TaskError(f"the target here is {data.target!r}, the run asks for {domain.target_name!r}")
-    chosen = select_columns(data, domain)
-    X = encode_inputs(chosen, domain)
     if domain.target is not None:
-        if data.y.dtype.kind != "f":
-            raise TaskError("the target here is not numeric")
-        scaled = domain.scale_target(data.y.astype(np.float64, copy=False))
-        columns = Columns.of(X, to_grid(scaled, GRID_BITS).astype(np.int64), 0)
+        chosen = select_numbers(data, domain)
+        y = to_grid(domain.scale_target(chosen.y), GRID_BITS).astype(np.int64)
+        columns = Columns.of(encode_inputs(chosen, domain), y, 0)
     else:
-        numbers = class_numbers(data, domain.classes)
-        here = numbers >= 0
-        unknown = int(here.size - np.count_nonzero(here))
-        if unknown == data.rows > 0:
-            raise TaskError(
-                f"no row's {data.target!r} is one of the run's {len(domain.classes)} classes: "
-                f"{', '.join(domain.classes[:10])}"
-            )
-        if unknown:
-            X, numbers = X[here], numbers[here]
-        columns = Columns.of(X, numbers, len(domain.classes), unknown)
+        chosen, y = select_columns(data, domain), known_class_numbers(data, domain)
+        here = y >= 0
+        X = encode_inputs(chosen, domain)[here]
+        columns = Columns.of(X, y[here], len(domain.classes), int(here.size - np.count_nonzero(here)))
     data.memo[MEMO] = (domain, columns)
     return columns
-
-
-def class_numbers(data: Dataset, classes: Sequence[str]) -> NDArray[np.int64]:
-    """Return each row's position in `classes`, which are in lexicographic order; -1 for other labels.
-
-    Raises
-    ------
-    TaskError
-        The target is numeric.
-    """
-    if data.y.dtype.kind not in "UO":
-        raise TaskError(f"the target {data.target!r} is numeric here; this run needs class labels (text)")
-    known = np.array(classes, dtype=np.str_)
-    labels = data.y.astype(np.str_)
-    number = np.minimum(np.searchsorted(known, labels), len(known) - 1)
-    return np.where(known[number] == labels, number, -1).astype(np.int64)

@@ -120,11 +120,7 @@ def best_cuts(columns: Columns, sets: Sets, feature: NDArray[np.intp], total: ND
 
 
 def cut_ordered(
-    columns: Columns,
-    sets: Sets,
-    number: NDArray[np.intp],
-    value: NDArray[np.float64],
-    total: NDArray[np.float64],
+    columns: Columns, sets: Sets, number: NDArray[np.intp], value: NDArray[np.float64], total: NDArray[np.float64]
 ) -> Cuts:
     """Return the best cut of sets that are in the order of their inputs already; see :func:`best_cuts`.
 

@@ -16,6 +16,7 @@ from glassfleet.crisp.scores import Tally
 from glassfleet.crisp.tree import Tree
 
 MIN_DEPTH = 2
+_MAX_DEPTH, _FOLDS = 15, 5
 
 
 @dataclass(frozen=True)
@@ -176,10 +177,8 @@ def kfold_parts(part_of: NDArray[np.intp], parts: int) -> list[tuple[Rows, Rows]
     return [(train, test) for train, test in folds if len(train) and len(test)]
 
 
-def cross_validated_tree(
-    columns: Columns, rng: np.random.Generator, *, positive: int | None, folds: int = 5, max_depth: int = 15
-) -> Tree:
-    """Return the CART of all rows, at least one, to the depth in [2, `max_depth`] that cross-validation chooses.
+def cross_validated_tree(columns: Columns, rng: np.random.Generator, *, positive: int | None) -> Tree:
+    """Return the CART of all rows, at least one, to the depth in [2, 15] that cross-validation in 5 folds chooses.
 
     Parameters
     ----------
@@ -188,6 +187,6 @@ def cross_validated_tree(
     positive : int or None
         Class whose F1 counts; None: the mean over the classes (or the squared error).
     """
-    parts = kfold_parts(stratified_parts(columns, folds, rng), folds)
-    depth = best_depth(depth_scores(columns, parts, max_depth, positive=positive)) if parts else MIN_DEPTH
+    parts = kfold_parts(stratified_parts(columns, _FOLDS, rng), _FOLDS)
+    depth = best_depth(depth_scores(columns, parts, _MAX_DEPTH, positive=positive)) if parts else MIN_DEPTH
     return grow_tree(columns, np.arange(columns.rows), depth)

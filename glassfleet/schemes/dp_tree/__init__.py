@@ -18,11 +18,12 @@ from glassfleet.data.documents import document_errors, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.dp_tree.client import DpTreeClient
-from glassfleet.schemes.dp_tree.messages import NAME, check_domain, read_task
+from glassfleet.schemes.dp_tree.messages import MAX_CLASSES, NAME, read_task
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
 from glassfleet.tables import RuleTables
+from glassfleet.untrusted import check_classes
 from schemas.errors import RunFailedError
 
 
@@ -74,7 +75,7 @@ class DifferentiallyPrivateTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
         parameters, domain, body = read_document_head(document, NAME, TreeModel.format, Parameters)
         with document_errors():
-            check_domain(domain)
+            check_classes(domain, NAME, MAX_CLASSES)
             return TreeModel(NAME, parameters, domain, read_tree(TreeBody.model_validate(body), domain))
 
 

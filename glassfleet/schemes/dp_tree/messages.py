@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from glassfleet.untrusted import Remembered, check_classes, read_task_head, task_errors, task_head
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -169,10 +169,7 @@ class Question:
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Any] = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-        }
+        body = task_head(self.parameters, self.domain)
         if self.kind != "hello":
             body["agents"] = self.agents
         if self.growth is not None:
@@ -188,7 +185,7 @@ class Question:
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         with task_errors():
-            check_domain(domain)
+            check_classes(domain, NAME, MAX_CLASSES)
             if kind == "hello":
                 return cls(kind, parameters, domain)
             agents = body["agents"]
@@ -204,16 +201,6 @@ class Question:
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
-
-
-def check_domain(domain: Domain) -> None:
-    """Raise ValueError, with the reason, unless the domain's classes can be learned."""
-    if domain.target is not None:
-        raise ValueError(f"{NAME} learns classes; the domain has the numeric target {domain.target_name!r}")
-    if len(domain.classes) > MAX_CLASSES:
-        raise ValueError(f"{len(domain.classes)} classes, at most {MAX_CLASSES} are possible")
-    if list(domain.classes) != sorted(set(domain.classes)):
-        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")
 
 
 def _read_edges(edges: Any, shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -15,11 +15,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.dp_tree.client import grid_edges
-from glassfleet.schemes.dp_tree.messages import GRID, NAME, Growth, Question, check_domain, read_task
+from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.progress import progress_of
-from glassfleet.untrusted import check_names
+from glassfleet.untrusted import check_classes, check_head, check_names
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
@@ -30,7 +30,7 @@ class DpTreeServer:
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random here
         """Ask who is there."""
         try:
-            check_domain(domain)
+            check_classes(domain, NAME, MAX_CLASSES)
         except ValueError as fault:
             raise UsageError(str(fault)) from fault
         return _ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": ""})
@@ -38,8 +38,7 @@ class DpTreeServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        if contribution.kind != task.kind:
-            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        check_head(task, contribution)
         if contribution.values:
             raise ContributionError("this scheme sends sums only")
         shapes, rows = question.shapes(), contribution.rows

@@ -13,7 +13,7 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, Question
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Floats, centred
-from glassfleet.untrusted import select_columns
+from glassfleet.untrusted import class_numbers, select_columns, select_numbers
 
 
 class FedAvgClient:
@@ -34,19 +34,13 @@ class FedAvgClient:
 def _rows(question: Question, data: Dataset) -> tuple[Floats, Floats]:
     """Return inputs, shape (n, F), and wanted outputs, shape (n, outputs); rows of foreign classes are left out."""
     domain = question.domain
-    if data.target != domain.target_name:
-        raise TaskError(f"the target here is {data.target!r}, not {domain.target_name!r}")
-    chosen = select_columns(data, domain)
-    inputs = centred(domain.scale_inputs(chosen.X))
     if domain.target is not None:
-        if chosen.y.dtype.kind != "f":
-            raise TaskError(f"target {data.target!r} is text here, the run needs numbers")
-        return inputs, domain.scale_target(chosen.y)[:, None]
-    if chosen.y.dtype.kind not in "UO":
-        raise TaskError(f"target {data.target!r} is numeric here, the run needs class labels; read it as text (labels)")
-    one_hot = (chosen.y.astype(np.str_)[:, None] == np.array(domain.classes)[None, :]).astype(np.float64)
-    known = one_hot.any(axis=1)
-    return inputs[known], one_hot[known]
+        chosen = select_numbers(data, domain)
+        return centred(domain.scale_inputs(chosen.X)), domain.scale_target(chosen.y)[:, None]
+    number = class_numbers(data, domain)
+    known = number >= 0
+    inputs = centred(domain.scale_inputs(select_columns(data, domain).X[known]))
+    return inputs, np.eye(len(domain.classes))[number[known]]
 
 
 def _train(question: Question, inputs: Floats, wanted: Floats) -> Floats:

@@ -12,6 +12,7 @@ from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, MAX_ROWS, NAME, Q
 from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.network import Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
+from glassfleet.untrusted import check_head
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
@@ -33,6 +34,7 @@ class FedAvgServer:
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        check_head(task, contribution)
         check_answer(Question.from_task(task), contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from glassfleet.crisp.forest import widen
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.fedga.messages import Question
+from glassfleet.untrusted import check_names
 
 _NOISE = 100.0
 """Noise beyond this many of its scales is a lie (its chance is e^-100)."""
@@ -24,14 +24,9 @@ def check_answer(question: Question, contribution: Contribution) -> None:
     {"depth": _check_depth, "local": _check_local, "candidates": _check_scores}[question.kind](question, contribution)
 
 
-def _names(what: str, given: Mapping[str, Any], expected: set[str]) -> None:
-    if set(given) != expected:
-        raise ContributionError(f"expected the {what} {sorted(expected)}, got {sorted(map(str, given))[:12]}")
-
-
 def _check_depth(question: Question, contribution: Contribution) -> None:
     parameters, rows, sums = question.parameters, contribution.rows, contribution.sums
-    _names("values", contribution.values, {"depth", "weight"})
+    check_names("values", contribution.values, {"depth", "weight"})
     depth, weight = contribution.values["depth"], contribution.values["weight"]
     if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= max(parameters.max_depth, 15):
         raise ContributionError(f"depth must be an integer in [0, {parameters.max_depth}]")
@@ -45,14 +40,14 @@ def _check_depth(question: Question, contribution: Contribution) -> None:
     if (depth == 0) != (rows == 0):
         raise ContributionError("a depth of 0 is the answer of a vehicle without rows, and of no other")
     if question.domain.target is None:
-        _names("sums", sums, {"class_rows"})
+        check_names("sums", sums, {"class_rows"})
         counts = sums["class_rows"]
         if counts.shape != (len(question.domain.classes),) or bool(((counts < 0) | (counts > rows)).any()):
             raise ContributionError(f"class_rows must be one count per class, in [0, {rows}]")
         if int(counts.sum()) > rows or bool(((counts > 0) & (counts < parameters.min_rows)).any()):
             raise ContributionError("class_rows add up to more than the rows, or hold a count below min_rows")
     else:
-        _names("sums", sums, {"target"})
+        check_names("sums", sums, {"target"})
         target = sums["target"]
         if target.shape != (2,):
             raise ContributionError(f"target has shape {target.shape}, expected (2,)")
@@ -63,8 +58,8 @@ def _check_depth(question: Question, contribution: Contribution) -> None:
 
 
 def _check_local(question: Question, contribution: Contribution) -> None:
-    _names("sums", contribution.sums, set())
-    _names("values", contribution.values, {"structure", "votes"})
+    check_names("sums", contribution.sums, set())
+    check_names("values", contribution.values, {"structure", "votes"})
     check_structure(question, contribution.values["structure"])
     votes = contribution.values["votes"]
     if not isinstance(votes, dict) or set(votes) != {"fit_on_all", "elitism"}:
@@ -75,8 +70,8 @@ def _check_local(question: Question, contribution: Contribution) -> None:
 
 def _check_scores(question: Question, contribution: Contribution) -> None:
     assert question.forest is not None
-    _names("sums", contribution.sums, set())
-    _names("values", contribution.values, {"scores", "structure"})
+    check_names("sums", contribution.sums, set())
+    check_names("values", contribution.values, {"scores", "structure"})
     check_structure(question, contribution.values["structure"])
     scores = contribution.values["scores"]
     if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.shape != (question.forest.size,):

@@ -144,11 +144,7 @@ class Evolution:
     def take(self, lines: NDArray[np.intp], settled: int) -> Evolution:
         """Return the given strings, in that order."""
         return replace(
-            self,
-            strings=self.strings[lines],
-            scores=self.scores[lines],
-            known=self.known[lines],
-            settled=settled,
+            self, strings=self.strings[lines], scores=self.scores[lines], known=self.known[lines], settled=settled
         )
 
     def join(self, strings: Strings) -> Evolution:
@@ -188,13 +184,7 @@ class Evolution:
 
 
 def begin(
-    parameters: Parameters,
-    *,
-    depth: int,
-    n_features: int,
-    size: int,
-    own: Sequence[Strings],
-    rng: np.random.Generator,
+    parameters: Parameters, *, depth: int, n_features: int, size: int, own: Sequence[Strings], rng: np.random.Generator
 ) -> Evolution:
     """Return the first candidates: the agents' structures and random ones."""
     nobody = np.zeros((0, 0))

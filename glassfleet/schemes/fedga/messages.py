@@ -10,7 +10,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from glassfleet.untrusted import Remembered, check_class_order, read_task_head, task_errors, task_head
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]
@@ -60,11 +60,7 @@ class Question:
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Any] = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "seed": self.seed,
-        }
+        body: dict[str, Any] = {**task_head(self.parameters, self.domain), "seed": self.seed}
         if self.kind != "depth":
             body["depth"] = self.depth
         if self.forest is not None:
@@ -79,7 +75,7 @@ class Question:
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         with task_errors():
-            check_domain(domain)
+            check_class_order(domain)
             seed = _integer(body["seed"], "seed", 0, 2**63 - 1)
             if kind == "depth":
                 return cls(kind, parameters, domain, seed)
@@ -95,12 +91,6 @@ class Question:
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
-
-
-def check_domain(domain: Domain) -> None:
-    """Raise ValueError unless the domain's classes, if any, are in the order that class numbers rest on."""
-    if list(domain.classes) != sorted(set(domain.classes)):
-        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")
 
 
 def _integer(value: object, name: str, least: int, most: int) -> int:

@@ -19,9 +19,10 @@ from glassfleet.data.domain import Domain
 from glassfleet.nature import OWN_TREE, Nature
 from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.schemes.fedga.client import choose_tree
-from glassfleet.schemes.fedga.messages import NAME, Question, check_domain
+from glassfleet.schemes.fedga.messages import NAME, Question
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
 from glassfleet.schemes.fedga.words import draw_structure
+from glassfleet.untrusted import check_class_order
 from schemas.errors import DocumentError
 
 FORMAT = 1
@@ -200,7 +201,7 @@ def read_document(document: Mapping[str, Any]) -> PersonalTree | Population:
         raise DocumentError("model is not a JSON object")
     kind, rest = body.get("kind"), {name: part for name, part in body.items() if name != "kind"}
     with document_errors():
-        check_domain(domain)
+        check_class_order(domain)
         if kind == "tree":
             return PersonalTree(parameters, domain, read_tree(TreeBody.model_validate(rest), domain))
         if kind == "population":

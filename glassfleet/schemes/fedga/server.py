@@ -12,15 +12,15 @@ from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin
 from glassfleet.schemes.fedga.genetics import string_of
-from glassfleet.schemes.fedga.messages import NAME, Question, check_domain, read_task
+from glassfleet.schemes.fedga.messages import NAME, Question, read_task
 from glassfleet.schemes.fedga.model import Population
 from glassfleet.schemes.fedga.params import Parameters
 from glassfleet.schemes.fedga.words import draw_structure
+from glassfleet.untrusted import check_class_order, check_head
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
@@ -34,7 +34,7 @@ class FedgaServer:
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:
         """Ask for depths and row counts."""
         try:
-            check_domain(domain)
+            check_class_order(domain)
         except ValueError as fault:
             raise UsageError(str(fault)) from fault
         return _ask(Question("depth", parameters, domain, seed % 2**63), {"best": []})
@@ -42,8 +42,7 @@ class FedgaServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        if contribution.kind != task.kind:
-            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        check_head(task, contribution)
         check_answer(question, contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:

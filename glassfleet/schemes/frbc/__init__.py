@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.frbc.client import FrbcClient
+from glassfleet.schemes.frbc.document import read_document
 from glassfleet.schemes.frbc.messages import Question
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import Parameters
@@ -59,7 +60,7 @@ class FederatedRuleClassifier:
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return FuzzyRuleClassifier.from_document(document)
+        return FuzzyRuleClassifier(*read_document(document))
 
 
 SCHEME = FederatedRuleClassifier()

@@ -17,7 +17,7 @@ from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, Question
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
-from glassfleet.untrusted import select_columns
+from glassfleet.untrusted import class_numbers, known_class_numbers, select_columns
 
 Sums = dict[str, NDArray[np.int64]]
 
@@ -59,22 +59,13 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
     known = data.memo.get(NAME)
     if isinstance(known, _Rows) and (known.chosen, known.domain) == ((n_sets, group_rows), domain):
         return known
-    if data.target != domain.label:
-        raise TaskError(f"the class here is {data.target!r}, the run asks for {domain.label!r}")
-    if data.y.dtype.kind not in "UO":
-        raise TaskError(f"the target {data.target!r} is numeric here; this run needs class labels (text)")
-    own = select_columns(data, domain)
-    classes = np.array(domain.classes, dtype=np.str_)
-    if data.rows and not np.isin(own.y.astype(np.str_), classes).any():
-        known_classes = ", ".join(domain.classes[:10])
-        raise TaskError(f"no row's {data.target!r} is one of the run's {len(classes)} classes: {known_classes}")
-    own = condensed(own, domain, group_rows)
-    labels = own.y.astype(np.str_)
-    number = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    here = classes[number] == labels
+    known_class_numbers(data, domain)
+    own = condensed(select_columns(data, domain), domain, group_rows)
+    numbers = class_numbers(own, domain)
+    here = numbers >= 0
     members = fuzzify(domain.scale_inputs(own.X[here]), n_sets)
     unknown = int(here.size - np.count_nonzero(here))
-    rows = _Rows(domain, (n_sets, group_rows), members, number[here].astype(np.intp), unknown)
+    rows = _Rows(domain, (n_sets, group_rows), members, numbers[here].astype(np.intp), unknown)
     data.memo[NAME] = rows
     return rows
 

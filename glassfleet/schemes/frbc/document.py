@@ -11,9 +11,9 @@ from pydantic import Field
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.schemes.frbc.matching import pack, sort_rules
-from glassfleet.schemes.frbc.messages import check_classes
-from glassfleet.schemes.frbc.params import MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
+from glassfleet.untrusted import check_classes
 
 SCHEME = "frbc"
 FORMAT = 1
@@ -57,7 +57,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
-        check_classes(domain)
+        check_classes(domain, SCHEME, MAX_CLASSES)
         base = _read_rules(body, domain, parameters.n_sets)
     return parameters, domain, base
 

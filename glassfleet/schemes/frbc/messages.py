@@ -14,7 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.scheme import Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
 from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
-from glassfleet.untrusted import read_task_head, task_errors
+from glassfleet.untrusted import check_classes, read_task_head, task_errors, task_head
 
 NAME = "frbc"
 Kind = Literal["rules", "strengths"]
@@ -123,11 +123,7 @@ class Question:
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Any] = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "max_rows": self.parameters.max_rows,
-        }
+        body: dict[str, Any] = {**task_head(self.parameters, self.domain), "max_rows": self.parameters.max_rows}
         if self.rules is not None:
             body["rules"] = self.rules.to_value()
         return Task(NAME, self.kind, body)
@@ -138,19 +134,8 @@ class Question:
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         rules = None
         with task_errors():
-            check_classes(domain)
+            check_classes(domain, NAME, MAX_CLASSES)
             if kind == "strengths":
                 value = task.body["rules"]
                 rules = Candidates.from_value(value, len(domain.features), parameters.n_sets, len(domain.classes))
         return cls(kind, parameters, domain, rules)
-
-
-def check_classes(domain: Domain) -> None:
-    """Raise ValueError, with the reason, unless the domain's classes can be learned."""
-    classes = domain.classes
-    if domain.target is not None or not classes:
-        raise ValueError(f"{NAME} learns classes; the domain has the numeric target {domain.target_name!r}")
-    if len(classes) > MAX_CLASSES:
-        raise ValueError(f"{len(classes)} classes, at most {MAX_CLASSES} are possible; is {domain.label!r} a class?")
-    if list(classes) != sorted(set(classes)):
-        raise ValueError("the domain's classes must differ from each other and be in lexicographic order")

@@ -14,7 +14,7 @@ from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Consequent, Explanation, Rule, no_rule_fires
-from glassfleet.schemes.frbc.document import read_document, write_document
+from glassfleet.schemes.frbc.document import write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
@@ -28,7 +28,7 @@ _ROW_BLOCK = 1 << 12
 class FuzzyRuleClassifier:
     """A fuzzy rule-based classifier: thousands of rules with one condition per input, of which one answers.
 
-    Made by a run or by :meth:`from_document`; not changed afterwards.
+    Made by a run or by a document; not changed afterwards.
 
     Parameters
     ----------
@@ -196,8 +196,3 @@ class FuzzyRuleClassifier:
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
         return write_document(self.parameters, self.domain, self.base)
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
-        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
-        return cls(*read_document(document))

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
-from glassfleet.data.condense import NO_ROWS
+from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.frbc.checks import check_rules, check_strengths
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
-from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, NAME, RULE_SUMS, Candidates, Question, check_classes
+from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, NAME, RULE_SUMS, Candidates, Question
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
+from glassfleet.untrusted import check_classes, check_head
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
@@ -33,7 +33,7 @@ class FrbcServer:
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for rules."""
         try:
-            check_classes(domain)
+            check_classes(domain, NAME, MAX_CLASSES)
         except ValueError as fault:
             raise UsageError(str(fault)) from fault
         task = Question("rules", parameters, domain).to_task()
@@ -42,10 +42,7 @@ class FrbcServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = Question.from_task(task)
-        if contribution.kind != task.kind:
-            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
-        if contribution.rows > question.parameters.max_rows:
-            raise ContributionError(f"{contribution.rows} rows, the grid is good for {question.parameters.max_rows}")
+        check_head(task, contribution, question.parameters.max_rows)
         if contribution.nullified:
             raise ContributionError("nullified statistics, but this scheme nullifies none")
         if question.kind == "rules":
@@ -57,14 +54,7 @@ class FrbcServer:
         """Turn the answers to the state's task into the next task or the model."""
         question = Question.from_task(Task(NAME, state["kind"], state["body"]))
         parameters = question.parameters
-        rows = sum(contribution.rows for contribution in contributions)
-        if rows == 0:
-            raise RunFailedError(NO_ROWS)
-        if rows > parameters.max_rows:
-            raise RunFailedError(
-                f"{rows} rows in all, the grid of {parameters.fraction_bits} bits is good for {parameters.max_rows}; "
-                "use fewer fraction_bits"
-            )
+        rows = count_rows(contributions, parameters.max_rows)
         if question.rules is not None:
             total = add_up(contributions)
             per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
+from glassfleet.schemes.frt.document import read_document
 from glassfleet.schemes.frt.messages import read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import Parameters
@@ -55,7 +56,7 @@ class FederatedRegressionTree:
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRegressionTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return FuzzyRegressionTree.from_document(document)
+        return FuzzyRegressionTree(*read_document(document))
 
 
 SCHEME = FederatedRegressionTree()

@@ -14,7 +14,7 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights"]
@@ -79,8 +79,7 @@ class Question:
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
+            **task_head(self.parameters, self.domain),
             "max_rows": self.parameters.max_rows,
             "tree": self.tree.to_value(),
             "nodes": self.nodes.astype(np.int32),

@@ -14,7 +14,7 @@ from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Condition, Explanation, Rule, no_rule_fires
-from glassfleet.schemes.frt.document import read_document, write_document
+from glassfleet.schemes.frt.document import write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
@@ -28,7 +28,7 @@ _ROW_BLOCK = 1 << 13
 class FuzzyRegressionTree:
     """A multi-way fuzzy regression tree with linear leaves.
 
-    Made by :meth:`build` (from a run) or :meth:`from_document`; not changed afterwards.
+    Made by :meth:`build` (from a run) or a document; not changed afterwards.
     """
 
     scheme = "frt"
@@ -211,8 +211,3 @@ class FuzzyRegressionTree:
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
         return write_document(self.parameters, self.domain, self.tree, self._rules)
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> FuzzyRegressionTree:
-        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
-        return cls(*read_document(document))

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
-from glassfleet.data.condense import NO_ROWS
+from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.linear import minimum_norm
@@ -25,8 +24,9 @@ from glassfleet.schemes.frt.progress import progress_of
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.tree import Tree
+from glassfleet.untrusted import check_head
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import UsageError
 
 
 class FrtServer:
@@ -52,10 +52,7 @@ class FrtServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        if contribution.kind != task.kind:
-            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
-        if contribution.rows > question.parameters.max_rows:
-            raise ContributionError(f"{contribution.rows} rows, the grid is good for {question.parameters.max_rows}")
+        check_head(task, contribution, question.parameters.max_rows)
         if contribution.values:
             raise ContributionError("this scheme sends sums only")
         check_sums(question, contribution)
@@ -63,14 +60,7 @@ class FrtServer:
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows = sum(contribution.rows for contribution in contributions)
-        if rows == 0:
-            raise RunFailedError(NO_ROWS)
-        if rows > question.parameters.max_rows:
-            raise RunFailedError(
-                f"too-many-rows: {rows} rows in all, the grid of {question.parameters.fraction_bits} and "
-                f"{question.parameters.gram_bits} bits is good for {question.parameters.max_rows}; use fewer bits"
-            )
+        rows = count_rows(contributions, question.parameters.max_rows)
         sums = add_up(contributions)
         if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)

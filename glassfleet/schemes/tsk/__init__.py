@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.tsk.client import TskClient
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK
+from glassfleet.schemes.tsk.document import read_document
 from glassfleet.schemes.tsk.messages import read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
@@ -61,7 +62,7 @@ class FederatedTskSystem:
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return TskSystem.from_document(document)
+        return TskSystem(*read_document(document))
 
 
 SCHEME = FederatedTskSystem()

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
-from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
@@ -24,7 +23,7 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
-from glassfleet.untrusted import check_names
+from glassfleet.untrusted import at_most, check_names, check_qualities, check_regressions, check_shapes
 
 Sums = Mapping[str, NDArray[np.int64]]
 
@@ -34,10 +33,6 @@ SHARES = ("weight", "support", "confidence")
 def check_answer(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError`, with the reason, unless `contribution` can be a true answer to `question`."""
     parameters = question.parameters
-    if contribution.kind != question.kind:
-        raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {question.kind!r}")
-    if contribution.rows > parameters.max_rows:
-        raise ContributionError(f"{contribution.rows} rows, the grid is good for {parameters.max_rows}")
     if contribution.nullified:
         raise ContributionError("nullified statistics, but this scheme nullifies none")
     if question.kind == "rules":
@@ -45,12 +40,19 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         read_rules(question, contribution)
         return
     check_names("values", contribution.values, ())
+    sums, rows, bits = contribution.sums, contribution.rows, parameters.fraction_bits
     if question.kind == "clusters":
-        _check_clusters(question, contribution.sums, contribution.rows)
-    elif question.kind == "sums":
-        _check_sums(question, contribution.sums, contribution.rows)
+        _check_clusters(question, sums, rows)
+        return
+    assert question.antecedents is not None
+    rules, columns = len(question.antecedents), question.gram_columns
+    if question.kind == "sums":
+        triangle = (rules, columns * (columns + 1) // 2)
+        check_shapes(sums, dict(zip(GRAM_SUMS, (triangle, triangle, (rules,), (rules,)), strict=True)))
+        check_regressions("rule", sums, columns, rows, bits, parameters.gram_bits)
     else:
-        _check_weights(question, contribution.sums, contribution.rows)
+        check_shapes(sums, dict.fromkeys(WEIGHT_SUMS, (rules,)))
+        check_qualities("rule", sums, rows, bits)
 
 
 def read_rules(question: Question, contribution: Contribution) -> RuleBase:
@@ -80,29 +82,15 @@ def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
     return share
 
 
-def _shapes(sums: Sums, names: tuple[str, ...], *shapes: tuple[int, ...]) -> None:
-    check_names("sums", sums, names)
-    for name, shape in zip(names, shapes, strict=True):
-        if sums[name].shape != shape:
-            raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
-        if sums[name].size and int(sums[name].min()) < 0:
-            raise ContributionError(f"{name} is negative")
-
-
-def _at_most(left: NDArray[np.int64], right: NDArray[np.int64] | int, what: str) -> None:
-    if (left > right).any():
-        raise ContributionError(what)
-
-
 def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
     assert question.centres is not None
     shape = (question.parameters.n_clusters, question.n_features + 2)
-    _shapes(sums, CLUSTER_SUMS, shape, shape, (1,))
+    check_shapes(sums, dict(zip(CLUSTER_SUMS, (shape, shape, (1,)), strict=True)))
     bits = grid_bits(question.n_features + 1)
     for name in ("moment_high", "moment_low"):
         limb = sums[name]
-        _at_most(limb[:, -1], rows << HALF_BITS, f"a cluster's mass in {name} exceeds the agent's rows")
-        _at_most(limb[:, :-1], limb[:, -1:] << bits, f"a cluster's {name} exceeds its mass")
+        at_most(limb[:, -1], rows << HALF_BITS, f"a cluster's mass in {name} exceeds the agent's rows")
+        at_most(limb[:, :-1], limb[:, -1:] << bits, f"a cluster's {name} exceeds its mass")
     mass = int(sums["moment_high"][:, -1].sum() << HALF_BITS) + int(sums["moment_low"][:, -1].sum())
     # Squares of memberships that add up to one do so to one at most; each is rounded by half a unit.
     if mass > rows * ((1 << SQUARE_BITS) + shape[0]):
@@ -110,35 +98,3 @@ def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
     most = rows * ((2 << CHANGE_BITS) + 1) if len(question.centres) > 1 else 0
     if int(sums["change"][0]) > most:
         raise ContributionError("the change of memberships exceeds what the agent's rows can change")
-
-
-def _check_sums(question: Question, sums: Sums, rows: int) -> None:
-    assert question.antecedents is not None
-    r, k = len(question.antecedents), question.gram_columns
-    _shapes(sums, GRAM_SUMS, (r, k * (k + 1) // 2), (r, k * (k + 1) // 2), (r,), (r,))
-    bits, gram_bits = question.parameters.fraction_bits, question.parameters.gram_bits
-    count, ws = sums["count"], sums["ws"]
-    _at_most(count, rows, "a rule's count exceeds the agent's rows")
-    _at_most(ws, count << bits, "a rule's WS exceeds its count")
-    if (sums["gram_low"] >> limb_bits(gram_bits)).any():
-        raise ContributionError("a low limb of a Gram matrix is too large")
-    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=gram_bits), k)
-    diagonal = np.diagonal(gram, axis1=1, axis2=2)
-    ones = diagonal[:, -2]  # the intercept's column: sqrt(w), the largest entry of each row
-    if (gram > ones[:, None, None]).any():
-        raise ContributionError("a Gram entry exceeds the intercept's")
-    # The sum of rounded sqrt(w) squared is WS up to (sqrt(w) + 1 / 4) grid units per row, and WS up to half a unit.
-    expected = ws.astype(np.float64) * 2.0 ** (2 * gram_bits - bits)
-    tolerance = count.astype(np.float64) * (2.0**gram_bits + 1.0 + 2.0 ** (2 * gram_bits - bits)) + 1e-9 * expected
-    if (np.abs(ones - expected) > tolerance).any():
-        raise ContributionError("a rule's Gram matrix contradicts its WS")
-    if r and (np.linalg.eigvalsh(gram)[:, 0] < -1e-9 * diagonal.sum(axis=1)).any():
-        raise ContributionError("a rule's Gram matrix is not positive semi-definite")
-
-
-def _check_weights(question: Question, sums: Sums, rows: int) -> None:
-    assert question.antecedents is not None
-    r = len(question.antecedents)
-    _shapes(sums, WEIGHT_SUMS, (r,), (r,))
-    _at_most(sums["ws"], rows << question.parameters.fraction_bits, "a rule's WS exceeds the agent's rows")
-    _at_most(sums["wq"], sums["ws"], "a rule's quality sum exceeds its WS")

@@ -14,7 +14,7 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights"]
@@ -81,11 +81,7 @@ class Question:
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Any] = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "max_rows": self.parameters.max_rows,
-        }
+        body: dict[str, Any] = {**task_head(self.parameters, self.domain), "max_rows": self.parameters.max_rows}
         for name in _ARRAYS:
             if (array := getattr(self, name)) is not None:
                 body[name] = array

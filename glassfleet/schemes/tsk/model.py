@@ -15,7 +15,7 @@ from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Explanation, Rule, no_rule_fires
-from glassfleet.schemes.tsk.document import read_document, write_document
+from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
 
@@ -37,7 +37,7 @@ def _relative(strength: Floats) -> Floats:
 class TskSystem:
     """A first-order Takagi-Sugeno-Kang rule base: fuzzy conditions on every input, a polynomial as consequent.
 
-    Made by a run or by :meth:`from_document`; not changed afterwards.
+    Made by a run or by a document; not changed afterwards.
 
     Parameters
     ----------
@@ -199,8 +199,3 @@ class TskSystem:
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
         return write_document(self.parameters, self.domain, self.base)
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> TskSystem:
-        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
-        return cls(*read_document(document))

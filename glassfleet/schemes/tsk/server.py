@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
-from glassfleet.data.condense import NO_ROWS
+from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import moments, rules_worth_keeping
@@ -22,6 +21,7 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, weigh, with_otherwise
+from glassfleet.untrusted import check_head
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
@@ -50,18 +50,14 @@ class TskServer:
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        check_answer(read_task(task), contribution)
+        question = read_task(task)
+        check_head(task, contribution, question.parameters.max_rows)
+        check_answer(question, contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows = sum(contribution.rows for contribution in contributions)
-        if rows == 0:
-            raise RunFailedError(NO_ROWS)
-        if rows > question.parameters.max_rows:
-            raise RunFailedError(
-                f"{rows} rows in all, the grids are good for {question.parameters.max_rows}; use fewer fraction_bits"
-            )
+        rows = count_rows(contributions, question.parameters.max_rows)
         if question.kind == "rules":
             return _merge(question, state, rows, contributions)
         sums = add_up(contributions)
