@@ -294,16 +294,9 @@ def explain(options: ExplainOptions) -> None:
     learned = spoken(load(options)[1], options.words)
     row = row_of(options.data, options.row, learned)
     goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
-    result = explain_row(learned, None, row)
-    other = counterfactual(
-        learned,
-        None,
-        row,
-        goal,
-        keep=options.fixed,
-        only=options.only or None,
-        max_inputs=options.max_inputs,
-    )
+    result = explain_row(learned, row)
+    only, most = options.only or None, options.max_inputs
+    other = counterfactual(learned, row, goal, keep=options.fixed, only=only, max_inputs=most)
     if options.as_json:
         print_json({**result.to_dict(), "counterfactual": other.to_dict()})
         return

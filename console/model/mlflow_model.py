@@ -126,7 +126,7 @@ class Forecaster:
         """
         rows = [as_row(self.model.domain, row) for row in _rows(model_input)]
         if params is not None and params.get("explain"):
-            return [explain_row(self.model, None, row).to_dict() for row in rows]
+            return [explain_row(self.model, row).to_dict() for row in rows]
         return list(self.model.predict(np.array(rows)).tolist()) if rows else []
 
     def get_raw_model(self) -> Model:

@@ -108,6 +108,11 @@ class Domain(BaseModel):
         """Column name of the target or class label."""
         return self.target.name if self.target is not None else self.label
 
+    @property
+    def target_unit(self) -> str:
+        """Unit of the numeric target; empty: it has none, or is a class."""
+        return self.target.unit if self.target is not None else ""
+
     def variable(self, name: str) -> Variable:
         """Return an input, or the numeric target, by name; raises KeyError when there is none."""
         for variable in (*self.features, *([self.target] if self.target is not None else [])):
@@ -160,17 +165,11 @@ def _scale(values: NDArray[np.float64], low: Any, high: Any) -> NDArray[np.float
     return np.where(width > 0, scaled, 0.0)
 
 
-def pooled_domain(
-    names: Sequence[str],
-    target: str,
-    X: NDArray[np.float64],
-    y: NDArray[np.float64],
-    input_quantiles: tuple[float, float] = (0.025, 0.975),
-) -> Domain:
+def pooled_domain(names: Sequence[str], target: str, X: NDArray[np.float64], y: NDArray[np.float64]) -> Domain:
     """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
 
-    Inputs: the quantiles `input_quantiles`; target: minimum and maximum.
+    Inputs: the quantiles 0.025 and 0.975; target: minimum and maximum.
     """
-    low, high = np.quantile(X, input_quantiles, axis=0)
+    low, high = np.quantile(X, (0.025, 0.975), axis=0)
     features = [Variable(name=name, low=float(a), high=float(b)) for name, a, b in zip(names, low, high, strict=True)]
     return Domain(features=tuple(features), target=Variable(name=target, low=float(y.min()), high=float(y.max())))

@@ -222,12 +222,7 @@ def _coarse(parameters: DiscoveryParameters, name: str) -> Grid:
 def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Grid], known: State) -> Next:
     """Return the round that asks for `columns`; `known` is what the state keeps beside them."""
     recipes = {name: grid.to_value() for name, grid in columns.items()}
-    state: State = {
-        "parameters": parameters.model_dump(mode="json"),
-        "round": number,
-        "columns": recipes,
-        **known,
-    }
+    state: State = {"parameters": parameters.model_dump(mode="json"), "round": number, "columns": recipes, **known}
     body = {"columns": recipes, "target": parameters.target, "min_count": parameters.min_count, "round": number}
     if _asks_labels(parameters):
         body["labels"] = True if parameters.labels else "either"

@@ -1,7 +1,7 @@
 """Explanations, the same for every scheme: one forecast, the way to another outcome, the whole model.
 
-Pure functions take a model, a domain to speak in (None: the model's own) and a row, and return frozen pydantic
-models whose ``to_dict()`` is the documented JSON form (docs/reference/exports.md):
+Pure functions take a model and a row, and return frozen pydantic models whose ``to_dict()`` is the documented JSON form
+(docs/reference/exports.md). A model speaks in its own terms and units; :mod:`glassfleet.reword` gives it others.
 
 - :func:`explain_row`: the rule that answered in words, its rivals, and each input's share;
 - :func:`counterfactual`: the smallest change of the inputs found that gives another outcome, checked by predicting;

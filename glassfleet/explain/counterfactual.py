@@ -18,7 +18,6 @@ from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import PER_INPUT, Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row, value_text
 from glassfleet.nature import nature
-from glassfleet.reword import in_words_of
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,7 +114,6 @@ class Counterfactual(View):
 
 def counterfactual(
     model: Model,
-    domain: Domain | None,
     row: Row,
     goal: Goal | None = None,
     *,
@@ -128,8 +126,6 @@ def counterfactual(
     Parameters
     ----------
     model : Model
-    domain : Domain or None
-        Whose terms and units to speak in; None: the model's own.
     row : mapping of column to value, or numbers in the order of the domain's inputs
     goal : Goal or None
         None: any other class; for numbers a move by a tenth of the target's range, up or down. Whichever takes the
@@ -153,24 +149,22 @@ def counterfactual(
     UsageError
         The goal is not one for this target, or `keep` or `only` names no input.
     """
-    speaker = in_words_of(model, domain)
-    x = as_row(speaker.domain, row)
-    before = _plain(speaker.predict(x[None, :])[0])
-    wanted = goal or Goal.default(speaker.domain, before)
-    _check(wanted, speaker.domain, [*keep, *(only or ())], max_inputs)
-    names = speaker.domain.names
+    x = as_row(model.domain, row)
+    before = _plain(model.predict(x[None, :])[0])
+    wanted = goal or Goal.default(model.domain, before)
+    _check(wanted, model.domain, [*keep, *(only or ())], max_inputs)
+    names = model.domain.names
     fixed = frozenset(keep) | (frozenset() if only is None else frozenset(names) - frozenset(only))
-    search = Search.of(speaker, x, before, wanted, keep=fixed, most=max_inputs)
+    search = Search.of(model, x, before, wanted, keep=fixed, most=max_inputs)
     # A population gives every row the same answer: there is nothing to search for.
-    ways = [] if nature(speaker) == "structures" else search.run()
-    unit = speaker.domain.target.unit if speaker.domain.target is not None else ""
-    words = wanted.words(speaker.domain, before)
+    ways = [] if nature(model) == "structures" else search.run()
+    words = wanted.words(model.domain, before)
     already = not isinstance(before, str) and bool(wanted.reached(before, np.array([before]))[0])
     already = already or (wanted.label is not None and wanted.label == before)
-    told = [_way(speaker, x, point) for point in ways]
+    told = [_way(model, x, point) for point in ways]
     return Counterfactual(
-        target=speaker.domain.target_name,
-        unit=unit,
+        target=model.domain.target_name,
+        unit=model.domain.target_unit,
         goal=words,
         prediction=before,
         found=bool(told) or already,
@@ -179,7 +173,7 @@ def counterfactual(
         alternatives=tuple(told[1:]),
         closest=None if told or already or isinstance(before, str) else search.closest if search.asked else before,
         predictions=search.asked,
-        text=_text(speaker, words, told[0] if told else None, already=already),
+        text=_text(model, words, told[0] if told else None, already=already),
     )
 
 
@@ -247,6 +241,7 @@ def _text(model: Model, goal: str, way: Way | None, *, already: bool) -> str:
     if way is None:
         return f"no change of the inputs within their ranges was found for which {goal}"
     words = " and ".join(f"{part.feature} were {part.after_text} (is {part.before_text})" for part in way.changes)
-    unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
-    answer = way.prediction if isinstance(way.prediction, str) else f"{way.prediction:.6g}{unit}"
+    answer = (
+        way.prediction if isinstance(way.prediction, str) else f"{way.prediction:.6g} {domain.target_unit}".rstrip()
+    )
     return f"if {words}, the answer would be {answer}"

@@ -124,7 +124,7 @@ class Goal(View):
         name = domain.target_name
         if isinstance(before, str):
             return f"{name} is {self.label}" if self.label is not None else f"{name} is not {before}"
-        unit = f" {domain.target.unit}" if domain.target is not None and domain.target.unit else ""
+        unit = f" {domain.target_unit}" * bool(domain.target_unit)
         if self.either is not None:
             return f"{name} is at least {before + self.either:.6g}{unit} or at most {before - self.either:.6g}{unit}"
         low, high = self._limit(before)
@@ -135,7 +135,4 @@ class Goal(View):
         if self.change is not None:
             edge = before + self.change
             return (edge, math.inf) if self.change > 0 else (-math.inf, edge)
-        return (
-            -math.inf if self.above is None else self.above,
-            math.inf if self.below is None else self.below,
-        )
+        return (-math.inf if self.above is None else self.above, math.inf if self.below is None else self.below)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.explain.summary import summary
+from glassfleet.explain.views import FORMAT
 from glassfleet.nature import nature, readable_rules
 from glassfleet.scheme import Model
-
-FORMAT: Final = 1
-"""Version of the JSON form; it grows when a field changes its meaning or goes."""
 
 
 def over_rows(
@@ -69,7 +67,7 @@ def over_rows(
         "scheme": model.scheme,
         "nature": nature(model),
         "target": domain.target_name,
-        "unit": domain.target.unit if domain.target is not None else "",
+        "unit": domain.target_unit,
         "rows": len(X),
         "explained": len(chosen),
         "with_shares": len(shares),

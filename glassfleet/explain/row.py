@@ -10,10 +10,8 @@ from glassfleet.explain.partitions import partitions
 from glassfleet.explain.sums import exact_sum
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row, value_text
 from glassfleet.nature import Nature, nature
-from glassfleet.reword import in_words_of
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
     from glassfleet.rules import Explanation
     from glassfleet.scheme import Model
 
@@ -117,27 +115,22 @@ class RowExplanation(View):
     text: str
 
 
-def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation:
+def explain_row(model: Model, row: Row) -> RowExplanation:
     """Say why `model` answers as it does for one row.
 
     Parameters
     ----------
     model : Model
-    domain : Domain or None
-        Whose terms and units to speak in; None: the model's own.
     row : mapping of column to value, or numbers in the order of the domain's inputs
 
     Raises
     ------
     DataError
         The row lacks an input, or has one that is no number.
-    UsageError
-        `domain` is not the model's but for its words.
     """
-    speaker = in_words_of(model, domain)
-    own = speaker.domain
+    own = model.domain
     x = as_row(own, row)
-    told = speaker.explain(x)
+    told = model.explain(x)
     prediction = told.prediction if isinstance(told.prediction, str) else float(told.prediction)
     base, shares, rounding, total = float(told.base), dict(told.shares), 0.0, None
     if shares:
@@ -151,7 +144,7 @@ def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation
             for part in partition.sets
             if (degree := part.degree(float(np.clip(x[index], partition.low, partition.high)))) > 0.0
         )
-        for index, partition in enumerate(partitions(speaker))
+        for index, partition in enumerate(partitions(model))
     ]
     inputs = [
         Contribution(
@@ -165,12 +158,11 @@ def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation
         for index, variable in enumerate(own.features)
     ]
     inputs.sort(key=lambda part: -abs(part.share or 0.0))
-    unit = own.target.unit if own.target is not None else ""
     return RowExplanation(
-        scheme=speaker.scheme,
-        nature=nature(speaker),
+        scheme=model.scheme,
+        nature=nature(model),
         target=own.target_name,
-        unit=unit,
+        unit=own.target_unit,
         prediction=prediction,
         fired=ActivationView.of(told.fired),
         runners_up=tuple(ActivationView.of(item) for item in told.runners_up),
@@ -182,15 +174,14 @@ def explain_row(model: Model, domain: Domain | None, row: Row) -> RowExplanation
         inputs=tuple(inputs),
         fallback=bool(told.fallback),
         clipped_from=None if told.clipped_from is None else float(told.clipped_from),
-        notes=_notes(speaker, x, told),
-        text=_text(speaker, told),
+        notes=_notes(model, x, told),
+        text=_text(model, told),
     )
 
 
 def _text(model: Model, told: Explanation) -> str:
-    name, target = model.domain.target_name, model.domain.target
-    unit = f" {target.unit}" if target is not None and target.unit else ""
-    answer = told.prediction if isinstance(told.prediction, str) else f"{told.prediction:.6g}{unit}"
+    name, unit = model.domain.target_name, model.domain.target_unit
+    answer = told.prediction if isinstance(told.prediction, str) else f"{told.prediction:.6g} {unit}".rstrip()
     kind, rule = nature(model), told.fired.rule
     if kind == "network":
         return f"{name} is {answer}; this model is a network: it has no rules"

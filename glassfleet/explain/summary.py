@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
-from glassfleet.reword import in_words_of
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
     from glassfleet.rules import Rule
     from glassfleet.scheme import Model
 
@@ -54,7 +52,7 @@ class ModelSummary(View):
     ----------
     format : int
     scheme, digest, target, unit : str
-        `digest` is that of the model's document in the words that are spoken here.
+        `digest` is that of the model's document.
     nature : str
         ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
     classes : tuple of str
@@ -86,39 +84,31 @@ class ModelSummary(View):
     notes: tuple[str, ...]
 
 
-def summary(model: Model, domain: Domain | None = None, *, top: int | None = None) -> ModelSummary:
+def summary(model: Model, *, top: int | None = None) -> ModelSummary:
     """Tell a model as a whole.
 
     Parameters
     ----------
     model : Model
-    domain : Domain or None
-        Whose terms and units to speak in; None: the model's own.
     top : int or None
         Only so many rules, the first of them; counts are of all rules. None: all.
-
-    Raises
-    ------
-    UsageError
-        `domain` is not the model's but for its words.
     """
-    speaker = in_words_of(model, domain)
-    own = speaker.domain
-    kind, rules = nature(speaker), list(readable_rules(speaker))
+    own = model.domain
+    kind, rules = nature(model), list(readable_rules(model))
     ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index)) if kind == "rules" else rules
     return ModelSummary(
-        scheme=speaker.scheme,
+        scheme=model.scheme,
         nature=kind,
-        digest=document_digest(speaker.to_document()),
+        digest=document_digest(model.to_document()),
         target=own.target_name,
-        unit=own.target.unit if own.target is not None else "",
+        unit=own.target_unit,
         classes=own.classes,
-        complexity={name: float(value) for name, value in speaker.complexity().items()},
+        complexity={name: float(value) for name, value in model.complexity().items()},
         rule_count=len(rules),
         rules=tuple(RuleView.of(rule) for rule in ranked[:top]),
-        features=_features(speaker, rules) if kind == "rules" else (),
-        partitions=partitions(speaker),
-        notes=_notes(speaker),
+        features=_features(model, rules) if kind == "rules" else (),
+        partitions=partitions(model),
+        notes=_notes(model),
     )
 
 

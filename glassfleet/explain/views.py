@@ -45,15 +45,7 @@ class ConditionView(View):
     @classmethod
     def of(cls, part: Condition) -> ConditionView:
         """Return the view of a condition."""
-        return cls(
-            feature=part.feature,
-            term=part.term,
-            low=float(part.low),
-            peak=float(part.peak),
-            high=float(part.high),
-            unit=part.unit,
-            crisp=part.crisp,
-        )
+        return cls.model_validate(part, from_attributes=True)
 
 
 class RuleView(View):

@@ -158,7 +158,7 @@ def _partitions(model: Model, row: Row | None) -> Svg:
     )[:MOST_PARTITIONS]
     if not places:
         raise UsageError("this model has no fuzzy sets and no thresholds to draw")
-    values = {part.feature: part.value for part in explain_row(model, None, row).inputs} if row is not None else {}
+    values = {part.feature: part.value for part in explain_row(model, row).inputs} if row is not None else {}
     drawn = []
     for part in places:
         value = values.get(part.feature)
@@ -171,7 +171,7 @@ def _partitions(model: Model, row: Row | None) -> Svg:
 
 def _shares(model: Model, row: Row) -> Svg:
     """Draw how base and shares add up, from the base to the answer."""
-    told = explain_row(model, None, row)
+    told = explain_row(model, row)
     if told.total is None:
         raise UsageError("this forecast has no shares to draw: " + "; ".join(told.notes or ("the model has none",)))
     parts = [(f"{part.feature} = {part.text}", part.share or 0.0) for part in told.inputs if part.share]

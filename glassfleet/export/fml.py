@@ -159,7 +159,14 @@ def _standard(model: Model, title: str) -> ET.Element:
     otherwise = isinstance(conditions, RuleList) and conditions.otherwise
     free = None if all(where) else _anything(base, terms, inputs, names, otherwise=otherwise)
     outputs = _output(base, names, domain, found)
-    rulebase = _rulebase(root, names, classes=bool(domain.classes))
+    rulebase = _add(
+        root,
+        "mamdaniRuleBase" if domain.classes else "tskRuleBase",
+        name=names.new("rules"),
+        activationMethod="PROD",
+        andMethod="PROD",
+        orMethod="MAX",
+    )
     for number, region in enumerate(where):
         weight = found.factors[number] if found.factors else 1.0
         rule = _add(
@@ -206,12 +213,18 @@ def _variable(
         points = shape.points if is_ordered(shape) else (shape.points[0],) * len(shape.points)
         _add(term, f"{shape.kind}Shape", **{f"param{i + 1}": repr(point) for i, point in enumerate(points)})
     if not shapes:
-        # A variable has at least one term: this one holds for every value.
-        term = _add(element, "fuzzyTerm", name=names.new(f"{name}.anything"), complement="false")
-        width = (variable.high - variable.low) or 1.0
-        ends = {"param1": repr(variable.low - 2.0 * width), "param2": repr(variable.high + 2.0 * width)}
-        _add(term, "rectangularShape", **ends)
+        _add_anything(element, names)  # a variable has at least one term
     return named
+
+
+def _add_anything(variable: ET.Element, names: _Names) -> str:
+    """Add a term that holds for every value of an input; return its name."""
+    name = names.new(f"{variable.attrib['name']}.anything")
+    low, high = float(variable.attrib["domainleft"]), float(variable.attrib["domainright"])
+    width = (high - low) or 1.0
+    term = _add(variable, "fuzzyTerm", name=name, complement="false")
+    _add(term, "rectangularShape", param1=repr(low - 2.0 * width), param2=repr(high + 2.0 * width))
+    return name
 
 
 def _anything(
@@ -226,12 +239,7 @@ def _anything(
         return inputs[0], name
     if not terms[0]:
         return inputs[0], first[0].attrib["name"]
-    name = names.new(f"{inputs[0]}.anything")
-    term = _add(first, "fuzzyTerm", name=name, complement="false")
-    low, high = float(first.attrib["domainleft"]), float(first.attrib["domainright"])
-    width = (high - low) or 1.0
-    _add(term, "rectangularShape", param1=repr(low - 2.0 * width), param2=repr(high + 2.0 * width))
-    return inputs[0], name
+    return inputs[0], _add_anything(first, names)
 
 
 def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) -> list[tuple[str, str]]:
@@ -262,14 +270,7 @@ def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) 
         combination = "WA"
     else:
         combination = f"custom_{found.evaluator}{'_normalised' * bool(found.divisors)}"
-    element = _add(
-        base,
-        "tskVariable",
-        name=output,
-        scale=domain.target.unit,
-        type="output",
-        combination=combination,
-    )
+    element = _add(base, "tskVariable", name=output, scale=domain.target.unit, type="output", combination=combination)
     clauses = []
     for number, values in enumerate(_polynomials(domain, found)):
         name = names.new(f"{output}.{number}")
@@ -295,17 +296,6 @@ def _polynomials(domain: Domain, found: RuleTables) -> list[list[float]]:
             slopes.append(slope)
         polynomials.append([constant, *slopes] if any(slopes) else [constant])
     return polynomials
-
-
-def _rulebase(root: ET.Element, names: _Names, *, classes: bool) -> ET.Element:
-    return _add(
-        root,
-        "mamdaniRuleBase" if classes else "tskRuleBase",
-        name=names.new("rules"),
-        activationMethod="PROD",
-        andMethod="PROD",
-        orMethod="MAX",
-    )
 
 
 def _clauses(parent: ET.Element, name: str, clauses: list[tuple[str, str]]) -> None:

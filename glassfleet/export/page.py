@@ -1,11 +1,10 @@
-"""Pages for people: a model, or one forecast, as one HTML file with its pictures inside, or as Markdown."""
+"""Pages for people: a model as one HTML file with its pictures inside, or as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from glassfleet.explain.row import RowExplanation
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import drawing, main_picture, note_of
 from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
@@ -13,15 +12,13 @@ from glassfleet.nature import nature
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
-    from glassfleet.explain.counterfactual import Counterfactual
     from glassfleet.scheme import Model
 
 MOST_RULES = 200
 """Rules that a page states in words, the most used first; all of them are in the JSON export."""
 
 
-def to_html(model: Model, title: str = "", *, domain: Domain | None = None) -> str:
+def to_html(model: Model, title: str = "") -> str:
     """Return one HTML file about a model: rules, use of inputs, partitions, complexity, with pictures inside.
 
     Parameters
@@ -29,20 +26,17 @@ def to_html(model: Model, title: str = "", *, domain: Domain | None = None) -> s
     model : Model
     title : str
         E.g. name and version.
-    domain : Domain or None
-        Whose terms and units to speak in; None: the model's own.
     """
-    return html_of(model_page(model, title, domain=domain))
+    return html_of(_model_page(model, title, pictures=True))
 
 
-def to_markdown(model: Model, title: str = "", *, domain: Domain | None = None) -> str:
+def to_markdown(model: Model, title: str = "") -> str:
     """Return a model as Markdown: as :func:`to_html`, without pictures."""
-    return markdown_of(model_page(model, title, domain=domain, pictures=False))
+    return markdown_of(_model_page(model, title, pictures=False))
 
 
-def model_page(model: Model, title: str = "", *, domain: Domain | None = None, pictures: bool = True) -> Page:
-    """Return what there is to say about a model."""
-    told = summary(model, domain)
+def _model_page(model: Model, title: str, *, pictures: bool) -> Page:
+    told = summary(model)
     return Page(title or f"A model of scheme {model.scheme}", "", model_sections(model, told, pictures=pictures))
 
 
@@ -112,51 +106,19 @@ def _uses(told: ModelSummary) -> Table:
     )
 
 
-def forecast_page(
-    model: Model, told: RowExplanation, other: Counterfactual | None, title: str = "", *, pictures: bool = True
-) -> Page:
-    """Return what there is to say about one forecast: its rule, shares, memberships, and the way to another outcome."""
-    row = {part.feature: part.value for part in told.inputs}
-    drawn = _drawn(model, ("shares", "partitions"), row) if pictures else []
-    rules = [told.fired.rule, *(item.rule for item in told.runners_up)] if told.nature == "rules" else []
-    table = Table(
-        "The inputs, the largest share first",
-        ["input", "value", "share", "memberships"],
-        [
-            [
-                part.feature,
-                part.text,
-                "-" if part.share is None else f"{part.share:+.4g}",
-                ", ".join(f"{degree.term} {degree.degree:.2f}" for degree in part.memberships),
-            ]
-            for part in told.inputs
-        ],
-        frozenset({2}),
-    )
-    sections = [Section("Forecast", [told.text, *told.notes], (), [table], drawn)]
-    if rules:
-        sections.append(Section("The rule that answered, and its rivals", rules=rules))
-    if other is not None:
-        sections.append(
-            Section("Another outcome", [f"Wanted: {other.goal}.", f"{other.text[:1].upper()}{other.text[1:]}."])
-        )
-    return Page(title or "A forecast", "", sections)
-
-
 _SHOWS = {
     "tree": "The tree: from left to right",
     "rules": "The most used rules: one line each, colours from the lowest to the highest term",
     "partitions": "The fuzzy sets or thresholds of the inputs, the most used first",
-    "shares": "How base and shares of the inputs add up",
 }
 
 
-def _drawn(model: Model, wanted: Sequence[str], row: Mapping[str, Any] | None = None) -> list[Picture]:
+def _drawn(model: Model, wanted: Sequence[str]) -> list[Picture]:
     """Return the pictures that the model has; those it cannot have are left out."""
     found = []
     for what in wanted:
         try:
-            svg = drawing(model, what, row=row)
+            svg = drawing(model, what)
         except UsageError:
             continue
         alt = _SHOWS[what]

@@ -90,7 +90,7 @@ class ExplainService:
         DataError
             The row does not fit the model.
         """
-        return explain_row(loaded.model, None, row)
+        return explain_row(loaded.model, row)
 
     def otherwise(
         self,
@@ -105,7 +105,7 @@ class ExplainService:
         """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
         domain = loaded.model.domain
         wanted = Goal.parse(goal, domain) if goal.strip() else None
-        return counterfactual(loaded.model, None, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
+        return counterfactual(loaded.model, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
 
 
 def make_router(explain_service: ExplainService) -> APIRouter:

@@ -68,7 +68,7 @@ class LoadedModel:
     @cached_property
     def summary(self) -> ModelSummary:
         """The model on one page, without its rules."""
-        return summary(self.model, None, top=0)
+        return summary(self.model, top=0)
 
     @cached_property
     def example(self) -> tuple[float, ...]:

@@ -202,7 +202,7 @@ def test_otherwise_is_never_called_always(shop: httpx.Client) -> None:
     row = next(
         row
         for row in sample_models.wide_rows(400)
-        if explain_row(sample_models.model("tsk"), None, row).fired.rule.index == last.index
+        if explain_row(sample_models.model("tsk"), row).fired.rule.index == last.index
     )
     query = {f"x{index}": repr(float(value)) for index, value in enumerate(row)}
     forecast = words_of(text_of(shop, "/models/tsk/1/forecast", **query))
@@ -257,7 +257,7 @@ def test_forecast_begins_with_a_row_that_a_rule_decides(shop: httpx.Client) -> N
 
 
 def test_forecast_says_why_there_is_nothing_to_share_out(shop: httpx.Client) -> None:
-    told = ((row, explain_row(sample_models.model("frbc"), None, row)) for row in sample_models.wide_rows(2000))
+    told = ((row, explain_row(sample_models.model("frbc"), row)) for row in sample_models.wide_rows(2000))
     row, found = next((row, each) for row, each in told if not any(each.shares.values()))
     query = {f"x{index}": repr(float(value)) for index, value in enumerate(row)}
     text = words_of(text_of(shop, "/models/frbc/1/forecast", **query))
@@ -292,7 +292,7 @@ def test_share_of_the_last_input_has_its_name() -> None:
 
 
 def test_total_of_a_class_is_not_called_the_forecast() -> None:
-    told = explain_row(sample_models.model("dp_tree"), None, np.array([5.0, 50.0, 0.5, 2.5]))
+    told = explain_row(sample_models.model("dp_tree"), np.array([5.0, 50.0, 0.5, 2.5]))
     assert told.measure
     assert ">total</text>" in shares(told.base, _parts(told), 0.8, "", "total")
     assert ">forecast</text>" in shares(told.base, _parts(told), 0.8, "m")

@@ -307,14 +307,14 @@ def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when
     kind: str, told: str
 ) -> None:
     learned = sample_models.model(kind)
-    found = counterfactual(learned, None, sample_models.rows(1)[0])
+    found = counterfactual(learned, sample_models.rows(1)[0])
     assert told in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=False)).split())
     assert told not in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=True)).split())
 
 
 def test_counterfactual_names_a_class_that_is_another_when_it_says_how_to_ask_for_one() -> None:
     learned = sample_models.model("frbc")
-    found = [counterfactual(learned, None, row) for row in sample_models.rows(40)]
+    found = [counterfactual(learned, row) for row in sample_models.rows(40)]
     assert {told.prediction for told in found} == {*learned.domain.classes}
     for told in found:
         said = " ".join(" ".join(counterfactual_lines(told, learned.domain, is_asked=False)).split())

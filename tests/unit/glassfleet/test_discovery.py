@@ -120,13 +120,6 @@ def test_target_limits_enclose_every_row_when_nothing_is_withheld() -> None:
     assert not {domain.target.low, domain.target.high} & extremes
 
 
-def test_vehicle_sends_no_small_count_by_default() -> None:
-    rounds, _ = rounds_of(parameters(), [vehicle(40, seed) for seed in range(3)])
-    sent = np.concatenate([answer.sums["counts"] for answers in rounds for answer in answers])
-    assert set(sent[sent > 0].tolist()).isdisjoint({1, 2})
-    assert sum(answer.nullified for answers in rounds for answer in answers) > 0
-
-
 def test_message_of_an_ordinary_vehicle_fits_the_strictest_broker() -> None:
     names = tuple(f"x{index}" for index in range(15))
     data = vehicle(2400, features=names)
@@ -141,14 +134,6 @@ def test_classes_need_no_limits_of_the_target() -> None:
     domain = discover(parameters(classes=("good", "bad")), [labels])
     assert domain.target is None
     assert domain.classes == ("bad", "good")
-
-
-def test_vehicle_without_rows_answers_zeros_that_are_accepted() -> None:
-    first = DISCOVERY.server.start(parameters())
-    answer = DISCOVERY.client.contribute(first.task, vehicle(0), RNG)
-    DISCOVERY.server.check(first.task, answer)
-    assert answer.rows == 0
-    assert not answer.sums["counts"].any()
 
 
 @pytest.mark.parametrize("rows", [0, 2])

@@ -23,14 +23,6 @@ def test_domain_scales_to_the_unit_interval_and_clips_what_is_outside() -> None:
     assert domain.unscale_target(np.array([0.0, 0.5, 1.0])).tolist() == [-1.0, 1.0, 3.0]
 
 
-def test_domain_survives_its_document() -> None:
-    domain = Domain(features=(SPEED, FLAT), target=TARGET)
-    assert Domain.from_document(domain.to_document()) == domain
-    labels = Domain(features=(SPEED,), label="kind", classes=("a", "b"))
-    assert Domain.from_document(labels.to_document()) == labels
-    assert labels.target_name == "kind"
-
-
 @pytest.mark.parametrize(
     "fields",
     [

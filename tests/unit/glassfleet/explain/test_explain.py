@@ -33,8 +33,8 @@ from tests.support.sample_models import FEATURES, KINDS, NAMES, TEXTUAL, model, 
 def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> None:
     learned = model(kind)
     for view, made in (
-        (RowExplanation, explain_row(learned, None, rows()[0])),
-        (Counterfactual, counterfactual(learned, None, rows()[0])),
+        (RowExplanation, explain_row(learned, rows()[0])),
+        (Counterfactual, counterfactual(learned, rows()[0])),
         (ModelSummary, summary(learned)),
     ):
         told = json.loads(json.dumps(made.to_dict(), allow_nan=False))
@@ -56,7 +56,7 @@ def test_unit_of_a_consequent_cannot_be_taken_for_the_last_inputs_when_rules_are
 def test_memberships_are_those_of_the_fired_rule_when_sets_are_fuzzy() -> None:
     learned = model("frt")
     for row in rows(30, seed=3):
-        told = explain_row(learned, None, row)
+        told = explain_row(learned, row)
         degrees = {part.feature: {item.term: item.degree for item in part.memberships} for part in told.inputs}
         for part, degree in zip(told.fired.rule.conditions, told.fired.memberships, strict=True):
             assert degrees[part.feature][part.term] == pytest.approx(degree, abs=1e-12)
@@ -71,9 +71,10 @@ def test_rules_speak_in_other_words_when_terms_and_units_are_renamed(kind: str) 
     terms = tuple(f"step{j}" for j in range(n_sets))
     snr = FEATURES[0].model_copy(update={"unit": "dBm", "terms": terms})
     domain = learned.domain.model_copy(update={"features": (snr, *FEATURES[1:])})
-    told = explain_row(learned, domain, rows()[0])
-    assert told.prediction == explain_row(learned, None, rows()[0]).prediction
-    page = json.dumps(summary(learned, domain).to_dict())
+    spoken = in_words_of(learned, domain)
+    told = explain_row(spoken, rows()[0])
+    assert told.prediction == explain_row(learned, rows()[0]).prediction
+    page = json.dumps(summary(spoken).to_dict())
     assert "dBm" in page
     assert "step0" in page or not n_sets
     assert "dBm" not in json.dumps(summary(learned).to_dict())
@@ -111,12 +112,12 @@ def test_categories_are_texts_when_rows_and_reasons_name_them() -> None:
 
 
 def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
-    network = explain_row(model("fedavg_mlp-numbers"), None, rows()[0])
+    network = explain_row(model("fedavg_mlp-numbers"), rows()[0])
     assert network.nature == "network"
     assert "no rules" in network.notes[0]
     assert re.fullmatch(r"mos is \S+ points; this model is a network: it has no rules", network.text)
-    assert "not even shares" in explain_row(model("fedavg_mlp-classes"), None, rows()[0]).notes[1]
-    shared = explain_row(population(), None, rows()[0])
+    assert "not even shares" in explain_row(model("fedavg_mlp-classes"), rows()[0]).notes[1]
+    shared = explain_row(population(), rows()[0])
     assert (shared.nature, shared.shares, shared.total, shared.measure) == ("structures", {}, None, "")
     assert "same answer" in shared.notes[0]
     assert "for every row" in shared.text
@@ -124,7 +125,7 @@ def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
     for notes in (shared.notes, summary(population()).notes):
         assert "glassfleet forecast run --id VEHICLE --source SOURCE --data ROWS" in notes[1]
         assert "glassfleet explain --at last --id VEHICLE" in notes[1]
-    assert explain_row(model("dp_tree"), None, rows()[0]).nature == "rules"
+    assert explain_row(model("dp_tree"), rows()[0]).nature == "rules"
 
 
 def test_networks_and_populations_tell_no_rules_when_they_are_summed_up() -> None:
@@ -157,14 +158,14 @@ def test_structures_are_ranked_by_fitness_when_a_document_has_them_in_another_or
 
 
 def test_ways_name_no_rule_when_the_model_has_none() -> None:
-    told = counterfactual(model("fedavg_mlp-classes"), None, rows()[0])
+    told = counterfactual(model("fedavg_mlp-classes"), rows()[0])
     assert told.best is not None
     assert {way.rule for way in (told.best, *told.alternatives)} == {""}
-    assert counterfactual(model("dp_tree"), None, rows()[0]).best.rule.startswith("IF ")  # type: ignore[union-attr]
+    assert counterfactual(model("dp_tree"), rows()[0]).best.rule.startswith("IF ")  # type: ignore[union-attr]
 
 
 def test_counterfactual_of_a_population_says_that_every_row_has_the_same_answer() -> None:
-    told = counterfactual(population(), None, rows()[0])
+    told = counterfactual(population(), rows()[0])
     assert not told.found
     assert "every row gets the same answer until a vehicle has made its own tree" in told.text
 
@@ -178,7 +179,7 @@ def test_otherwise_is_called_so_when_no_other_rule_fires() -> None:
         False,
         True,
     ]
-    told = next(each for row in wide_rows(400) if (each := explain_row(learned, None, row)).fallback)
+    told = next(each for row in wide_rows(400) if (each := explain_row(learned, row)).fallback)
     assert told.fired.rule.otherwise
     assert told.fired.strength == 1.0
     assert told.notes[0] == "no other rule fires for this row, so OTHERWISE answers"
@@ -191,7 +192,7 @@ def test_highest_weight_is_named_when_no_rule_fires_and_there_is_no_otherwise() 
     body = document["model"]
     lone = {**document, "model": {**body, "rules": body["rules"][:1]}}
     learned = catalogue.load("tsk").from_document(lone)
-    told = next(each for row in rows(200) if (each := explain_row(learned, None, row)).fallback)
+    told = next(each for row in rows(200) if (each := explain_row(learned, row)).fallback)
     assert told.notes == ("no rule fires for this row, so rule 0 answers, which has the highest weight",)
     assert "because no rule fires, so rule 0 answers, which has the highest weight: IF snr is" in told.text
 
@@ -202,7 +203,7 @@ def test_missing_shares_are_explained_when_no_rule_of_a_classifier_fires() -> No
     name = next(key for key, value in body.items() if isinstance(value, list) and len(value) == len(body["rules"]))
     lone = {**document, "model": {**body, name: body[name][:1]}}
     learned = catalogue.load("frbc").from_document(lone)
-    found = [explain_row(learned, None, row) for row in rows(200)]
+    found = [explain_row(learned, row) for row in rows(200)]
     none, alone = (next(told for told in found if told.fallback is way) for way in (True, False))
     assert "no rule fires for this row, so rule 0 answers" in none.notes[0]
     assert "no rule fires, so there is nothing to share out" in none.notes[1]
@@ -216,7 +217,7 @@ def test_clipped_forecasts_say_what_the_rules_say_when_the_model_keeps_to_the_ta
     learned = model("fmt")
     target = learned.domain.target
     assert target is not None
-    found = [explain_row(learned, None, row) for row in wide_rows(400)]
+    found = [explain_row(learned, row) for row in wide_rows(400)]
     clipped = [told for told in found if told.clipped_from is not None]
     assert clipped
     for told in clipped:
@@ -232,7 +233,7 @@ def test_clipped_forecasts_say_what_the_rules_say_when_the_model_keeps_to_the_ta
 
 def test_clipped_forecast_is_what_the_rule_adds_up_to_when_one_rule_answers() -> None:
     learned = model("fmt-other")
-    told = next(each for row in wide_rows(400) if (each := explain_row(learned, None, row)).clipped_from is not None)
+    told = next(each for row in wide_rows(400) if (each := explain_row(learned, row)).clipped_from is not None)
     rule = learned.to_document()["model"]["rules"][told.fired.rule.index]
     target = learned.domain.target
     assert target is not None
@@ -254,21 +255,21 @@ def test_values_outside_the_range_are_told_as_the_model_takes_them_when_a_row_is
     kind: str, what: str
 ) -> None:
     learned = model(kind)
-    told = explain_row(learned, None, [12.0, 50.0, 0.5, 1.0])
+    told = explain_row(learned, [12.0, 50.0, 0.5, 1.0])
     noted = [note for note in told.notes if "outside the model's range" in note]
     assert len(noted) == 1
     assert noted[0].startswith(f"snr = 12 dB is outside the model's range, 0 to 10 dB; {what}")
     if "nearest limit" in what:
         beyond = [[value, 50.0, 0.5, 1.0] for value in (10.0, 12.0, 1e30)]
         assert len(set(learned.predict(np.array(beyond)).tolist())) == 1
-    assert not any("outside" in note for note in explain_row(population(), None, [12.0, 50.0, 0.5, 1.0]).notes)
+    assert not any("outside" in note for note in explain_row(population(), [12.0, 50.0, 0.5, 1.0]).notes)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
 def test_example_row_has_something_to_explain_when_a_model_is_met_first(kind: str) -> None:
     learned = model(kind)
     row = example_row(learned)
-    told = explain_row(learned, None, row)
+    told = explain_row(learned, row)
     for value, variable in zip(row, learned.domain.features, strict=True):
         assert variable.low <= value <= variable.high
         assert not variable.categories or value == int(value)

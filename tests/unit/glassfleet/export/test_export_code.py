@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
@@ -55,20 +56,30 @@ def _compiled(folder: Path, header: str, *more: str, classes: bool) -> Path:
     return program
 
 
+def _extreme_rows(count: int) -> NDArray[np.float64]:
+    largest, smallest = sys.float_info.max, 5e-324
+    values = [0.0, -0.0, largest, -largest, smallest, -smallest, 1e308, 1e-17, 0.5, 1.0, 2.5, 5.0, 10.0, 50.0, 100.0]
+    values += [math.nextafter(10.0, 11.0), math.nextafter(0.0, -1.0), math.nextafter(2.5, 0.0)]
+    return np.random.default_rng(0).choice(values, (count, 4))
+
+
 @pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
-def test_c_answers_as_the_model_to_the_bit_when_compiled_without_warnings(kind: str, tmp_path: Path) -> None:
+def test_c_answers_as_the_model_to_the_bit_without_warnings_or_undefined_behaviour(kind: str, tmp_path: Path) -> None:
     learned = model(kind)
     classes = learned.domain.classes
-    program = _compiled(tmp_path, to_c(learned, "qoe", "qoe v1"), classes=bool(classes))
-    X = trips(4000, seed=1) if kind in TEXTUAL else wide_rows(4000)
-    lines = "\n".join(",".join(map(repr, row)) for row in X.tolist())
-    told = subprocess.run([program], input=lines, capture_output=True, text=True, check=True).stdout.split()
-    found = [line.split(",") for line in told]
-    if classes:
-        assert [classes[int(answer)] for answer, _ in found] == learned.predict(X).tolist()
-    else:
-        assert [float.fromhex(answer) for answer, _ in found] == learned.predict(X).tolist()
+    program = _compiled(tmp_path, to_c(learned, "qoe", "qoe v1"), "-fsanitize=undefined", classes=bool(classes))
+    X = trips(4000, seed=1) if kind in TEXTUAL else np.concatenate([wide_rows(4000), _extreme_rows(500)])
+    lines = [",".join(map(repr, row)) for row in X.tolist()]
+    lines += ["nan,1,1,1", "1,inf,1,1", "1,1,1,-inf"]
+    done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)
+    assert not done.stderr
+    found = [line.split(",") for line in done.stdout.split()]
+    answers = [classes[int(answer)] if classes else float.fromhex(answer) for answer, _ in found[:-3]]
+    assert answers == learned.predict(X).tolist()
     assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
+    # Not finite: nothing is answered.
+    assert all(rule == "-1" for _, rule in found[-3:])
+    assert all(answer == "-1" if classes else "nan" in answer for answer, _ in found[-3:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,27 +175,6 @@ def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> No
             predict(bad)
     with pytest.raises(KeyError):
         predict({"snr": 1.0})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_c_answers_as_the_model_without_undefined_behaviour_when_inputs_are_extreme(kind: str, tmp_path: Path) -> None:
-    learned = model(kind)
-    classes = learned.domain.classes
-    program = _compiled(tmp_path, to_c(learned, "qoe"), "-fsanitize=undefined", classes=bool(classes))
-    largest, smallest = sys.float_info.max, 5e-324
-    values = [0.0, -0.0, largest, -largest, smallest, -smallest, 1e308, 1e-17, 0.5, 1.0, 2.5, 5.0, 10.0, 50.0, 100.0]
-    values += [math.nextafter(10.0, 11.0), math.nextafter(0.0, -1.0), math.nextafter(2.5, 0.0)]
-    X = np.random.default_rng(0).choice(values, (500, 4))
-    lines = [",".join(map(repr, row)) for row in X.tolist()]
-    lines += ["nan,1,1,1", "1,inf,1,1", "1,1,1,-inf"]
-    done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)
-    assert not done.stderr
-    found = [line.split(",") for line in done.stdout.split()]
-    answers = [classes[int(answer)] if classes else float.fromhex(answer) for answer, _ in found[:-3]]
-    assert answers == learned.predict(X).tolist()
-    # Not finite: nothing is answered.
-    assert all(rule == "-1" for _, rule in found[-3:])
-    assert all(answer == "-1" if classes else "nan" in answer for answer, _ in found[-3:])
 
 
 def _one_rule(kind: str) -> Model:

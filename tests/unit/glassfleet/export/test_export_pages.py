@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
-from glassfleet.explain import counterfactual, explain_row, partitions
+from glassfleet.explain import explain_row, partitions
 from glassfleet.explain.summary import slopes_of
 from glassfleet.export import FORMATS, export, to_html, to_markdown
 from glassfleet.export.figures import PICTURES, main_picture, picture
-from glassfleet.export.page import forecast_page
 from glassfleet.export.run_page import run_page
 from glassfleet.export.sheet import html_of, markdown_of
 from glassfleet.export.svg.branches import rule_tree
@@ -161,17 +160,7 @@ def test_report_tells_the_end_when_a_run_made_no_model() -> None:
 
 def _shared_out(learned: Model) -> Any:
     """Return a row whose answer has shares; a classifier has none where no rule of another class fires."""
-    return next(row for row in rows() if explain_row(learned, None, row).shares)
-
-
-def test_forecast_page_tells_rule_rivals_and_other_outcome_when_made() -> None:
-    learned = model("frbc")
-    row = _shared_out(learned)
-    told, other = explain_row(learned, None, row), counterfactual(learned, None, row)
-    html = html_of(forecast_page(learned, told, other))
-    assert html.count("<figure>") == 2
-    assert html.count("<li>") == 1 + len(told.runners_up)
-    assert "Another outcome" in html
+    return next(row for row in rows() if explain_row(learned, row).shares)
 
 
 @pytest.mark.parametrize("kind", FEW)
@@ -397,7 +386,7 @@ def test_every_format_speaks_the_engineers_terms_and_units_when_the_domain_names
         assert re.search(r"snr is (at most |at least |between )?(Very|Extremely)?(Low|Medium|High)", text) is None, name
     assert "dBm" in export(spoken, "c").decode()
     assert b"grade0" in export(spoken, "svg", what="partitions")
-    told = explain_row(spoken, None, rows()[0])
+    told = explain_row(spoken, rows()[0])
     assert {degree.term for part in told.inputs if part.feature == "snr" for degree in part.memberships} <= set(terms)
     assert (spoken.predict(rows()) == learned.predict(rows())).all()
 
@@ -409,12 +398,9 @@ def test_json_holds_document_digest_and_summary_when_exported() -> None:
 
 def test_shares_are_refused_with_the_reason_when_there_is_nothing_to_share_out() -> None:
     learned = model("frbc")
-    row = next(row for row in rows() if not explain_row(learned, None, row).shares)
+    row = next(row for row in rows() if not explain_row(learned, row).shares)
     with pytest.raises(UsageError, match="this forecast has no shares to draw: no rule of another class fires"):
         picture(learned, "shares", row=row)
-    html = html_of(forecast_page(learned, explain_row(learned, None, row), None))
-    assert "no rule of another class fires" in html
-    assert html.count("<figure>") == 1
 
 
 def test_export_is_refused_when_format_or_picture_is_unknown() -> None:

@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.fuzzy.consequent import linear_consequent
-from glassfleet.local import central, federated
+from glassfleet.local import central
 from glassfleet.numerics.simplify import rules_worth_keeping
 from glassfleet.numerics.sparse import forward, select
 from glassfleet.schemes.frt import SCHEME as FRT
 from glassfleet.schemes.frt import Parameters
-from schemas.documents import document_digest
 
 Array = NDArray[np.float64]
 
@@ -91,17 +89,6 @@ def test_heavily_pruned_tree_is_one_rule() -> None:
     assert str(model.rules()[0]).startswith("IF always THEN y = ")
 
 
-def test_pruned_tree_of_a_fleet_equals_the_central_one_and_its_document_reads_back() -> None:
-    data = rows()
-    parts = {f"a{i}": Dataset(NAMES, "y", data.X[i::4], data.y[i::4]) for i in range(4)}
-    parameters = FRT.exact(Parameters(prune=2.0, max_slopes=3))
-    fleet, alone = federated(FRT, parameters, DOMAIN, parts), central(FRT, parameters, DOMAIN, data)
-    assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
-    assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
-    again = FRT.from_document(fleet.model.to_document())
-    assert np.array_equal(again.predict(data.X[:50]), fleet.model.predict(data.X[:50]))
-
-
 def test_published_tree_keeps_its_document_where_the_options_are_not_used() -> None:
     document = central(FRT, Parameters(), DOMAIN, rows()).model.to_document()
     assert "prune" not in document["parameters"]
@@ -127,9 +114,3 @@ def test_rule_that_its_neighbour_can_stand_in_for_is_not_worth_keeping() -> None
     otherwise = rules_worth_keeping(matrix, np.full(3, 400), antecedents, 1e9, last=True)
     assert otherwise.sum() == 2
     assert otherwise[2]
-
-
-def test_unit_stands_behind_a_lone_number_and_behind_the_brackets_of_a_sum() -> None:
-    zeros = np.zeros(6)
-    assert str(linear_consequent(DOMAIN, 0.5, zeros)) == "y = 0.5 V"
-    assert str(linear_consequent(DOMAIN, 0.5, np.array([0.0, 0.1, 0, 0, 0, -0.2]))) == "y = (0.5 + 0.3 x1 - 0.6 x5) V"
