@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,27 +21,17 @@ from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
 from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Model
-from schemas.documents import document_digest
 from schemas.record import ModelRecord
 from tests.support import sample_models
-from tests.support.fake_coordinator import domain_of, rows
+from tests.support.fake_coordinator import domain_of, record_of, rows
 
 
-def record_of(model: Model, version: int, cohort: list[str]) -> ModelRecord:
-    document: dict[str, Any] = dict(model.to_document())
-    return ModelRecord(
-        name="m",
-        version=version,
-        digest=document_digest(document),
-        document=document,
-        fleet="f",
-        run=f"r{version}",
-        scheme=document["scheme"],
-        cohort=cohort,
-        created="2026-01-01T00:00:00+00:00",
-    )
+def version(model: Model, number: int, cohort: Sequence[str] = ()) -> tuple[ModelRecord, Model]:
+    """Return a version of a model, as `difference` takes it."""
+    return record_of(model.to_document(), version=number, run=f"r{number}", cohort=[*cohort]), model
 
 
+@cache
 def learned(depth: int, seed: int = 5) -> Model:
     scheme = catalogue.load("frt")
     data = rows(seed=seed, count=300)
@@ -50,7 +42,7 @@ def learned(depth: int, seed: int = 5) -> Model:
 
 def test_difference_names_rules_parameters_and_vehicles_when_a_tree_grows() -> None:
     small, large = learned(1), learned(2)
-    found = difference((record_of(small, 1, ["v1", "v2"]), small), (record_of(large, 2, ["v2", "v3"]), large))
+    found = difference(version(small, 1, ["v1", "v2"]), version(large, 2, ["v2", "v3"]))
     told = found.to_dict()
     assert told["parameters"] == {"max_depth": [1, 2]}
     assert told["cohort"] == {"joined": ["v3"], "left": ["v1"]}
@@ -69,7 +61,7 @@ def test_difference_names_rules_parameters_and_vehicles_when_a_tree_grows() -> N
 
 def test_difference_says_what_changed_in_rules_with_the_same_antecedent() -> None:
     one, other = learned(1), learned(1, seed=6)
-    found = difference((record_of(one, 1, []), one), (record_of(other, 2, []), other))
+    found = difference(version(one, 1), version(other, 2))
     told = found.to_dict()
     changed = told["rules"]["changed"]
     assert changed
@@ -87,7 +79,7 @@ def test_difference_tells_a_renaming_once_and_no_other_rules_when_only_words_cha
     terms = tuple(f"grade {number}" for number in range(n_sets))
     words = model.domain.features[0].model_copy(update={"unit": "dBm", "terms": terms})
     renamed = in_words_of(model, model.domain.model_copy(update={"features": (words, *model.domain.features[1:])}))
-    found = difference((record_of(model, 1, []), model), (record_of(renamed, 2, []), renamed))
+    found = difference(version(model, 1), version(renamed, 2))
     told = found.to_dict()
     assert not told["same"]
     assert set(told["domain"]) == {"snr"}
@@ -104,8 +96,8 @@ def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_sh
     terms = tuple(f"grade {number}" for number in range(5))
     features = (first.model_copy(update={"terms": terms}), *small.domain.features[1:])
     renamed = in_words_of(small, small.domain.model_copy(update={"features": features}))
-    plain = difference((record_of(large, 1, []), large), (record_of(small, 2, []), small)).to_dict()["rules"]
-    told = difference((record_of(large, 1, []), large), (record_of(renamed, 2, []), renamed)).to_dict()["rules"]
+    plain = difference(version(large, 1), version(small, 2)).to_dict()["rules"]
+    told = difference(version(large, 1), version(renamed, 2)).to_dict()["rules"]
     assert told["same"] == plain["same"]
     assert [len(told[key]) for key in ("added", "gone", "changed")] == [
         len(plain[key]) for key in ("added", "gone", "changed")
@@ -118,7 +110,7 @@ def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_sh
 def test_difference_tells_maps_key_by_key_when_few_of_their_keys_differ() -> None:
     model = learned(1)
     policy = {f"rule_{number}": float(number) for number in range(40)}
-    one = record_of(model, 1, []).model_copy(update={"parameters": {"policy": policy, "retry": {"wait": 1}}})
+    one = version(model, 1)[0].model_copy(update={"parameters": {"policy": policy, "retry": {"wait": 1}}})
     other = one.model_copy(update={"version": 2, "parameters": {"policy": {**policy, "rule_7": 9.5, "min_agents": 3}}})
     found = difference((one, model), (other, model))
     told = found.to_dict()
@@ -133,7 +125,7 @@ def test_difference_tells_maps_key_by_key_when_few_of_their_keys_differ() -> Non
 
 def test_difference_tells_what_else_differs_of_a_domain_when_limits_are_the_same() -> None:
     model = learned(1)
-    one, other = record_of(model, 1, []), record_of(model, 2, [])
+    one, other = version(model, 1)[0], version(model, 2)[0]
     domain = other.document["domain"]
     domain = {
         **domain,
@@ -154,7 +146,7 @@ def test_difference_tells_what_else_differs_of_a_domain_when_limits_are_the_same
 def told_of(was: Any, now: Any) -> list[str]:
     """Return the lines about one setting of training that was, and is now."""
     model = learned(1)
-    one = record_of(model, 1, []).model_copy(update={"parameters": {"set": was}})
+    one = version(model, 1)[0].model_copy(update={"parameters": {"set": was}})
     other = one.model_copy(update={"version": 2, "parameters": {"set": now}})
     lines = difference_lines(difference((one, model), (other, model)))
     return [line for line in lines if line.startswith("training")]
@@ -176,7 +168,7 @@ def test_difference_tells_values_that_look_different_when_six_digits_are_equal(w
 
 def test_difference_tells_limits_and_changes_of_rules_to_the_last_digit_when_six_are_equal() -> None:
     model = learned(1)
-    one, other = record_of(model, 1, []), record_of(model, 2, [])
+    one, other = version(model, 1)[0], version(model, 2)[0]
     domain = other.document["domain"]
     first = domain["features"][0]
     moved = {**first, "high": first["high"] + 1e-9}
@@ -217,7 +209,7 @@ def test_difference_is_no_wider_than_the_terminal_when_values_and_rules_are_long
     monkeypatch.setenv("COLUMNS", "80")
     small, large = learned(1), learned(3)
     cohort = [f"vehicle-{number:02}" for number in range(30)]
-    found = difference((record_of(small, 1, []), small), (record_of(large, 2, cohort), large))
+    found = difference(version(small, 1), version(large, 2, cohort))
     told = found.to_dict()
     lines = difference_lines(found)
     assert max(map(len, lines)) <= 80
@@ -247,7 +239,7 @@ def with_rules(*rules: tuple[tuple[str, ...], str, float]) -> Any:
 def test_rules_of_one_antecedent_are_paired_by_their_consequent_and_none_is_lost() -> None:
     one = with_rules((("snr", "dist"), "good", 0.5), (("snr", "dist"), "poor", 0.25), (("load",), "fair", 0.5))
     other = with_rules((("dist", "snr"), "poor", 0.75), (("dist", "snr"), "good", 0.625), (("load",), "good", 0.5))
-    record = record_of(sample_models.model("frbc"), 1, [])
+    record = version(sample_models.model("frbc"), 1)[0]
     found = difference((record, one), (record, other))
     assert (found.added, found.gone, found.kept) == ((), (), 0)
     restated = [(was.output, was.weight, now.output, now.weight) for was, now in found.restated]
@@ -263,7 +255,7 @@ def test_populations_are_compared_by_their_structures() -> None:
     document = before.to_document()
     body = {**document["model"], "structures": [[3, 3, -1, -1, 3, -1, -1], *document["model"]["structures"][1:]]}
     after = catalogue.load("fedga").from_document({**document, "model": body})
-    found = difference((record_of(before, 1, []), before), (record_of(after, 2, []), after))
+    found = difference(version(before, 1), version(after, 2))
     assert (len(found.added), len(found.gone), found.changed) == (1, 1, ())
     assert len(found.restated) + found.kept == len(body["structures"]) - 1
     assert any(line.startswith("+ structure 1 (fitness") for line in difference_lines(found))
@@ -272,7 +264,7 @@ def test_populations_are_compared_by_their_structures() -> None:
 @pytest.mark.parametrize("kind", sample_models.KINDS)
 def test_model_of_any_scheme_is_the_same_as_itself(kind: str) -> None:
     model = sample_models.model(kind)
-    found = difference((record_of(model, 1, []), model), (record_of(model, 2, []), model))
+    found = difference(version(model, 1), version(model, 2))
     told = found.to_dict()
     assert told["same"]
     rules = told["rules"]
@@ -281,9 +273,9 @@ def test_model_of_any_scheme_is_the_same_as_itself(kind: str) -> None:
 
 
 def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:
-    for version, depth in ((1, 1), (2, 2)):
-        record = record_of(learned(depth), version, [])
-        (tmp_path / f"{version}.json").write_bytes(record.to_bytes())
+    for number, depth in ((1, 1), (2, 2)):
+        record, _ = version(learned(depth), number)
+        (tmp_path / f"{number}.json").write_bytes(record.to_bytes())
     files = [str(tmp_path / "1.json"), str(tmp_path / "2.json")]
     result = CliRunner().invoke(cli, ["model", "diff", *files])
     assert result.exit_code == 0, result.output

@@ -16,24 +16,12 @@ import yaml
 from console.main import run
 from glassfleet.explain import RowExplanation
 from schemas.documents import document_digest
-from schemas.record import ModelRecord
+from tests.support.fake_coordinator import record_of
 from tests.support.sample_models import NAMES, model, rows
 
 
 def _record(folder: Path, kind: str) -> Path:
-    learned = model(kind)
-    document = learned.to_document()
-    record = ModelRecord(
-        name="qoe",
-        version=3,
-        digest=document_digest(document),
-        document=document,
-        fleet="fleet",
-        run="run-1",
-        scheme=learned.scheme,
-        cohort=["va", "vb"],
-        created="2026-01-01T00:00:00+00:00",
-    )
+    record = record_of(model(kind).to_document(), name="qoe", version=3, cohort=["va", "vb"])
     path = folder / "record.json"
     path.write_bytes(record.to_bytes())
     np.savetxt(folder / "drive.csv", rows()[:5], delimiter=",", header=",".join(NAMES), comments="")
