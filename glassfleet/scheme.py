@@ -1,4 +1,4 @@
-"""The scheme contract: a learning algorithm in three halves, client, server and model.
+"""The scheme contract: a learning algorithm in three parts, client, server and model.
 
 Theory. A run is a sequence of tasks. The server half turns the answers to one task into the next task, or into the
 finished model; the client half turns a task and a vehicle's rows into an answer. Both are pure functions: neither reads

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from glassfleet.crisp.document import write_tree
 from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
+from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import rule_weight
 from glassfleet.rules import Activation, Consequent, Explanation, Rule
@@ -158,10 +159,4 @@ class TreeModel:
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; see :mod:`glassfleet.crisp.document`."""
-        return {
-            "scheme": self.scheme,
-            "format": self.format,
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "model": write_tree(self.tree),
-        }
+        return document_of(self.scheme, self.format, self.parameters, self.domain, write_tree(self.tree))

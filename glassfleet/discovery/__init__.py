@@ -76,16 +76,8 @@ class Discovery:
     name: Final = "domain"
     title: Final = "Federated domain discovery"
     Parameters: Final = DiscoveryParameters
-
-    @property
-    def client(self) -> DiscoveryClient:
-        """The client half."""
-        return DiscoveryClient()
-
-    @property
-    def server(self) -> DiscoveryServer:
-        """The server half."""
-        return DiscoveryServer()
+    client: Final = DiscoveryClient()
+    server: Final = DiscoveryServer()
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: each row is looked up in the grid of each column."""

@@ -37,10 +37,8 @@ class DifferentiallyPrivateTree:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = DpTreeClient()
-        self.server = DpTreeServer()
+    client = DpTreeClient()
+    server = DpTreeServer()
 
     def exact(self, parameters: DpTreeParameters) -> DpTreeParameters:
         """Return `parameters` without noise: nothing is hidden then, for models that stay where the rows are."""

@@ -29,10 +29,8 @@ class FederatedPerceptron:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = False
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = FedAvgClient()
-        self.server = FedAvgServer()
+    client = FedAvgClient()
+    server = FedAvgServer()
 
     def exact(self, parameters: FedAvgParameters) -> FedAvgParameters:
         """Return `parameters` as they are: nothing is nullified."""

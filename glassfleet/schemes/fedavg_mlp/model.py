@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.nature import Nature
 from glassfleet.numerics.statistics import blocks
@@ -16,6 +17,8 @@ from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 from schemas.errors import DocumentError
+
+FORMAT = 1
 
 _ROW_BLOCK = 1 << 13
 
@@ -86,42 +89,20 @@ class Perceptron:
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values: ``model.weights`` is layer after layer, weights by input, then biases."""
-        return {
-            "scheme": self.scheme,
-            "format": 1,
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "model": {"units": list(self.shape.units), "weights": self.weights.tolist()},
-        }
+        body = {"units": list(self.shape.units), "weights": self.weights.tolist()}
+        return document_of(self.scheme, FORMAT, self.parameters, self.domain, body)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Perceptron:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        try:
-            read = _Document.model_validate(document)
-            shape = Shape.of(read.parameters, read.domain)
-        except ValidationError as fault:
-            first = fault.errors(include_url=False)[0]
-            raise DocumentError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
-        except ValueError as fault:
-            raise DocumentError(str(fault)) from fault
-        if read.model.units != shape.units or len(read.model.weights) != shape.size:
+        parameters, domain, model = read_document_head(document, cls.scheme, FORMAT, Parameters)
+        with document_errors():
+            body, shape = _Body.model_validate(model), Shape.of(parameters, domain)
+        if body.units != shape.units or len(body.weights) != shape.size:
             raise DocumentError(f"the network does not have the {shape.size} weights of {shape.units} units")
-        return cls(read.parameters, read.domain, np.array(read.model.weights, dtype=np.float64))
+        return cls(parameters, domain, np.array(body.weights, dtype=np.float64))
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class _Body(Strict):
     units: tuple[int, ...]
     weights: tuple[Annotated[float, Field(ge=-BOUND, le=BOUND)], ...] = Field(max_length=MAX_WEIGHTS)
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    scheme: Literal["fedavg_mlp"]
-    format: Literal[1]
-    parameters: Parameters
-    domain: Domain
-    model: _Body

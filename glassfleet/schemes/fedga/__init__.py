@@ -32,10 +32,8 @@ class FederatedGeneticTrees:
     categorical = True
     Parameters: type[BaseModel] = Parameters
     trial = Parameters(generations=8)
-
-    def __init__(self) -> None:
-        self.client = FedgaClient()
-        self.server = FedgaServer()
+    client = FedgaClient()
+    server = FedgaServer()
 
     def exact(self, parameters: FedgaParameters) -> FedgaParameters:
         """Return `parameters` with all nullification and noise off. The model still differs from the central one."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from glassfleet.crisp import Forest, TreeModel
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.documents import Strict, document_errors, read_document_head
+from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.nature import OWN_TREE, Nature
 from glassfleet.rules import Activation, Consequent, Explanation, Rule
@@ -41,6 +42,7 @@ class PersonalTree(TreeModel):
         return document
 
 
+@dataclass(eq=False)
 class Population:
     """The structures that survived, best first, for vehicles to make their own trees of (:meth:`personalise`).
 
@@ -66,28 +68,16 @@ class Population:
     """
 
     scheme = NAME
-    nature: Nature = "structures"
+    nature: ClassVar[Nature] = "structures"
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        domain: Domain,
-        *,
-        depth: int,
-        seed: int,
-        fit_on_all: bool,
-        forest: Forest,
-        fitness: tuple[float, ...],
-        prior: tuple[float, ...],
-    ) -> None:
-        self.parameters = parameters
-        self.domain = domain
-        self.depth = depth
-        self.seed = seed
-        self.fit_on_all = fit_on_all
-        self.forest = forest
-        self.fitness = fitness
-        self.prior = prior
+    parameters: Parameters
+    domain: Domain
+    depth: int
+    seed: int
+    fit_on_all: bool
+    forest: Forest
+    fitness: tuple[float, ...]
+    prior: tuple[float, ...]
 
     def personalise(self, data: Dataset) -> PersonalTree | Population:
         """Return the vehicle's tree: the structure that scores best on its rows, fitted to them.
@@ -168,21 +158,16 @@ class Population:
 
         ``model.structures``: features in pre-order, -1 where nothing is split.
         """
-        return {
-            "scheme": NAME,
-            "format": FORMAT,
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "model": {
-                "kind": "population",
-                "depth": self.depth,
-                "seed": str(self.seed),  # JSON numbers end at 2^53
-                "fit_on_all": self.fit_on_all,
-                "structures": [genes.tolist() for genes in self.forest.structures()],
-                "fitness": list(self.fitness),
-                "prior": list(self.prior),
-            },
+        body = {
+            "kind": "population",
+            "depth": self.depth,
+            "seed": str(self.seed),  # JSON numbers end at 2^53
+            "fit_on_all": self.fit_on_all,
+            "structures": [genes.tolist() for genes in self.forest.structures()],
+            "fitness": list(self.fitness),
+            "prior": list(self.prior),
         }
+        return document_of(NAME, FORMAT, self.parameters, self.domain, body)
 
 
 class _Structures(Strict):

@@ -28,10 +28,8 @@ class FederatedRuleClassifier:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = FrbcClient()
-        self.server = FrbcServer()
+    client = FrbcClient()
+    server = FrbcServer()
 
     def exact(self, parameters: FrbcParameters) -> FrbcParameters:
         """Return `parameters` with which rows are not condensed."""

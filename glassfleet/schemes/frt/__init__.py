@@ -28,10 +28,8 @@ class FederatedRegressionTree:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = FrtClient()
-        self.server = FrtServer()
+    client = FrtClient()
+    server = FrtServer()
 
     def exact(self, parameters: FrtParameters) -> FrtParameters:
         """Return `parameters` with which nothing is condensed or nullified."""

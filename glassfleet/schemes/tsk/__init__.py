@@ -29,10 +29,8 @@ class FederatedTskSystem:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = True
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = TskClient()
-        self.server = TskServer()
+    client = TskClient()
+    server = TskServer()
 
     def exact(self, parameters: TskParameters) -> TskParameters:
         """Return `parameters` with which rows are not condensed."""
