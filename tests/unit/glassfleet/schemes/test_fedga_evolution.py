@@ -25,6 +25,7 @@ from glassfleet.schemes.fedga.genetics import (
     swap,
     swap_substrings,
 )
+from glassfleet.schemes.fedga.words import draw_structure
 from schemas.documents import document_digest
 
 CLASSES = Domain(
@@ -72,6 +73,10 @@ def test_structure_leaves_out_what_is_detached() -> None:
     # places of depth 3: root, left (its two sons), right (its two sons)
     string = np.array([[0, -1, 1, 2, 1, -1, 2]], dtype=np.int16)
     assert structures_of(string, 3)[0].tolist() == [0, -1, 1, -1, 2, -1, -1]
+
+
+def test_structure_is_told_left_before_right_with_a_dot_for_a_leaf() -> None:
+    assert draw_structure(np.array([0, 1, -1, -1, -1], dtype=np.int32), CLASSES) == "a (b, .)"
 
 
 def test_random_strings_split_at_the_root_and_have_a_nil() -> None:
