@@ -18,6 +18,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import central, federated
+from glassfleet.scheme import input_quantiles_of
 from schemas.documents import document_digest
 
 FMT = load("fmt")
@@ -31,7 +32,13 @@ def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Doma
     names = next(iter(train.values())).features
     memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
     bounds = dict.fromkeys((*names, "y"), (0.0, 1.0)) | dict.fromkeys(memory.columns, (-1.0, 1.0))
-    asked = DiscoveryParameters(features=(*names, *memory.columns), target="y", bounds=bounds, memory=memory)
+    asked = DiscoveryParameters(
+        features=(*names, *memory.columns),
+        target="y",
+        bounds=bounds,
+        input_quantiles=input_quantiles_of(FMT),
+        memory=memory,
+    )
     return train, {name: source.test for name, source in sources.items()}, discover(asked, list(train.values()))
 
 
