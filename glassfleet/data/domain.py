@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glassfleet.data.lags import Memory
 from schemas import limits
+
+INPUT_QUANTILES: Final = (0.025, 0.975)
+"""Quantiles of an input that become its limits, unless a scheme wants others."""
 
 
 class Variable(BaseModel):
@@ -165,11 +168,17 @@ def _scale(values: NDArray[np.float64], low: Any, high: Any) -> NDArray[np.float
     return np.where(width > 0, scaled, 0.0)
 
 
-def pooled_domain(names: Sequence[str], target: str, X: NDArray[np.float64], y: NDArray[np.float64]) -> Domain:
+def pooled_domain(
+    names: Sequence[str],
+    target: str,
+    X: NDArray[np.float64],
+    y: NDArray[np.float64],
+    input_quantiles: tuple[float, float] = INPUT_QUANTILES,
+) -> Domain:
     """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
 
-    Inputs: the quantiles 0.025 and 0.975; target: minimum and maximum.
+    Inputs: the quantiles `input_quantiles`; target: minimum and maximum.
     """
-    low, high = np.quantile(X, (0.025, 0.975), axis=0)
+    low, high = np.quantile(X, input_quantiles, axis=0)
     features = [Variable(name=name, low=float(a), high=float(b)) for name, a, b in zip(names, low, high, strict=True)]
     return Domain(features=tuple(features), target=Variable(name=target, low=float(y.min()), high=float(y.max())))
