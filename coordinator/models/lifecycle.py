@@ -12,7 +12,7 @@ import structlog
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.models.aliases import Cause
-from coordinator.models.central import CentralModel, check_learned, is_reference
+from coordinator.models.central import CentralModel, check_learned
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
@@ -235,7 +235,7 @@ class Models:
         """
         name = reference.name
         current = self._registry.aliases.current.get(name)
-        if current is not None and not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
+        if current is not None and not ModelRecord.load(self._registry.get(name, current.version).record).is_reference:
             raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
         stored = self._registry.add_reference(reference, about, self.publisher.check_record)
         if current is not None and current.version == stored.version:
