@@ -42,11 +42,6 @@ class Models:
         The coordinator's own time, seconds.
     lookup : callable
         Finds a scheme by name; raises NotFoundError.
-
-    Attributes
-    ----------
-    rollouts : Rollouts
-    publisher : ModelPublisher
     """
 
     def __init__(

@@ -46,10 +46,6 @@ class Registry:
         Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
     verifier : Verifier or None
         Knows whom to trust; None: nothing is ever signed again.
-
-    Attributes
-    ----------
-    aliases : Aliases
     """
 
     def __init__(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.engine import Engine
+from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.limits import FleetLimits
 from coordinator.main import assemble
@@ -23,8 +23,9 @@ from schemas.messages import (
     Receipt,
     Request,
 )
+from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.engine_bench import TOY_ENGINE, toy_answer
+from tests.support.engine_bench import TOY_ENGINE, toy_answer, toy_spec
 
 TOPICS = Topics("f")
 
@@ -90,6 +91,21 @@ class Fleet:
             payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()
             self.publish(TOPICS.agent_state(agent), payload, retain=True)
 
+    def begin(self, *agents: str, run: str = "r1", **spec: Any) -> Self:
+        """Let agents come up, and start a run of the toy; `spec` as for `toy_spec`."""
+        self.birth(*agents)
+        self.core.start_run(toy_spec(run, **spec))
+        self.hub.pump()
+        return self
+
+    def state(self, run: str = "r1") -> RunState:
+        """Return a live run as it stands."""
+        return self.core.runs.live[run]
+
+    def record(self, name: str = "model", version: int = 1) -> ModelRecord:
+        """Return a version as it stands on the broker."""
+        return ModelRecord.from_bytes(self.hub.retained[TOPICS.model_version(name, version)])
+
     def request(self, run: str = "r1") -> Envelope:
         return Envelope.from_bytes(self.hub.retained[TOPICS.request(run)], fleet="f")
 
@@ -101,8 +117,8 @@ class Fleet:
     def answer(self, *agents: str, run: str = "r1", task: Task | None = None, **how: Any) -> None:
         task = task or self.task(run)
         for agent in agents:
-            payload = Envelope(fleet="f", body=contribution(agent, task, **how), run=run, agent=agent).to_bytes()
-            self.publish(TOPICS.contribution(agent, run), payload)
+            message = answer_of(agent, task, run, **how)
+            self.publish(message.topic, message.payload)
 
     def receipts(self, agent: str) -> list[str]:
         topic = TOPICS.receipt(agent)
@@ -114,6 +130,12 @@ class Fleet:
     def finish(self, *agents: str, run: str = "r1") -> None:
         while self.core.runs.live.get(run) is not None:
             self.answer(*agents, run=run, task=self.task(run))
+
+
+def answer_of(agent: str, task: Task, run: str = "r1", **how: Any) -> Message:
+    """Return an agent's answer as it comes from the broker."""
+    body = contribution(agent, task, **how)
+    return Message(TOPICS.contribution(agent, run), Envelope(fleet="f", body=body, run=run, agent=agent).to_bytes())
 
 
 def contribution(agent: str, task: Task, **how: Any) -> ContributionBody:

@@ -16,7 +16,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.support.dashboard_world import EVIL, VEHICLES, World, world
+from tests.support.coordinator_http import EVIL
+from tests.support.dashboard_world import VEHICLES, World, world
 from tests.support.processes import eventually
 
 NAME = "video-quality"

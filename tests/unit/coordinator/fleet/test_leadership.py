@@ -50,18 +50,6 @@ def test_exactly_one_of_two_coordinators_stops_when_both_keep_coming_back() -> N
         assert said == {"first": True, "second": False}
 
 
-def test_rival_answers_a_flood_no_more_often_than_its_pause() -> None:
-    me = Election("me", 10.0)
-    answers = 0
-    for index in range(1000):
-        at = index / 1000
-        me.is_lost(f"x{index}", "down", 0.0, at, retained=False)
-        if me.due is not None and me.due <= at:
-            me.published(at)
-            answers += 1
-    assert answers <= 5
-
-
 class Scripted:
     """A transport that says what a broker would, on the thread that publishes."""
 

@@ -15,7 +15,6 @@ from schemas.messages import (
     Evaluation,
 )
 from tests.support.coordinator_bench import TOPICS, Fleet
-from tests.support.engine_bench import toy_spec
 
 
 def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -> None:
@@ -62,10 +61,7 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
 ) -> None:
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_BURST", 10)
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_PER_MINUTE", 6.0)
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(policy={"gather_agents": 3, "gather_timeout": 3600.0}))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", policy={"gather_agents": 3, "gather_timeout": 3600.0})
     size = len(fleet.journal.content.entries)
     for index in range(200):
         fleet.birth("a", incarnation=str(index // 2), status="down" if index % 2 else "up")
@@ -93,8 +89,7 @@ def test_coordinator_knows_vehicles_that_are_down_after_a_restart_from_what_the_
     assert fleet.core.fleet.counts() == {"up": 1, "down": 1}
     fleet.birth("b", incarnation="2")
     assert {each["agent"]: each["status"] for each in fleet.core.fleet.document()} == {"a": "up", "b": "up"}
-    fleet.core.start_run(toy_spec(policy={"gather_agents": 2}))
-    fleet.hub.pump()
+    fleet.begin(policy={"gather_agents": 2})
     assert fleet.core.runs.document("r1")["phase"] == "recruiting"
 
 
@@ -131,14 +126,10 @@ def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_stat
 
 
 def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_broker_told_nothing() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(run="r0", model="m"))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", run="r0", model="m")
     fleet.finish("a", "b", run="r0")
     fleet.core.models.promote("m", 1)
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet.begin()
     fleet.hub.advance(5.0)
     fleet.core.tick()
     fleet.hub.pump()
@@ -168,3 +159,11 @@ def test_coordinator_ignores_the_will_of_an_earlier_life() -> None:
     assert list(fleet.core.fleet.offers()) == ["a"]
     fleet.birth("a", incarnation="2", status="down")
     assert fleet.core.fleet.offers() == {}
+
+
+def test_coordinator_tells_when_it_last_heard_of_an_agent() -> None:
+    fleet = Fleet().begin("a", "b")
+    fleet.hub.advance(5.0)
+    fleet.answer("a")
+    seen = {each["agent"]: each["seen"] for each in fleet.core.fleet.document()}
+    assert seen["a"] - seen["b"] == 5.0

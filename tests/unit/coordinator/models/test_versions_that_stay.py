@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import structlog
@@ -11,18 +10,16 @@ import structlog
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
-from coordinator.journal import Journal, MemoryJournal
-from coordinator.journal.sql import SqlJournal
+from coordinator.journal import Journal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError
 from schemas.messages import AgentState
-from schemas.record import ModelRecord
 from schemas.topics import Topics
+from tests.support.coordinator_http import record_of
 
 TOPICS = Topics("f")
 KEPT = 2
@@ -65,18 +62,7 @@ class World:
         """Register the next version of model ``one``, of a run that has ended, without deciding about it."""
 
         def make(version: int) -> tuple[str, bytes]:
-            document = {"scheme": "frt", "version": version}
-            record = ModelRecord(
-                name="one",
-                version=version,
-                digest=document_digest(document),
-                document=document,
-                fleet="f",
-                run=run,
-                scheme="frt",
-                cohort=[],
-                created="2026-01-01T00:00:00+00:00",
-            )
+            record = record_of({"scheme": "frt", "version": version}, "one", version, run=run)
             return record.digest, record.to_bytes()
 
         run = f"one-{len(self.journal.models('one')) + 1}"
@@ -119,17 +105,9 @@ class World:
         return [version for version in range(1, 9) if TOPICS.model_version("one", version) in self.hub.retained]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    kept: list[MemoryJournal] = []
-
-    def reopen() -> Journal:
-        if request.param == "sqlite":
-            return SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")
-        kept.append(MemoryJournal(kept[-1] if kept else None))
-        return kept[-1]
-
-    made = World(reopen)
+@pytest.fixture
+def world(opener: Callable[[], Journal]) -> Iterator[World]:
+    made = World(opener)
     yield made
     made.journal.close()
 
