@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -43,13 +43,18 @@ class TornDisk(MemoryJournal):
 
 @dataclass
 class Fleet:
-    """A coordinator and scripted agents around one in-memory broker."""
+    """A coordinator and scripted agents around one in-memory broker.
+
+    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `assemble`.
+    """
 
     engine: Engine = TOY_ENGINE
     max_bytes: int = 128 * 1024
     fleet_limits: FleetLimits = field(default_factory=FleetLimits)
     hub: MemoryHub = field(default_factory=MemoryHub)
-    journal: TornDisk = field(default_factory=TornDisk)
+    journal: Any = field(default_factory=TornDisk)
+    reopen: Callable[[Any], Any] = TornDisk
+    settings: Mapping[str, Any] = field(default_factory=dict)
     seen: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,6 +74,7 @@ class Fleet:
             fleet_limits=self.fleet_limits,
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
+            **self.settings,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         self.transport.start(handlers)
@@ -78,8 +84,14 @@ class Fleet:
         """Kill the coordinator and start it again on its journal."""
         self.hub.kill("coordinator")
         self.journal.close()
-        self.journal = TornDisk(self.journal)
+        self.journal = self.reopen(self.journal)
         self.open()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, and the coordinator notice."""
+        self.hub.advance(seconds)
+        self.core.tick()
+        self.hub.pump()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         self.watcher.publish(topic, payload, retain=retain)

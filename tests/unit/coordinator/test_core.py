@@ -47,8 +47,7 @@ def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -
     fleet.crash()
     state = fleet.state()
     assert state.phase == "recruiting", "no time passes while nobody counts it"
-    fleet.hub.advance(4)
-    fleet.core.tick()
+    fleet.pass_time(4)
     state = fleet.state()
     assert state.cohort == ("a",)
 

@@ -69,8 +69,7 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
     assert fleet.core.metrics["births.held"] >= 80
     fleet.birth("a", incarnation="last")
     for _ in range(30):
-        fleet.hub.advance(1.0)
-        fleet.core.tick()
+        fleet.pass_time(1.0)
     last = {each["agent"]: each for each in fleet.core.fleet.document()}["a"]
     assert (last["status"], last["incarnation"]) == ("up", "last")
     assert fleet.core.next_wake() is not None
@@ -107,9 +106,7 @@ def test_coordinator_repeats_its_birth_when_something_else_stands_in_its_place()
     fleet = Fleet()
     will = birth(TOPICS, fleet.core.incarnation, "", "down")
     fleet.publish(will.topic, will.payload, retain=True)
-    fleet.hub.advance(1.0)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(1.0)
     body = Envelope.from_bytes(fleet.hub.retained[TOPICS.coordinator_state()], fleet="f").body
     assert isinstance(body, CoordinatorState)
     assert (body.status, body.incarnation) == ("up", fleet.core.incarnation)
@@ -130,14 +127,10 @@ def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_
     fleet.finish("a", "b", run="r0")
     fleet.core.models.promote("m", 1)
     fleet.begin()
-    fleet.hub.advance(5.0)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(5.0)
     del fleet.seen[:]
     fleet.birth(*(f"new{index}" for index in range(20)))
-    fleet.hub.advance(1.5)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(1.5)
     counted = Counter(message.topic for message in fleet.seen)
     assert counted[TOPICS.request("r1")] == 1, "one repetition for all of them"
     assert counted[TOPICS.model_current("m")] == 1
@@ -145,9 +138,7 @@ def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_
     fleet.crash()
     del fleet.seen[:]
     fleet.birth("newer")
-    fleet.hub.advance(5.0)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(5.0)
     assert TOPICS.model_current("m") not in {message.topic for message in fleet.seen}
 
 

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal import Journal, MemoryJournal
-from coordinator.main import assemble, build
+from coordinator.main import build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
@@ -24,10 +21,9 @@ from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
-from schemas.topics import Topics
+from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.coordinator_http import ask, record_of, small_document
 
-TOPICS = Topics("f")
 KEPT = 2
 
 
@@ -48,18 +44,13 @@ def learned(journal: Journal, name: str) -> None:
     journal.add_model(name, f"run-{name}-{len(journal.models(name)) + 1}", make)
 
 
-class World:
+class World(Fleet):
     """A coordinator with models ``one`` and ``two``, over the in-memory broker."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.hub = MemoryHub()
         for name in ("one", "two"):
             learned(journal, name)
-        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = assemble("f", transport, journal, default_engine(), retained_versions=KEPT)
-        transport.start(Handlers(lambda _m: None, self.core.connected, lambda _w: None))
-        self.hub.pump()
+        super().__init__(default_engine(), journal=journal, settings={"retained_versions": KEPT})
 
     def register(self, name: str, slope: float, about: str = "") -> int:
         version = self.core.models.central(read_reference(document(slope), fleet_model(name)), about).version

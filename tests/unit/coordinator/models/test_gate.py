@@ -19,14 +19,9 @@ class Gated(Fleet):
     """A fleet that learns toy models and scores them."""
 
     def learn(self, run: str, *agents: str) -> None:
-        self.begin(run)
+        self.begin(run=run)
         self.finish(*agents, run=run)
         self.pass_time(3.0)
-
-    def pass_time(self, seconds: float) -> None:
-        self.hub.advance(seconds)
-        self.core.tick()
-        self.hub.pump()
 
     def pointer(self, alias: str = "current") -> ModelPointer | None:
         topic = TOPICS.model_current("model") if alias == "current" else TOPICS.model_candidate("model")

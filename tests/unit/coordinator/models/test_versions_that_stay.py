@@ -7,56 +7,23 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link
 from coordinator.journal import Journal
-from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
-from schemas.envelope import Envelope
 from schemas.errors import BrokerError
-from schemas.messages import AgentState
-from schemas.topics import Topics
+from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.coordinator_http import record_of
 
-TOPICS = Topics("f")
 KEPT = 2
 
 
-class World:
-    """A coordinator that remembers one ended run and two versions; models without learning, over a memory broker."""
+class World(Fleet):
+    """A coordinator that remembers one ended run and two versions; models without learning."""
 
-    def __init__(self, reopen: Callable[[], Journal]) -> None:
-        self.reopen = reopen
-        self.hub = MemoryHub()
-        self.watcher = MemoryTransport(self.hub, Link("mqtt://m", "watcher"))
-        self.watcher.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
-        self.open()
-
-    def open(self) -> None:
-        self.journal = self.reopen()
-        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = assemble(
-            "f",
-            transport,
-            self.journal,
-            default_engine(),
-            retained_versions=KEPT,
-            kept_runs=1,
-            clock=lambda: self.hub.now,
-            wall=lambda: 1.8e9 + self.hub.now,
-        )
-        handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
-        transport.start(handlers)
-        self.hub.pump()
-
-    def crash(self) -> None:
-        """Kill the coordinator and start it again on its journal."""
-        self.hub.kill("coordinator")
-        self.journal.close()
-        self.open()
+    def __init__(self, opener: Callable[[], Journal]) -> None:
+        settings = {"retained_versions": KEPT, "kept_runs": 1}
+        super().__init__(default_engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
 
     def store(self) -> None:
         """Register the next version of model ``one``, of a run that has ended, without deciding about it."""
@@ -85,17 +52,6 @@ class World:
         self.core.start_run(RunSpec(run=run, scheme="frt"))
         self.core.cancel(run)
         assert self.core.runs.ids() == [run]
-
-    def birth(self, agent: str) -> None:
-        body = AgentState(status="up", incarnation="1", schemes=["frt"], features=["x"], target="y")
-        payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()
-        self.watcher.publish(TOPICS.agent_state(agent), payload, retain=True)
-        self.hub.pump()
-
-    def pass_time(self, seconds: float) -> None:
-        self.hub.now += seconds
-        self.core.tick()
-        self.hub.pump()
 
     def versions(self) -> list[int]:
         return [model.version for model in self.journal.models("one")]

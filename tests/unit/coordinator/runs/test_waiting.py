@@ -28,6 +28,7 @@ from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs import directory
 from coordinator.runs.outages import Outages
+from coordinator.runs.view import time_in_words
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import OFFER, TOY_ENGINE, Play, toy_spec
 
@@ -260,8 +261,7 @@ def test_journal_does_not_fill_when_the_broker_flaps() -> None:
         fleet.core.outages.found()
         fleet.core.connected()
     assert fleet.core.metrics["journal.records"] - before == 5
-    fleet.hub.advance(60)
-    fleet.core.tick()
+    fleet.pass_time(60)
 
     assert "had no broker for 0.6 s of this round" in fleet.core.runs.document("r1")["reason"]
 
@@ -332,6 +332,11 @@ def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set
     assert core.runs.document("r1")["reason"] == first
 
 
+def test_time_has_its_date_when_it_is_of_another_day() -> None:
+    assert time_in_words(1.7e9, 1.7e9) == "22:13:20 UTC"
+    assert time_in_words(1.7e9 + 3 * 86400, 1.7e9) == "2023-11-17 22:13:20 UTC"
+
+
 def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() -> None:
     fleet = Fleet().begin("a", "b", policy={"deadline": 10, "extensions": 0})
     fleet.hub.advance(3)
@@ -345,8 +350,7 @@ def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() 
     fleet.crash()
     fleet.hub.advance(1)
     fleet.core.outages.lost()
-    fleet.hub.advance(2)
-    fleet.core.tick()
+    fleet.pass_time(2)
 
     document = fleet.core.runs.document("r1")
     assert document["reason"] == (
