@@ -122,7 +122,7 @@ def assemble(
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
     registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
     published = ModelPublisher(topics, publisher, registry, retained_versions)
-    models = Models(registry, published, directory.offers, metrics, now, lookup=engine.lookup)
+    models = Models(registry, published, directory.offers, metrics, now, engine.lookup)
     runs = Runs(
         engine,
         journal,

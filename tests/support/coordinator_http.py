@@ -107,7 +107,7 @@ def publish(  # noqa: PLR0917
         )
         return record.digest, record.to_bytes()
 
-    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, run, make).record)
+    return ModelRecord.from_bytes(service.coordinator.registry.journal.add_model(name, run, make).record)
 
 
 def record_of(document: dict[str, Any], name: str = "m", version: int = 1, **other: Any) -> ModelRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,10 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended
-from tests.support.dashboard_world import World, world
+from tests.support.dashboard_world import World
 from tests.support.processes import eventually
 
 FORECAST = "/models/video-quality/2/forecast"
-
-
-@pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("world"), hostile=False) as made:
-        yield made
 
 
 def told(there: World, row: dict[str, float]) -> dict[str, Any]:
