@@ -128,10 +128,9 @@ def test_run_page_tells_how_many_were_late_and_dropped(there: World, page: Page,
     page.goto(f"{there.base}/runs/slow-run")
     head = page.locator("#run-rounds thead th").all_inner_texts()
     late, dropped = head.index("Late"), head.index("Dropped")
-    shown = page.locator("#run-rounds tbody tr").all()
-    told_of: dict[str, tuple[int, ...]] = {}
-    for line in shown:
+    told_of = []
+    for line in page.locator("#run-rounds tbody tr").all():
         cells = [line.locator("th").inner_text(), *line.locator("td").all_inner_texts()]
-        told_of[cells[0].split(" attempt")[0]] = tuple(int(cells[at].replace("–", "0")) for at in (late, dropped))
-    assert told_of == {f"{each['phase']} {each['number']}": (each["late"], each["dropped"]) for each in rounds}
+        told_of.append((cells[0].split(" attempt")[0], *(int(cells[at].replace("–", "0")) for at in (late, dropped))))
+    assert told_of == [(f"{each['phase']} {each['number']}", each["late"], each["dropped"]) for each in rounds[::-1]]
     expect(page.locator("#run-rounds")).to_contain_text("slow-one")
