@@ -26,6 +26,7 @@ from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
+from coordinator.fleet.leadership import Election
 from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.journal.port import Journal
@@ -121,14 +122,7 @@ def assemble(
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
     registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
     published = ModelPublisher(topics, publisher, registry, retained_versions)
-    models = Models(
-        registry,
-        published,
-        directory.offers,
-        metrics,
-        now,
-        lookup=engine.lookup,
-    )
+    models = Models(registry, published, directory.offers, metrics, now, engine.lookup)
     runs = Runs(
         engine,
         journal,
@@ -154,20 +148,14 @@ def assemble(
         rebroadcast=rebroadcast,
         arrivals=Arrivals(directory, rebroadcast, clock, metrics),
         presence=Presence(
-            topics,
-            publisher,
-            incarnation=incarnation or secrets.token_hex(8),
-            software=software,
-            term=wall(),
-            clock=clock,
-            metrics=metrics,
+            topics, publisher, Election(incarnation or secrets.token_hex(8), wall()), software, clock, metrics
         ),
         registry=registry,
         models=models,
         outages=outages,
         runs=runs,
         preflight=preflight,
-        effects=EffectHandler(runs, publisher, models, preflight, metrics=metrics, now=now),
+        effects=EffectHandler(runs, publisher, models, preflight, metrics, now),
     )
     coordinator.resume()
     return coordinator

@@ -121,12 +121,7 @@ def issue(
         .add_extension(_usage(ca=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(kinds), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
-                ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-            ),
-            critical=False,
-        )
+        .add_extension(_issuer_key(ca), critical=False)
         .sign(ca_key, None)
     )
 
@@ -147,12 +142,7 @@ def make_crl(
         .last_update(now - BACKDATED)
         .next_update(min(now + lasts, ca.not_valid_after_utc))
         .add_extension(x509.CRLNumber(number), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
-                ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-            ),
-            critical=False,
-        )
+        .add_extension(_issuer_key(ca), critical=False)
     )
     for entry in revoked:
         one = x509.RevokedCertificateBuilder().serial_number(entry.serial).revocation_date(entry.when)
@@ -171,6 +161,11 @@ def host_name(host: str) -> x509.GeneralName:
     if _HOST.fullmatch(host) is None or host.replace(".", "").isdigit():
         raise UsageError(f"--host {host!r} is neither a host name nor an address")
     return x509.DNSName(host)
+
+
+def _issuer_key(ca: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
 def _usage(*, ca: bool) -> x509.KeyUsage:

@@ -103,12 +103,7 @@ class Register:
 
 
 class RegisterFolder:
-    """The register and the certificates in an authority's folder.
-
-    Parameters
-    ----------
-    folder : Path
-    """
+    """The register and the certificates in an authority's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from coordinator.authority.certificates import Revoked, issue, make_ca, make_crl
+from coordinator.authority.certificates import BACKDATED, Revoked, issue, make_ca, make_crl
 from coordinator.authority.register import Issued, OpenToken, Register, RegisterFolder, explained
 from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
@@ -351,7 +351,7 @@ class Authority:
     ) -> tuple[x509.Certificate, Issued]:
         now = self._clock()
         made = issue(
-            self._ca, self._key, owner, key, begins=now - dt.timedelta(minutes=5),
+            self._ca, self._key, owner, key, begins=now - BACKDATED,
             ends=now + dt.timedelta(days=days), hosts=hosts,
         )  # fmt: skip
         dates = (made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat())

@@ -139,12 +139,6 @@ def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) ->
     return contribution
 
 
-def check_rows(rows: int, agents: int) -> None:
-    """Raise SchemeFaultError by name when those who answered have no rows."""
-    if rows == 0:
-        raise SchemeFaultError(f"the {agents} agents that answered have no training rows", "no-rows")
-
-
 def too_many(server: Server, parameters: Any, rows: Mapping[str, int]) -> tuple[int, list[str]]:
     """Return how many rows the scheme's exact sums are good for, and the agents with most rows that do not fit in.
 

@@ -121,10 +121,11 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
     dropped = {} if draft.state.open is None else draft.state.open.dropped
     digest = draft.state.levels[-1].digest
     members = draft.record(missed)
-    rows = sum(draft.state.store[digest][member].rows for member in members)
+    if not any(draft.state.store[digest][member].rows for member in members):
+        draft.move("no-rows", f"the {len(members)} agents that answered have no training rows")
+        return
     try:
         server, _ = draft.server(draft.state)
-        learning.check_rows(rows, len(members))
         _count_round(draft, server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
     except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))

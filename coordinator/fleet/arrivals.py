@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
@@ -27,6 +28,7 @@ class _Held(NamedTuple):
     size: int
 
 
+@dataclass(eq=False)
 class Arrivals:
     """Who comes and goes, no faster than the coordinator can write it down.
 
@@ -42,14 +44,11 @@ class Arrivals:
         Counts what is held back and refused.
     """
 
-    def __init__(
-        self, fleet: Fleet, rebroadcast: Rebroadcast, clock: Callable[[], float], metrics: Counter[str]
-    ) -> None:
-        self._fleet = fleet
-        self._rebroadcast = rebroadcast
-        self._clock = clock
-        self._metrics = metrics
-        self._held: dict[str, _Held] = {}
+    fleet: Fleet
+    rebroadcast: Rebroadcast
+    clock: Callable[[], float]
+    metrics: Counter[str]
+    _held: dict[str, _Held] = field(default_factory=dict, init=False)
 
     def event_of(self, message: Birth | Death, at: float) -> AgentUp | AgentDown | None:
         """Return what a birth certificate or last will means to the runs; None: nothing, or nothing yet.
@@ -62,42 +61,42 @@ class Arrivals:
         """
         agent = message.agent
         former = self._held.pop(agent, None)
-        self._fleet.held -= 0 if former is None else former.size
+        self.fleet.held -= 0 if former is None else former.size
         known = (message.body, None) if isinstance(message, Birth) else (None, message.incarnation)
-        wait = self._fleet.wait(agent, *known)
+        wait = self.fleet.wait(agent, *known)
         if wait > 0:
-            self._hold(message, self._clock() + wait)
+            self._hold(message, self.clock() + wait)
             return None
         if isinstance(message, Death):
-            is_news = self._fleet.down(agent, message.incarnation, message.software, message.born)
+            is_news = self.fleet.down(agent, message.incarnation, message.software, message.born)
             return AgentDown(at, agent) if is_news else None
-        refused = self._fleet.refused
-        offer = self._fleet.up(agent, message.body, message.born)
-        if self._fleet.refused > refused:
+        refused = self.fleet.refused
+        offer = self.fleet.up(agent, message.body, message.born)
+        if self.fleet.refused > refused:
             self._log_refused(agent)
         if offer is None:
             return None
-        self._rebroadcast.add(agent, self._clock())
+        self.rebroadcast.add(agent, self.clock())
         return AgentUp(at, agent, offer)
 
     def _hold(self, message: Birth | Death, due: float) -> None:
         """Keep what came too often until its time comes. A will in any case: who is down must not be taken for up."""
         size = _HELD_BYTES + (size_of(offer_of(message.body)) if isinstance(message, Birth) else 0)
-        if isinstance(message, Birth) and not self._fleet.fits(size):
+        if isinstance(message, Birth) and not self.fleet.fits(size):
             self._log_refused(message.agent)
             return
-        self._metrics["births.held"] += 1
+        self.metrics["births.held"] += 1
         self._held[message.agent] = _Held(due, message, size)
-        self._fleet.held += size
+        self.fleet.held += size
 
     def _log_refused(self, agent: str) -> None:
-        self._metrics["births.refused"] += 1
-        if self._metrics["births.refused"] == 1:
+        self.metrics["births.refused"] += 1
+        if self.metrics["births.refused"] == 1:
             _log.error("fleet-full", agent=agent, hint="raise max_agents or fleet_bytes, or find out who floods")
 
     def released(self, at: float) -> list[AgentUp | AgentDown]:
         """Return what was held back and may be taken now."""
-        now = self._clock()
+        now = self.clock()
         due = [held.message for held in list(self._held.values()) if held.due <= now]
         return [event for message in due if (event := self.event_of(message, at)) is not None]
 

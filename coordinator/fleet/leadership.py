@@ -9,7 +9,7 @@ also when a clock was wrong.
   unless told to take over.
 - Who runs and reads a state that is not its own birth certificate publishes that again: a last will of a life before, a
   retained state that a broker brought back from its disk, or the question of somebody who starts.
-- Who runs and reads, `ElectionPolicy.sightings` times, that a *later* term is up, stops: somebody took over. Once is
+- Who runs and reads, `SIGHTINGS` times, that a *later* term is up, stops: somebody took over. Once is
   not enough: brokers deliver late copies. A coordinator that lives repeats its birth when it reads ours.
 
 The earlier one stops, never both; and neither goes on beside the other, throwing it out of the broker for ever because
@@ -18,29 +18,17 @@ both connect under the same client id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+SIGHTINGS = 2
+"""So often another must be seen before this coordinator stops."""
 
+APART = 0.2
+"""Seconds between two sightings at least: what comes closer together is one."""
 
-@dataclass(frozen=True)
-class ElectionPolicy:
-    """How sure a coordinator must be that another has taken over.
+QUIET = 30.0
+"""Seconds after which another that was not seen again is forgotten."""
 
-    Attributes
-    ----------
-    sightings : int
-        So often the other must be seen, >= 1.
-    apart : float
-        Seconds between two sightings at least: what comes closer together is one.
-    quiet : float
-        Seconds after which another that was not seen again is forgotten.
-    pause : float
-        Seconds between two birth certificates that are published again, at least.
-    """
-
-    sightings: int = 2
-    apart: float = 0.2
-    quiet: float = 30.0
-    pause: float = 0.25
+PAUSE = 0.25
+"""Seconds between two birth certificates that are published again, at least."""
 
 
 class Election:
@@ -52,14 +40,12 @@ class Election:
         Incarnation of this life.
     term : float
         Of this life.
-    policy : ElectionPolicy
     """
 
-    def __init__(self, own: str, term: float, policy: ElectionPolicy = ElectionPolicy()) -> None:
+    def __init__(self, own: str, term: float) -> None:
         self.own = own
         self.term = term
         self.due: float | None = None
-        self._policy = policy
         self._other = ""
         self._count = 0
         self._last = float("-inf")
@@ -74,19 +60,19 @@ class Election:
         if incarnation == self.own and status == "up":
             return False
         if not retained and self.due is None:
-            self.due = max(at, self._published + self._policy.pause)
+            self.due = max(at, self._published + PAUSE)
         if status != "up" or (term, incarnation) < (self.term, self.own):
             return False
-        if incarnation != self._other or at - self._last > self._policy.quiet:
+        if incarnation != self._other or at - self._last > QUIET:
             self._other, self._count, self._last = incarnation, 0, float("-inf")
-        if at - self._last >= self._policy.apart:
+        if at - self._last >= APART:
             self._count, self._last = self._count + 1, at
         elif self._count:
             return False
-        if self._count >= self._policy.sightings:
+        if self._count >= SIGHTINGS:
             return True
         if self.due is None:
-            self.due = max(at, self._published + self._policy.pause)
+            self.due = max(at, self._published + PAUSE)
         return False
 
     def published(self, at: float) -> None:

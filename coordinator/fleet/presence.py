@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from coordinator.fleet.leadership import Election
 from coordinator.messages.decoder import Peer
@@ -12,6 +13,7 @@ from schemas.errors import IdentityError
 from schemas.topics import Topics
 
 
+@dataclass(eq=False)
 class Presence:
     """One life of a coordinator, as others see it.
 
@@ -19,52 +21,45 @@ class Presence:
     ----------
     topics : Topics
     publisher : Publisher
-    incarnation, software : str
-    term : float
-        Orders the lives, see `coordinator.fleet.leadership`.
+    election : Election
+        Of this life.
+    software : str
     clock : callable
         Seconds that only go forward.
     metrics : Counter
         Counts what is published again.
     """
 
-    def __init__(
-        self,
-        topics: Topics,
-        publisher: Publisher,
-        *,
-        incarnation: str,
-        software: str,
-        term: float,
-        clock: Callable[[], float],
-        metrics: Counter[str],
-    ) -> None:
-        self._topics = topics
-        self._publisher = publisher
-        self.incarnation = incarnation
-        self.software = software
-        self._clock = clock
-        self._metrics = metrics
-        self._election = Election(incarnation, term)
+    topics: Topics
+    publisher: Publisher
+    election: Election
+    software: str
+    clock: Callable[[], float]
+    metrics: Counter[str]
+
+    @property
+    def incarnation(self) -> str:
+        """Tells this life from others."""
+        return self.election.own
 
     @property
     def due(self) -> float | None:
         """When the birth certificate is to be published again, on the clock that was given; None: it need not be."""
-        return self._election.due
+        return self.election.due
 
     def raise_term(self, term: float) -> None:
         """Let this life's term be later than one that was read before it began; before the first connection."""
-        self._election.term = max(self._election.term, term + 1e-3)
+        self.election.term = max(self.election.term, term + 1e-3)
 
     def announce(self) -> None:
         """Publish the birth certificate."""
         self._say("up")
-        self._election.published(self._clock())
+        self.election.published(self.clock())
 
     def announce_if_due(self) -> None:
         """Publish it again when somebody else's state stands in its place."""
-        if self.due is not None and self.due <= self._clock():
-            self._metrics["births.repeated"] += 1
+        if self.due is not None and self.due <= self.clock():
+            self.metrics["births.repeated"] += 1
             self.announce()
 
     def goodbye(self) -> None:
@@ -73,13 +68,13 @@ class Presence:
 
     def check_peer(self, peer: Peer, *, retained: bool) -> None:
         """Take what stands on the coordinator's topic; raises IdentityError when another has taken over."""
-        if self._election.is_lost(peer.incarnation, peer.status, peer.term, self._clock(), retained=retained):
+        if self.election.is_lost(peer.incarnation, peer.status, peer.term, self.clock(), retained=retained):
             raise IdentityError(
-                f"another coordinator has taken over fleet {self._topics.fleet!r} (incarnation {peer.incarnation[:8]}, "
+                f"another coordinator has taken over fleet {self.topics.fleet!r} (incarnation {peer.incarnation[:8]}, "
                 f"this one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
                 "them, stop the other and start this one again, or give it another --fleet"
             )
 
     def _say(self, status: str) -> None:
-        state = birth(self._topics, self.incarnation, self.software, status, term=self._election.term)
-        self._publisher.publish_state(state)
+        state = birth(self.topics, self.incarnation, self.software, status, term=self.election.term)
+        self.publisher.publish_state(state)

@@ -214,12 +214,7 @@ def _row(model: Any) -> dict[str, Any]:
 
 
 class ApiServer:
-    """The application on its address, in a thread of its own.
-
-    Parameters
-    ----------
-    service : Service
-    """
+    """The application on its address, in a thread of its own."""
 
     def __init__(self, service: Service) -> None:
         self._config = service.config

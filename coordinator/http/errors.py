@@ -154,10 +154,6 @@ class Heads:
     """ASGI middleware: an address that answers GET answers HEAD, with the same headers and no body.
 
     Probes and load balancers ask so. Streams of events are left out: they have no end to count.
-
-    Parameters
-    ----------
-    app : ASGIApp
     """
 
     def __init__(self, app: ASGIApp) -> None:

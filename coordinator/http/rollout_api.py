@@ -18,56 +18,50 @@ if TYPE_CHECKING:
     from coordinator.service import Service
 
 
-class Promotion(BaseModel):
-    """What ``POST /api/models/{name}/promote`` takes."""
+class Body(BaseModel):
+    """A body that takes the named fields and no others."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Promotion(Body):
+    """What ``POST /api/models/{name}/promote`` takes."""
 
     version: Whole
     reason: str = ""
 
 
-class Rollback(BaseModel):
+class Rollback(Body):
     """What ``POST /api/models/{name}/rollback`` takes; no version: the one that was current before."""
-
-    model_config = ConfigDict(extra="forbid")
 
     to: Whole | None = None
     reason: str
 
 
-class Vouched(BaseModel):
+class Vouched(Body):
     """What ``POST /api/models/{name}/{version}/sign`` takes: the digest of the document that was looked at, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     digest: str
     reason: str = ""
 
 
-class Reference(BaseModel):
+class Reference(Body):
     """What ``POST /api/models/{name}/central`` takes: a model's document, and where it comes from."""
-
-    model_config = ConfigDict(extra="forbid")
 
     document: dict[str, Any]
     about: str = ""
 
 
-class Wanted(BaseModel):
+class Wanted(Body):
     """What ``POST /api/rollouts`` takes; the plan is checked by `RolloutPlan`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     version: Whole
     plan: dict[str, Any] = {}
 
 
-class Why(BaseModel):
+class Why(Body):
     """What pause and stop take."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = ""
 

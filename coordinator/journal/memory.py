@@ -44,15 +44,9 @@ class MemoryJournal:
         self.content.is_open = True
         self._is_mine = True
 
-    @property
-    def damage(self) -> tuple[str, ...]:
-        """Memory does not tear."""
-        return ()
-
-    @property
-    def damaged(self) -> tuple[Damaged, ...]:
-        """Memory does not rot."""
-        return ()
+    # Memory neither tears nor rots.
+    damage: tuple[str, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append all entries."""

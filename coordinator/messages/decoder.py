@@ -18,6 +18,12 @@ from schemas.trust.joining import Assembler
 UNKNOWN_TASK = "0" * 64
 """Stands for the task in a receipt for a message whose task could not be read."""
 
+PARTS_BYTES = 4 * limits.MAX_DECODED_BYTES
+"""Most bytes of unfinished answers, of all agents together; the message touched least recently gives way."""
+
+PARTS_PER_AGENT = 2
+"""Unfinished answers of one agent at once."""
+
 
 @dataclass(frozen=True)
 class Birth:
@@ -89,34 +95,12 @@ class Ignored:
 Inbound: TypeAlias = Birth | Death | Peer | Scores | RetainedRequest | ClearedRequest | ForRun | Ignored
 
 
-@dataclass(frozen=True)
-class PartLimits:
-    """How much of answers in parts is kept until they are whole.
-
-    Attributes
-    ----------
-    total_bytes : int
-        Of all agents together; the message touched least recently gives way.
-    per_agent : int
-        Messages of one agent at once.
-    """
-
-    total_bytes: int = 4 * limits.MAX_DECODED_BYTES
-    per_agent: int = 2
-
-
 class Decoder:
-    """Reads messages; keeps nothing but unfinished parts.
+    """Reads messages; keeps nothing but unfinished parts."""
 
-    Parameters
-    ----------
-    topics : Topics
-    parts : PartLimits
-    """
-
-    def __init__(self, topics: Topics, parts: PartLimits = PartLimits()) -> None:
+    def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._assembler = Assembler(total_bytes=parts.total_bytes, per_sender=parts.per_agent)
+        self._assembler = Assembler(total_bytes=PARTS_BYTES, per_sender=PARTS_PER_AGENT)
         self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def decode(self, message: Message, at: float) -> Inbound | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from broker.port import Message, Transport
 from coordinator.engine import OpenRound, SendReceipt
@@ -29,6 +30,7 @@ def birth(topics: Topics, incarnation: str, software: str, status: str, *, term:
     )
 
 
+@dataclass(eq=False)
 class Publisher:
     """Messages of one coordinator.
 
@@ -44,34 +46,24 @@ class Publisher:
         Larger requests and models travel in parts.
     """
 
-    def __init__(
-        self,
-        topics: Topics,
-        transport: Transport,
-        metrics: Counter[str],
-        *,
-        now: Callable[[], float],
-        wall: Callable[[], float],
-        max_bytes: int,
-    ) -> None:
-        self._topics = topics
-        self._transport = transport
-        self._metrics = metrics
-        self._now = now
-        self._wall = wall
-        self._max_bytes = max_bytes
-        self._requests: dict[str, Retained] = {}
+    topics: Topics
+    transport: Transport
+    metrics: Counter[str]
+    now: Callable[[], float]
+    wall: Callable[[], float]
+    max_bytes: int
+    _requests: dict[str, Retained] = field(default_factory=dict, init=False)
 
     @property
     def limit(self) -> int:
         """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
-        return min(self._max_bytes, self._transport.max_message_bytes)
+        return min(self.max_bytes, self.transport.max_message_bytes)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one message to the transport."""
-        self._metrics["published"] += 1
-        self._metrics["published.bytes"] += len(payload)
-        self._transport.publish(topic, payload, retain=retain)
+        self.metrics["published"] += 1
+        self.metrics["published.bytes"] += len(payload)
+        self.transport.publish(topic, payload, retain=retain)
 
     def publish_state(self, message: Message) -> None:
         """Publish a birth certificate or a goodbye."""
@@ -87,7 +79,7 @@ class Publisher:
         BrokerError, UsageError
             It cannot be sent, not even in parts; the text says what to change.
         """
-        retained = self._cut(effect, max(0.0, effect.closes_at - self._now()))
+        retained = self._cut(effect, max(0.0, effect.closes_at - self.now()))
         if retained.blobs:
             # Blobs are named by their content: a request in parts says the whole deadline, so that the same round has
             # the same blobs whenever it is published.
@@ -102,7 +94,7 @@ class Publisher:
             asked=None if effect.asked is None else list(effect.asked),
         )
         envelope = Envelope(
-            fleet=self._topics.fleet,
+            fleet=self.topics.fleet,
             body=request,
             run=effect.run,
             scheme=effect.task.scheme,
@@ -112,7 +104,7 @@ class Publisher:
             # tells apart what was opened at the same instant.
             time=effect.closes_at - effect.deadline + 1e-6 * effect.ordinal,
         )
-        return frames_for_request(envelope, self._topics, self.limit)
+        return frames_for_request(envelope, self.topics, self.limit)
 
     def request(self, run: str, retained: Retained) -> None:
         """Publish the open request of a run, in place of the one before."""
@@ -123,7 +115,7 @@ class Publisher:
 
     def repeat(self, run: str, retained: Retained) -> None:
         """Publish the open request of a run again, for who has not seen it; its blobs can be had by their names."""
-        topic = self._topics.request(run)
+        topic = self.topics.request(run)
         for frame in retained.frames:
             if frame.topic == topic:
                 self.publish(*frame, retain=True)
@@ -131,7 +123,7 @@ class Publisher:
     def clear(self, run: str) -> None:
         """Say that nothing is open in a run."""
         old = self._requests.pop(run, Retained(()))
-        self._clear_topics([self._topics.request(run)])
+        self._clear_topics([self.topics.request(run)])
         self._clear_topics(old.blobs)
 
     def adopt(self, run: str, blobs: tuple[str, ...]) -> None:
@@ -145,8 +137,8 @@ class Publisher:
         echo, too; those name the blobs that we know. No request of another run can take away what an open one needs.
         """
         if not is_live:
-            self._metrics["requests.cleared-leftover"] += 1
-            self._clear_topics([self._topics.request(run)])
+            self.metrics["requests.cleared-leftover"] += 1
+            self._clear_topics([self.topics.request(run)])
         elif run not in self._requests:
             return
         if blobs:
@@ -160,8 +152,8 @@ class Publisher:
         body = Receipt(
             run=effect.run, task_digest=effect.task_digest, outcome=effect.outcome, reason=effect.reason[:500]
         )
-        envelope = Envelope(fleet=self._topics.fleet, body=body, run=effect.run, agent=effect.agent, time=self._wall())
-        self.publish(self._topics.receipt(effect.agent), envelope.to_bytes())
+        envelope = Envelope(fleet=self.topics.fleet, body=body, run=effect.run, agent=effect.agent, time=self.wall())
+        self.publish(self.topics.receipt(effect.agent), envelope.to_bytes())
 
     def _send(self, retained: Retained) -> None:
         for frame in retained.frames:

@@ -101,12 +101,6 @@ class EventQueue:
             self._ready.notify()
         return future
 
-    def wake(self) -> None:
-        """Let `get_batch` return."""
-        with self._ready:
-            self._calls.append(lambda: None)
-            self._ready.notify()
-
     def get_batch(self, most: int, timeout: float) -> Batch:
         """Wait up to `timeout` seconds for something, and take at most `most` messages (and all states) of it."""
         with self._ready:

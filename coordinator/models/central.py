@@ -23,7 +23,7 @@ from schemas.topics import check_id
 SOURCE = CENTRAL
 """What a record's parameters give as ``source`` when the model was learned in one place."""
 
-_SUFFIX, _PREFIX = f".{SOURCE}", REFERENCES
+_SUFFIX = f".{SOURCE}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class CentralModel:
     @property
     def run(self) -> str:
         """What stands for its run in the registry: the same for the same document under the same name, and no other."""
-        return _PREFIX + hashlib.sha256(f"{self.name}\0{self.digest}".encode()).hexdigest()[:16]
+        return REFERENCES + hashlib.sha256(f"{self.name}\0{self.digest}".encode()).hexdigest()[:16]
 
 
 def reference_of(name: str) -> str:
@@ -59,24 +59,21 @@ def reference_of(name: str) -> str:
 
 def check_not_reserved(run: str, model: str) -> None:
     """Raise UsageError when a run of the fleet would take an id or a model's name that references have."""
-    if run.startswith(_PREFIX):
-        raise UsageError(f"run {run!r}: ids that begin with {_PREFIX!r} stand for central references; choose another")
+    if run.startswith(REFERENCES):
+        raise UsageError(
+            f"run {run!r}: ids that begin with {REFERENCES!r} stand for central references; choose another"
+        )
     if model.endswith(_SUFFIX):
         raise UsageError(f"model {model!r}: names that end in {_SUFFIX!r} are for central references; choose another")
 
 
 def check_learned(model: StoredModel) -> None:
     """Raise UsageError when a registered model is a reference, which no vehicle uses and nobody moves by hand."""
-    if model.run.startswith(_PREFIX):
+    if model.run.startswith(REFERENCES):
         raise UsageError(
             f"{model.name!r} is a central reference: vehicles score it and never forecast with it, so there is nothing "
             "to promote, roll back or try; register a document again to compare with that one"
         )
-
-
-def is_reference(record: ModelRecord) -> bool:
-    """Whether a record is of a model that no run of the fleet has learned."""
-    return record.is_reference
 
 
 def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> CentralModel:
@@ -92,7 +89,7 @@ def read_reference(document: Mapping[str, Any], compared: ModelRecord) -> Centra
     DocumentError
         It is `compared` that cannot be read here.
     """
-    if is_reference(compared):
+    if compared.is_reference:
         raise UsageError(f"{compared.name!r} is a reference itself: name the model that it is compared with")
     check_id("model", reference_of(compared.name))
     named = document.get("scheme")

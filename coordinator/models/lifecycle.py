@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -12,7 +13,7 @@ import structlog
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.models.aliases import Cause
-from coordinator.models.central import CentralModel, check_learned, is_reference
+from coordinator.models.central import CentralModel, check_learned
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
@@ -28,6 +29,7 @@ SLICE = 0.2
 """Seconds for which records are signed again before messages and deadlines have their turn."""
 
 
+@dataclass(eq=False)
 class Models:
     """What a name stands for, and who may change it: finished runs, operators, rollouts.
 
@@ -42,35 +44,24 @@ class Models:
         The coordinator's own time, seconds.
     lookup : callable
         Finds a scheme by name; raises NotFoundError.
-
-    Attributes
-    ----------
-    rollouts : Rollouts
-    publisher : ModelPublisher
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        publisher: ModelPublisher,
-        agents: Callable[[], Collection[str]],
-        metrics: Counter[str],
-        now: Callable[[], float],
-        *,
-        lookup: Callable[[str], object],
-    ) -> None:
-        self._lookup = lookup
-        self._registry = registry
-        self.publisher = publisher
-        self._metrics = metrics
-        self._now = now
-        self._signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = None
-        """What is left to look at after a change of authority; None: nothing, or all."""
-        self.rollouts = Rollouts(registry, self._show, agents, metrics, now)
+    registry: Registry
+    publisher: ModelPublisher
+    agents: Callable[[], Collection[str]]
+    metrics: Counter[str]
+    now: Callable[[], float]
+    lookup: Callable[[str], object]
+    rollouts: Rollouts = field(init=False)
+    _signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = field(default=None, init=False)
+    """What is left to look at after a change of authority; None: nothing, or all."""
+
+    def __post_init__(self) -> None:
+        self.rollouts = Rollouts(self.registry, self._show, self.agents, self.metrics, self.now)
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""
-        self._registry.adopt()
+        self.registry.adopt()
         self.rollouts.resume(decisions)
 
     def sign_again(self) -> None:
@@ -83,16 +74,16 @@ class Models:
         StorageError
             The journal cannot be read or written; the next call begins anew.
         """
-        until = self._now() + SLICE
+        until = self.now() + SLICE
         signing, self._signing = self._signing, None
         if signing is None:
-            signing = self._registry.to_sign_again(self.publisher.retained_versions)
+            signing = self.registry.to_sign_again(self.publisher.retained_versions)
         for change in signing:
             if change is not None:
                 former, model = change
                 self._put_signature(former, model)
                 _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
-            if self._now() >= until:
+            if self.now() >= until:
                 self._signing = signing
                 return
 
@@ -121,7 +112,7 @@ class Models:
         StorageError
             The journal cannot be written.
         """
-        former, model, about = self._registry.sign_by_hand(name, version, digest)
+        former, model, about = self.registry.sign_by_hand(name, version, digest)
         if model != former:
             self._put_signature(former, model, {**about, "reason": reason[:500]})
             _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)
@@ -131,13 +122,13 @@ class Models:
         # Published first: were it stored first, and this process killed in between, nobody would know what to clear.
         # An operator's word comes first, though: no vehicle shall have a signature that nobody has written down.
         if about is not None:
-            self._registry.keep_signed(model, about)
+            self.registry.keep_signed(model, about)
         try:
             self.publisher.signature(former, model)
         except (BrokerError, UsageError) as fault:
             self._log_unpublishable(model.name, fault)
         if about is None:
-            self._registry.keep_signed(model)
+            self.registry.keep_signed(model)
 
     def connected(self) -> None:
         """Publish all that is retained again."""
@@ -154,10 +145,10 @@ class Models:
 
         What the names stand for, what rollouts compare, and what a rollback would go to.
         """
-        kept = self._registry.aliases.pinned() | self.rollouts.compared()
-        for name in self._registry.aliases.current:
+        kept = self.registry.aliases.pinned() | self.rollouts.compared()
+        for name in self.registry.aliases.current:
             with suppress(NotFoundError):
-                kept.add((name, self._registry.before(name)))
+                kept.add((name, self.registry.before(name)))
         return kept
 
     def register(self, effect: Publish, state: RunState, log: Any) -> dict[str, Any]:
@@ -168,7 +159,7 @@ class Models:
         dict
             Its name, version and digest.
         """
-        model = self._registry.add(effect, state)
+        model = self.registry.add(effect, state)
         stood = self._decide_about(model, state)
         try:
             self.publisher.model(model, stood)
@@ -176,7 +167,7 @@ class Models:
             # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
             self._log_unpublishable(effect.name, fault)
         about = {"name": model.name, "version": model.version, "digest": model.digest}
-        self._metrics["models.published"] += 1
+        self.metrics["models.published"] += 1
         log.info("model-published", **about)
         return about
 
@@ -190,7 +181,7 @@ class Models:
         UsageError
             It is current already, or a central reference.
         """
-        model = self._registry.get(name, version)
+        model = self.registry.get(name, version)
         check_learned(model)
         return self._move(model, "promoted", reason)
 
@@ -206,9 +197,9 @@ class Models:
         """
         if not reason.strip():
             raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
-        model = self._registry.get(name, self._registry.before(name) if to is None else to)
+        model = self.registry.get(name, self.registry.before(name) if to is None else to)
         check_learned(model)
-        current = self._registry.aliases.of(name).version
+        current = self.registry.aliases.of(name).version
         if model.version >= current:
             raise UsageError(
                 f"version {model.version} is not below the current one, {current}: to go forward, promote it"
@@ -234,10 +225,10 @@ class Models:
             It is too large for this broker, or the fleet has a model of the reference's name.
         """
         name = reference.name
-        current = self._registry.aliases.current.get(name)
-        if current is not None and not is_reference(ModelRecord.load(self._registry.get(name, current.version).record)):
+        current = self.registry.aliases.current.get(name)
+        if current is not None and not ModelRecord.load(self.registry.get(name, current.version).record).is_reference:
             raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
-        stored = self._registry.add_reference(reference, about, self.publisher.check_record)
+        stored = self.registry.add_reference(reference, about, self.publisher.check_record)
         if current is not None and current.version == stored.version:
             return current
         # One that was stored and whose decision could not be written was never on the broker: it is published.
@@ -249,18 +240,18 @@ class Models:
             self.publisher.model(stored, stood)
         except (BrokerError, UsageError) as fault:
             self._log_unpublishable(name, fault)
-        self._metrics["models.references"] += 1
+        self.metrics["models.references"] += 1
         _log.info("reference-registered", name=name, version=stored.version, digest=stored.digest)
-        return self._registry.aliases.current[name]
+        return self.registry.aliases.current[name]
 
     def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
-        aliases = self._registry.aliases
+        aliases = self.registry.aliases
         current = aliases.current.get(model.name)
         if current is not None and current.version == model.version:
             raise UsageError(f"model {model.name!r} version {model.version} is current already")
         stood = self.become_current(model, cause, reason)
         self._show(model.name, stood)
-        self._metrics[f"models.{cause}"] += 1
+        self.metrics[f"models.{cause}"] += 1
         _log.info("model-" + cause, name=model.name, version=model.version, reason=reason)
         return aliases.current[model.name]
 
@@ -273,27 +264,27 @@ class Models:
             The versions that its name stood for before, if it stands for others now.
         """
         name, version = model.name, model.version
-        current = self._registry.aliases.current.get(name)
+        current = self.registry.aliases.current.get(name)
         if self.rollouts.knows(name, version) or (current is not None and self._was_current(name, version)):
             return set()
         # A first version has nothing to be staged beside; personal models differ from vehicle to vehicle by design.
         plan = None if current is None else state.spec.rollout
-        if plan is None and is_personal(self._lookup(state.spec.scheme)):
+        if plan is None and is_personal(self.lookup(state.spec.scheme)):
             return self.become_current(model, "published", "")
         self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}")
         return set()
 
     def _was_current(self, name: str, version: int) -> bool:
-        return any(each.kind == "current" and each.body["version"] == version for each in self._registry.history(name))
+        return any(each.kind == "current" and each.body["version"] == version for each in self.registry.history(name))
 
     def become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
         """Write down that a version is current; returns the versions that the name stood for before."""
-        name, aliases = model.name, self._registry.aliases
+        name, aliases = model.name, self.registry.aliases
         stood = {number for known, number in aliases.pinned() if known == name}
         ended = self.rollouts.superseding(name, model.version)
         withdrawn = [aliases.to_none(name, "superseded")] if name in aliases.candidate else []
         current = aliases.to_current(name, model.version, model.digest, cause, reason)
-        self._registry.decide([*ended, current, *withdrawn])
+        self.registry.decide([*ended, current, *withdrawn])
         self.rollouts.apply(ended)
         return stood
 
@@ -304,5 +295,5 @@ class Models:
             self._log_unpublishable(name, fault)
 
     def _log_unpublishable(self, name: str, fault: Exception) -> None:
-        self._metrics["models.unpublishable"] += 1
+        self.metrics["models.unpublishable"] += 1
         _log.error("model-unpublishable", name=name, detail=str(fault))

@@ -6,6 +6,7 @@ Whatever cannot be sent is found out by `check_model` and `check_record` *before
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -24,6 +25,7 @@ from schemas.topics import Topics
 _log = structlog.get_logger("coordinator")
 
 
+@dataclass(eq=False)
 class ModelPublisher:
     """What the registry holds, on retained topics: the newest versions of each name, and those that it stands for.
 
@@ -36,12 +38,11 @@ class ModelPublisher:
         So many versions of each model are kept on retained topics.
     """
 
-    def __init__(self, topics: Topics, publisher: Publisher, registry: Registry, retained_versions: int) -> None:
-        self._topics = topics
-        self._publisher = publisher
-        self._registry = registry
-        self._missing: set[tuple[str, int]] = set()
-        self.retained_versions = retained_versions
+    topics: Topics
+    publisher: Publisher
+    registry: Registry
+    retained_versions: int
+    _missing: set[tuple[str, int]] = field(default_factory=set, init=False)
 
     def check_model(self, effect: Publish, state: RunState) -> None:
         """Find out whether a model can be written down and sent.
@@ -51,11 +52,11 @@ class ModelPublisher:
         Exception
             It cannot; the scheme's own code runs here, so it may be any.
         """
-        self.check_record(self._registry.longest_record(effect, state))
+        self.check_record(self.registry.longest_record(effect, state))
 
     def check_record(self, record: ModelRecord) -> None:
         """Find out whether a record can be sent; raises BrokerError or UsageError when it cannot."""
-        frames_for_model(record.to_bytes(), self._topics, record.name, record.version, self._publisher.limit)
+        frames_for_model(record.to_bytes(), self.topics, record.name, record.version, self.publisher.limit)
 
     def model(self, model: StoredModel, before: Collection[int] = ()) -> None:
         """Publish a new version: its blobs, the version, then the pointers; and clear what need not stand any more.
@@ -71,7 +72,7 @@ class ModelPublisher:
         BrokerError, UsageError
             This broker cannot carry it; then nothing is published.
         """
-        models = self._registry.versions(model.name)
+        models = self.registry.versions(model.name)
         kept = self._kept(models)
         fell = [each for each in models[-self.retained_versions - 1 :] if each not in kept]
         gone = [each for each in models if each.version in before and each not in kept and each not in fell]
@@ -82,9 +83,9 @@ class ModelPublisher:
 
     def moved(self, name: str, before: Collection[int]) -> None:
         """Publish what a name stands for, after it stood for other versions; parameters and errors as in `model`."""
-        models = self._registry.versions(name)
+        models = self.registry.versions(name)
         kept = self._kept(models)
-        stands_for = {number for known, number in self._registry.aliases.pinned() if known == name}
+        stands_for = {number for known, number in self.registry.aliases.pinned() if known == name}
         # What is among the newest stands on the broker already.
         newest = models[-self.retained_versions :]
         older = [each for each in kept if each.version in stands_for and each not in newest]
@@ -97,14 +98,14 @@ class ModelPublisher:
         Raises as `model`.
         """
         # Without the other records: when the authority changes, this is asked for each version.
-        if self._registry.is_retained(model, self.retained_versions):
+        if self.registry.is_retained(model, self.retained_versions):
             frames = self._writing([model])
             needed = {frame.topic for frame in frames}
             self._publish([*frames, *(each for each in self._clearing([former]) if each.topic not in needed)])
 
     def models(self, tell: Callable[[str, Exception], None]) -> None:
         """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""
-        for name in self._registry.names():
+        for name in self.registry.names():
             try:
                 frames = self.frames(name)
             except (BrokerError, UsageError) as fault:
@@ -114,7 +115,7 @@ class ModelPublisher:
 
     def pointers(self) -> None:
         """Publish all pointers again; versions and blobs can be had by their names."""
-        for name in self._registry.names():
+        for name in self.registry.names():
             try:
                 self.frames(name)
             except (BrokerError, UsageError):
@@ -134,7 +135,7 @@ class ModelPublisher:
         BrokerError, UsageError
             This broker cannot carry a version.
         """
-        models, last = self._registry.versions(name), -2 * self.retained_versions
+        models, last = self.registry.versions(name), -2 * self.retained_versions
         kept = self._kept(models)
         outlived = self._outlived(name)
         left = [*(each for each in models[:last] if each.version in outlived), *models[last:]]
@@ -143,24 +144,24 @@ class ModelPublisher:
 
     def _publish(self, frames: Iterable[Frame]) -> None:
         for frame in frames:
-            self._publisher.publish(*frame, retain=True)
+            self.publisher.publish(*frame, retain=True)
 
     def _pointers(self, name: str) -> list[Frame]:
         """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
-        aliases, frames = self._registry.aliases, []
+        aliases, frames = self.registry.aliases, []
         candidate = self._existing(aliases.candidate.get(name))
         if candidate is not None:
-            frames.append(Frame(self._topics.model_candidate(name), self._envelope(candidate)))
+            frames.append(Frame(self.topics.model_candidate(name), self._envelope(candidate)))
         elif name in aliases.had_candidate:
-            frames += clearing([self._topics.model_candidate(name)])
+            frames += clearing([self.topics.model_candidate(name)])
         current = self._existing(aliases.current.get(name))
         if current is not None:
-            frames.append(Frame(self._topics.model_current(name), self._envelope(current)))
+            frames.append(Frame(self.topics.model_current(name), self._envelope(current)))
         return frames
 
     def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
         """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
-        if pointer is None or any(each.version == pointer.version for each in self._registry.whole(pointer.name)):
+        if pointer is None or any(each.version == pointer.version for each in self.registry.whole(pointer.name)):
             return pointer
         if (pointer.name, pointer.version) not in self._missing:  # logged once: pointers are published often
             self._missing.add((pointer.name, pointer.version))
@@ -168,8 +169,8 @@ class ModelPublisher:
         return None
 
     def _envelope(self, pointer: ModelPointer) -> bytes:
-        run, wall = self._registry.get(pointer.name, pointer.version).run, self._registry.aliases.wall
-        return Envelope(fleet=self._topics.fleet, body=pointer, run=run, time=wall()).to_bytes()
+        run, wall = self.registry.get(pointer.name, pointer.version).run, self.registry.aliases.wall
+        return Envelope(fleet=self.topics.fleet, body=pointer, run=run, time=wall()).to_bytes()
 
     def _outlived(self, name: str) -> set[int]:
         """Return the versions that the name stood for at a time when they were not among the newest.
@@ -178,7 +179,7 @@ class ModelPublisher:
         leaves it on the broker.
         """
         newest, stands, outlived = 0, dict[str, int](), set[int]()
-        for each in self._registry.decisions(name):
+        for each in self.registry.decisions(name):
             newest = max(newest, int(each.body.get("version", 0)))
             if each.kind in (CURRENT, CANDIDATE):
                 stands[each.kind] = int(each.body["version"])
@@ -188,7 +189,7 @@ class ModelPublisher:
         return outlived
 
     def _kept(self, models: list[StoredModel]) -> list[StoredModel]:
-        newest, pinned = models[-self.retained_versions :], self._registry.aliases.pinned()
+        newest, pinned = models[-self.retained_versions :], self.registry.aliases.pinned()
         return [each for each in models if each in newest or (each.name, each.version) in pinned]
 
     def _writing(self, models: Iterable[StoredModel]) -> list[Frame]:
@@ -197,7 +198,7 @@ class ModelPublisher:
             for each in models
             if not each.is_damaged  # what the broker has of it may be whole, and stays
             for frame in frames_for_model(
-                each.record, self._topics, each.name, each.version, self._publisher.limit
+                each.record, self.topics, each.name, each.version, self.publisher.limit
             ).frames
         ]
 

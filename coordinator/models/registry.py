@@ -6,6 +6,7 @@ Which version a name stands for is decided apart from its registration: see `coo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ LONGEST = 2**31 - 1
 """The version that is longest to write: what fits with it fits with any."""
 
 
+@dataclass(eq=False)
 class Registry:
     """Records of finished models.
 
@@ -46,37 +48,29 @@ class Registry:
         Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
     verifier : Verifier or None
         Knows whom to trust; None: nothing is ever signed again.
-
-    Attributes
-    ----------
-    aliases : Aliases
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        fleet: str,
-        software: str,
-        wall: Callable[[], float],
-        *,
-        now: Callable[[], float] | None = None,
-        signer: Callable[[], Signer] | None = None,
-        verifier: Verifier | None = None,
-    ) -> None:
-        self._journal = journal
-        self._fleet = fleet
-        self._software = software
-        self._wall = wall
-        self._signer = signer
+    journal: Journal
+    fleet: str
+    software: str
+    wall: Callable[[], float]
+    now: Callable[[], float] | None = None
+    signer: Callable[[], Signer] | None = None
+    verifier: Verifier | None = None
+    aliases: Aliases = field(init=False)
+    _re_signer: ReSigner | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        signer, verifier = self.signer, self.verifier
         self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
-        self.aliases = Aliases(now or wall, wall)
-        self.aliases.apply(journal.decisions())
+        self.aliases = Aliases(self.now or self.wall, self.wall)
+        self.aliases.apply(self.journal.decisions())
 
     def adopt(self) -> None:
         """Make the newest version of each name current that was registered before there were decisions."""
-        names = {name for name, _ in self._journal.numbers()} - {each.name for each in self._journal.decisions()}
+        names = {name for name, _ in self.journal.numbers()} - {each.name for each in self.journal.decisions()}
         # The model of a run that has not ended was registered just before a crash: it will be decided about.
-        going_on = set(self._journal.unfinished()) if names else set()
+        going_on = set(self.journal.unfinished()) if names else set()
         ended = [each for name in sorted(names) for each in self.whole(name) if each.run not in going_on]
         newest = {each.name: each for each in ended}.values()
         self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
@@ -84,7 +78,7 @@ class Registry:
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
         if decisions:
-            self._journal.decide(decisions)
+            self.journal.decide(decisions)
             self.aliases.apply(decisions)
 
     def history(self, name: str) -> list[Decision]:
@@ -94,14 +88,14 @@ class Registry:
 
     def decisions(self, name: str) -> list[Decision]:
         """Return all decisions about a name, without a look at its versions."""
-        return self._journal.decisions(name)
+        return self.journal.decisions(name)
 
     def before(self, name: str) -> int:
         """Return the version below the current one that was current last; raises NotFoundError when there is none."""
         self.versions(name)
         current = self.aliases.of(name).version
         known = {model.version for model in self.whole(name)}
-        for each in reversed(self._journal.decisions(name)):
+        for each in reversed(self.journal.decisions(name)):
             if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:
                 return int(each.body["version"])
         raise NotFoundError(f"model {name!r}: no version before {current} was ever current; name one with --to")
@@ -114,11 +108,11 @@ class Registry:
             return record.digest, record.to_bytes()
 
         # Before the transaction: it holds the database.
-        known = (model for model in self._journal.models(effect.name) if not model.is_damaged)
+        known = (model for model in self.journal.models(effect.name) if not model.is_damaged)
         earlier = [model for model in known if model.run != effect.run]
         parents = [earlier[-1].digest] if earlier else []
 
-        return self._journal.add_model(effect.name, effect.run, make)
+        return self.journal.add_model(effect.name, effect.run, make)
 
     def add_reference(self, reference: CentralModel, about: str, check: Callable[[ModelRecord], None]) -> StoredModel:
         """Register a model of no run; the same document gets the same version of the same name again.
@@ -143,20 +137,20 @@ class Registry:
                 version=version,
                 digest=reference.digest,
                 document=reference.document,
-                fleet=self._fleet,
+                fleet=self.fleet,
                 run=reference.run,
                 scheme=reference.scheme,
                 cohort=[],
                 domain_contributors=[],
                 parameters={"source": SOURCE, "about": about[:500]},
                 training=Training(),
-                created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
-                software=self._software,
+                created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
+                software=self.software,
             )
-            return made if self._signer is None else made.signed_by(self._signer())
+            return made if self.signer is None else made.signed_by(self.signer())
 
         check(record(LONGEST))
-        stored = self._journal.add_model(
+        stored = self.journal.add_model(
             reference.name, reference.run, lambda version: (reference.digest, record(version).to_bytes())
         )
         if (stored.name, stored.digest) != (reference.name, reference.digest):
@@ -172,7 +166,7 @@ class Registry:
         The newest `keep` versions of each name come first, and those that it stands for.
         """
         if self._re_signer is not None:
-            yield from self._re_signer.due(lambda: one_by_one(self._journal, self.aliases.pinned(), keep))
+            yield from self._re_signer.due(lambda: one_by_one(self.journal, self.aliases.pinned(), keep))
 
     def sign_by_hand(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
         """Return a version as it is and as an operator's word makes it, and what to write down about that.
@@ -196,16 +190,16 @@ class Registry:
         """Store a record that was signed again, with an operator's decision; raises StorageError, changes nothing."""
         body = {"version": model.version, "digest": model.digest, **(about or {})}
         decisions = [] if about is None else [self.aliases.decision(model.name, SIGNED, body)]
-        self._journal.put_record(model, decisions)
+        self.journal.put_record(model, decisions)
 
     def is_retained(self, model: StoredModel, keep: int) -> bool:
         """Whether a version is among the newest `keep` of its name, or one that the name stands for."""
-        is_newest = model.version in self._journal.newest(model.name, keep)
+        is_newest = model.version in self.journal.newest(model.name, keep)
         return is_newest or (model.name, model.version) in self.aliases.pinned()
 
     def has(self, effect: Publish) -> bool:
         """Whether the model was registered already: in an earlier life of the coordinator."""
-        return any(model.run == effect.run for model in self._journal.models(effect.name))
+        return any(model.run == effect.run for model in self.journal.models(effect.name))
 
     def longest_record(self, effect: Publish, state: RunState) -> ModelRecord:
         """Write a model down without registering it, as long as its record can get; raises whatever the scheme does."""
@@ -218,7 +212,7 @@ class Registry:
             version=version,
             digest=document_digest(document),
             document=document,
-            fleet=self._fleet,
+            fleet=self.fleet,
             run=effect.run,
             scheme=state.spec.scheme,
             cohort=list(effect.cohort),
@@ -233,18 +227,18 @@ class Registry:
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
             },
             training=_training(state),
-            created=datetime.fromtimestamp(self._wall(), tz=UTC).isoformat(timespec="seconds"),
-            software=self._software,
+            created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
+            software=self.software,
         )
-        return record if self._signer is None else record.signed_by(self._signer())
+        return record if self.signer is None else record.signed_by(self.signer())
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
-        return sorted({name for name, _ in self._journal.numbers()})
+        return sorted({name for name, _ in self.journal.numbers()})
 
     def versions(self, name: str) -> list[StoredModel]:
         """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""
-        models = self._journal.models(name)
+        models = self.journal.models(name)
         if not models:
             raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
         return models

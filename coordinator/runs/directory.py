@@ -54,6 +54,7 @@ class Known:
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Runs:
     """What is known of each run.
 
@@ -84,33 +85,23 @@ class Runs:
         For live runs: the state that was last looked at, and what it lacks.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        journal: Journal,
-        wall: Callable[[], float],
-        metrics: Counter[str],
-        *,
-        now: Callable[[], float],
-        outages: Outages,
-        keep_records: bool,
-        kept_runs: int,
-        kept_versions: int,
-    ) -> None:
-        self._known = Known(past=dict.fromkeys(journal.ended()))
-        self.counters: dict[str, Counters] = {}
-        self._engine = engine
-        self._journal = journal
-        self._wall = wall
-        self._metrics = metrics
-        self._now = now
-        self._outages = outages
-        # Of the API's threads: single entries are read and set, nobody goes through them.
-        self._moments: dict[str, tuple[float, float]] = {}
-        self.lacks: dict[str, tuple[RunState, Waiting | None]] = {}
-        self._keep_records = keep_records
-        self._kept_runs = kept_runs
-        self._kept_versions = kept_versions
+    engine: Engine
+    journal: Journal
+    wall: Callable[[], float]
+    metrics: Counter[str]
+    now: Callable[[], float]
+    outages: Outages
+    keep_records: bool
+    kept_runs: int
+    kept_versions: int
+    counters: dict[str, Counters] = field(default_factory=dict, init=False)
+    lacks: dict[str, tuple[RunState, Waiting | None]] = field(default_factory=dict, init=False)
+    _known: Known = field(init=False)
+    # Of the API's threads: single entries are read and set, nobody goes through them.
+    _moments: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._known = Known(past=dict.fromkeys(self.journal.ended()))
 
     @property
     def live(self) -> dict[str, RunState]:
@@ -130,29 +121,29 @@ class Runs:
     def resume(self) -> None:
         """Go on with what the journal holds; a run whose records are damaged, or cannot be followed, is suspended."""
         offers: dict[Offer, Offer] = {}  # equal ones are kept once, as in the fleet: each record has its own
-        for run in self._journal.unfinished():
+        for run in self.journal.unfinished():
             entries: list[Entry] = []
             try:
                 # All of them first: nothing may hold the database open while it is written to.
-                entries.extend(self._journal.records(run))
+                entries.extend(self.journal.records(run))
             except DamagedError as fault:
                 self._suspend(run, entries, fault)
                 continue
             try:
                 self._note_start(run, entries[0].wall)
-                state = fold(self._engine, entries)
+                state = fold(self.engine, entries)
             except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
                 self._suspend(run, entries, fault)
                 continue
             if state is not None:
                 agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
                 self.replace_states({run: replace(state, agents=agents)}, {})
-                self._metrics["runs.resumed"] += 1
+                self.metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
 
     def begin(self, run: str) -> None:
         """Note when a run was started; its state follows with its first event."""
-        self._note_start(run, self._wall())
+        self._note_start(run, self.wall())
 
     def _note_start(self, run: str, wall: float) -> None:
         self._known = replace(self._known, started={**self._known.started, run: wall})
@@ -172,10 +163,10 @@ class Runs:
 
     def write_counts(self) -> None:
         """Append what was only counted: the last thing that is done."""
-        wall = self._wall()
+        wall = self.wall()
         entries = [entry_of(run, counters.event(), wall) for run, counters in self.counters.items() if run in self.live]
         try:
-            self._journal.append(entries)
+            self.journal.append(entries)
         except StorageError as fault:
             _log.warning("counts-not-written", reason=str(fault))
         self.counters.clear()
@@ -198,11 +189,11 @@ class Runs:
             Gives when the oldest rollout of a name began that is remembered; what is older goes.
         """
         known, state = self._known, self.live[run]
-        document = self._document(known, state, ended=self._wall())
-        self._journal.close_run(run, document, state.at, keep_records=self._keep_records)
+        document = self._document(known, state, ended=self.wall())
+        self.journal.close_run(run, document, state.at, keep_records=self.keep_records)
         past = {**known.past, run: None}
-        if len(past) > self._kept_runs:
-            for forgotten in self._journal.compact(self._kept_runs, self._kept_versions, pinned(), rollouts_from()):
+        if len(past) > self.kept_runs:
+            for forgotten in self.journal.compact(self.kept_runs, self.kept_versions, pinned(), rollouts_from()):
                 past.pop(forgotten, None)
         started, models = _without(known.started, run), _without(known.models, run)
         self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)
@@ -211,8 +202,8 @@ class Runs:
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
         """Let a suspended run be past."""
-        ended = suspended_document(self.suspended[run], cancelled=reason, ended=self._wall())
-        self._journal.close_run(run, ended, at, keep_records=self._keep_records)
+        ended = suspended_document(self.suspended[run], cancelled=reason, ended=self.wall())
+        self.journal.close_run(run, ended, at, keep_records=self.keep_records)
         known = self._known
         self._known = replace(known, suspended=_without(known.suspended, run), past={**known.past, run: None})
 
@@ -243,7 +234,7 @@ class Runs:
         if state is not None:
             return self._document(known, state, ended=None, lacks=self._lack_in_words(state))
         try:
-            document = known.suspended.get(run) or self._journal.document(run)
+            document = known.suspended.get(run) or self.journal.document(run)
         except DamagedError as fault:
             return damaged_document(run, str(fault))
         if document is None:
@@ -251,13 +242,13 @@ class Runs:
         return document
 
     def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
-        started = known.started.get(state.run, self._wall())
+        started = known.started.get(state.run, self.wall())
         model = known.models.get(state.run)
-        return run_document(self._engine, state, started=started, ended=ended, model=model, lacks=lacks)
+        return run_document(self.engine, state, started=started, ended=ended, model=model, lacks=lacks)
 
     def _lack_in_words(self, state: RunState) -> str:
         """Say what a run waits for that may not come; empty when nothing is amiss. From any thread."""
-        until, since = gives_up_at(state), self._outages.since
+        until, since = gives_up_at(state), self.outages.since
         if until is None:
             return ""
         lines = []
@@ -279,9 +270,9 @@ class Runs:
     def _moment(self, what: str, at: float) -> str:
         """Return a time of the coordinator's own in words: the same for the same time, whatever the wall clock does."""
         known = self._moments.get(what)
-        wall = self._wall()
+        wall = self.wall()
         if known is None or known[0] != at:
-            known = self._moments[what] = (at, wall + at - self._now())
+            known = self._moments[what] = (at, wall + at - self.now())
         return time_in_words(known[1], wall)
 
     def _suspend(self, run: str, entries: Sequence[Entry], fault: Exception) -> None:
@@ -297,7 +288,7 @@ class Runs:
             "reason": f"suspended: {detail[:300]}. {way_out}",
         }
         self._known = replace(self._known, suspended={**self._known.suspended, run: suspended_document(about)})
-        self._metrics["runs.suspended"] += 1
+        self.metrics["runs.suspended"] += 1
         _log.error("run-suspended", run=run, reason=detail)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -36,6 +37,7 @@ from schemas.parts import Retained
 _log = structlog.get_logger("coordinator")
 
 
+@dataclass(eq=False)
 class EffectHandler:
     """Does what the engine asks for.
 
@@ -52,22 +54,12 @@ class EffectHandler:
         The coordinator's own time, seconds.
     """
 
-    def __init__(
-        self,
-        runs: Runs,
-        publisher: Publisher,
-        models: Models,
-        preflight: Preflight,
-        *,
-        metrics: Counter[str],
-        now: Callable[[], float],
-    ) -> None:
-        self._runs = runs
-        self._publisher = publisher
-        self._models = models
-        self._preflight = preflight
-        self._metrics = metrics
-        self._now = now
+    runs: Runs
+    publisher: Publisher
+    models: Models
+    preflight: Preflight
+    metrics: Counter[str]
+    now: Callable[[], float]
 
     def perform(self, effect: Effect, state: RunState | None, ready: Mapping[str, Retained]) -> None:
         """Do one thing.
@@ -85,53 +77,53 @@ class EffectHandler:
         log = _log.bind(run=effect.run, **({"round": 0} | place(state, task)))
         match effect:
             case OpenRound():
-                self._publisher.request(effect.run, ready[effect.key])
+                self.publisher.request(effect.run, ready[effect.key])
                 self._log_opened(effect, log)
             case ClearRequest():
-                self._publisher.clear(effect.run)
+                self.publisher.clear(effect.run)
             case SendReceipt():
                 self.receipt(effect, log)
             case RoundClosed():
-                self._metrics["rounds.closed"] += 1
+                self.metrics["rounds.closed"] += 1
                 log.info("round-closed", **canonical(effect.summary, state))
                 self._log_outliers(effect, state, log)
             case Restarted():
-                self._metrics["runs.restarts"] += 1
+                self.metrics["runs.restarts"] += 1
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
             case Publish():
                 assert state is not None  # its `Ended` comes after it
-                self._runs.registered(effect.run, self._models.register(effect, state, log))
+                self.runs.registered(effect.run, self.models.register(effect, state, log))
             case Ended():
-                self._runs.close(effect.run, self._models.pinned, self._models.rollouts.remembered_from)
-                self._metrics[f"runs.{effect.outcome}"] += 1
+                self.runs.close(effect.run, self.models.pinned, self.models.rollouts.remembered_from)
+                self.metrics[f"runs.{effect.outcome}"] += 1
                 log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
 
     def receipt(self, effect: SendReceipt, log: Any) -> None:
         """Tell an agent what became of its answer."""
-        self._metrics[f"receipts.{effect.outcome}"] += 1
-        self._publisher.receipt(effect)
+        self.metrics[f"receipts.{effect.outcome}"] += 1
+        self.publisher.receipt(effect)
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
 
     def clear(self, run: str) -> None:
         """Say that nothing is open in a run."""
-        self._publisher.clear(run)
+        self.publisher.clear(run)
 
     def check_request(self, run: str, blobs: tuple[str, ...]) -> None:
         """Take note of a request of ours on the broker, and of the topics that it names; see `Publisher.seen`."""
-        if run in self._runs.suspended:
-            self._publisher.adopt(run, blobs)
+        if run in self.runs.suspended:
+            self.publisher.adopt(run, blobs)
         else:
-            self._publisher.seen(run, blobs, is_live=run in self._runs.live)
+            self.publisher.seen(run, blobs, is_live=run in self.runs.live)
 
     def reply_not_live(self, run: str, event: Answer | Refused | Malformed) -> None:
         """Tell an agent what becomes of its answer to a run that is not live."""
-        if run in self._runs.suspended:
+        if run in self.runs.suspended:
             # No receipt: the agent keeps its answer and sends it again, for the day when the run goes on.
-            self._metrics["ignored.suspended"] += 1
+            self.metrics["ignored.suspended"] += 1
             return
-        outcome: Outcome = "late" if run in self._runs.past else "unknown-run"
-        reason = "the run has ended" if run in self._runs.past else ""
+        outcome: Outcome = "late" if run in self.runs.past else "unknown-run"
+        reason = "the run has ended" if run in self.runs.past else ""
         if isinstance(event, Malformed):
             outcome, reason = "rejected", event.reason
         self.receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
@@ -139,18 +131,18 @@ class EffectHandler:
     def repeat(self, agents: Iterable[str]) -> None:
         """Publish what is open, and which models there are, for agents that the broker may not have told."""
         came = set(agents)
-        for state in list(self._runs.live.values()):
+        for state in list(self.runs.live.values()):
             current = state.open
             if current is None or not came - set(state.accepted) or (current.limited and not came & set(current.asked)):
                 continue
             ready: Ready = {}
             effects = standing(state)
-            if self._preflight(state, effects, ready, again=True) is None:
-                self._metrics["requests.repeated"] += 1
+            if self.preflight(state, effects, ready, again=True) is None:
+                self.metrics["requests.repeated"] += 1
                 for effect in effects:
                     if isinstance(effect, OpenRound):
-                        self._publisher.repeat(effect.run, ready[effect.key])
-        self._models.repeat_pointers()
+                        self.publisher.repeat(effect.run, ready[effect.key])
+        self.models.repeat_pointers()
 
     @staticmethod
     def _log_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
@@ -162,7 +154,7 @@ class EffectHandler:
                 log.warning("vehicle-stands-out", what=line)
 
     def _log_opened(self, effect: OpenRound, log: Any) -> None:
-        self._metrics["rounds.opened"] += 1
+        self.metrics["rounds.opened"] += 1
         log.info(
             "round-opened",
             round=effect.number,
@@ -170,5 +162,5 @@ class EffectHandler:
             attempt=effect.attempt,
             kind=effect.task.kind,
             asked="all" if effect.asked is None else len(effect.asked),
-            remaining=round(max(0.0, effect.closes_at - self._now()), 3),
+            remaining=round(max(0.0, effect.closes_at - self.now()), 3),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -17,6 +18,7 @@ from schemas.errors import GlassfleetError, StorageError
 _log = structlog.get_logger("coordinator")
 
 
+@dataclass(eq=False)
 class Preflight:
     """Cuts requests and writes models down, without saying anything to anybody: a part of deciding.
 
@@ -29,13 +31,10 @@ class Preflight:
         The coordinator's own time, seconds.
     """
 
-    def __init__(
-        self, publisher: Publisher, models: ModelPublisher, registry: Registry, now: Callable[[], float]
-    ) -> None:
-        self._publisher = publisher
-        self._models = models
-        self._registry = registry
-        self._now = now
+    publisher: Publisher
+    models: ModelPublisher
+    registry: Registry
+    now: Callable[[], float]
 
     def __call__(
         self, state: RunState, effects: Iterable[Effect], ready: Ready, *, again: bool = False
@@ -60,9 +59,9 @@ class Preflight:
         for effect in effects:
             try:
                 if isinstance(effect, OpenRound):
-                    ready[effect.key] = self._publisher.prepare(effect)
-                elif isinstance(effect, Publish) and not (again and self._registry.has(effect)):
-                    self._models.check_model(effect, state)
+                    ready[effect.key] = self.publisher.prepare(effect)
+                elif isinstance(effect, Publish) and not (again and self.registry.has(effect)):
+                    self.models.check_model(effect, state)
             except StorageError:
                 raise
             except Exception as fault:  # noqa: BLE001  a model's own code runs here
@@ -71,5 +70,5 @@ class Preflight:
                 # The round that cannot be opened is not yet the one where the run stands.
                 about = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else {}
                 _log.error(cause, run=effect.run, detail=detail, **(place(state) | about))
-                return Unable(self._now(), cause, detail[:400])
+                return Unable(self.now(), cause, detail[:400])
         return None

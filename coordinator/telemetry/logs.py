@@ -12,13 +12,6 @@ import structlog
 
 from schemas.trace import trace_ids
 
-_LEVELS = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
-
 PEERS_LINES = {"answered": "outcome", "message-ignored": "code"}
 """Events that any peer can cause as often as it likes, and the field by which they are told apart."""
 LINES_EACH = 200
@@ -53,7 +46,7 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
             structlog.processors.dict_tracebacks if style == "json" else structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )

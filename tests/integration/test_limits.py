@@ -25,8 +25,8 @@ from edge_agent.forecast.source import SampleLimits, Samples
 from edge_agent.sources.window import WindowStore
 from schemas.errors import StorageError, WireError
 from schemas.trust.signing import Verifier
-from tests.integration.dashboard.test_live import served
 from tests.support.cloud import CoordinatorProcess
+from tests.support.coordinator_http import served
 from tests.support.fleet import FleetCa
 
 

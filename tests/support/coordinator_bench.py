@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.engine import Engine
+from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.limits import FleetLimits
 from coordinator.main import assemble
@@ -23,8 +23,9 @@ from schemas.messages import (
     Receipt,
     Request,
 )
+from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.engine_bench import TOY_ENGINE, toy_answer
+from tests.support.engine_bench import TOY_ENGINE, toy_answer, toy_spec
 
 TOPICS = Topics("f")
 
@@ -42,13 +43,18 @@ class TornDisk(MemoryJournal):
 
 @dataclass
 class Fleet:
-    """A coordinator and scripted agents around one in-memory broker."""
+    """A coordinator and scripted agents around one in-memory broker.
+
+    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `assemble`.
+    """
 
     engine: Engine = TOY_ENGINE
     max_bytes: int = 128 * 1024
     fleet_limits: FleetLimits = field(default_factory=FleetLimits)
     hub: MemoryHub = field(default_factory=MemoryHub)
-    journal: TornDisk = field(default_factory=TornDisk)
+    journal: Any = field(default_factory=TornDisk)
+    reopen: Callable[[Any], Any] = TornDisk
+    settings: Mapping[str, Any] = field(default_factory=dict)
     seen: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,6 +74,7 @@ class Fleet:
             fleet_limits=self.fleet_limits,
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
+            **self.settings,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         self.transport.start(handlers)
@@ -77,8 +84,14 @@ class Fleet:
         """Kill the coordinator and start it again on its journal."""
         self.hub.kill("coordinator")
         self.journal.close()
-        self.journal = TornDisk(self.journal)
+        self.journal = self.reopen(self.journal)
         self.open()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, and the coordinator notice."""
+        self.hub.advance(seconds)
+        self.core.tick()
+        self.hub.pump()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         self.watcher.publish(topic, payload, retain=retain)
@@ -89,6 +102,21 @@ class Fleet:
             body = AgentState(status=status, incarnation=incarnation, schemes=["toy"], features=["x"], target="y")
             payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()
             self.publish(TOPICS.agent_state(agent), payload, retain=True)
+
+    def begin(self, *agents: str, run: str = "r1", **spec: Any) -> Self:
+        """Let agents come up, and start a run of the toy; `spec` as for `toy_spec`."""
+        self.birth(*agents)
+        self.core.start_run(toy_spec(run, **spec))
+        self.hub.pump()
+        return self
+
+    def state(self, run: str = "r1") -> RunState:
+        """Return a live run as it stands."""
+        return self.core.runs.live[run]
+
+    def record(self, name: str = "model", version: int = 1) -> ModelRecord:
+        """Return a version as it stands on the broker."""
+        return ModelRecord.from_bytes(self.hub.retained[TOPICS.model_version(name, version)])
 
     def request(self, run: str = "r1") -> Envelope:
         return Envelope.from_bytes(self.hub.retained[TOPICS.request(run)], fleet="f")
@@ -101,8 +129,8 @@ class Fleet:
     def answer(self, *agents: str, run: str = "r1", task: Task | None = None, **how: Any) -> None:
         task = task or self.task(run)
         for agent in agents:
-            payload = Envelope(fleet="f", body=contribution(agent, task, **how), run=run, agent=agent).to_bytes()
-            self.publish(TOPICS.contribution(agent, run), payload)
+            message = answer_of(agent, task, run, **how)
+            self.publish(message.topic, message.payload)
 
     def receipts(self, agent: str) -> list[str]:
         topic = TOPICS.receipt(agent)
@@ -114,6 +142,12 @@ class Fleet:
     def finish(self, *agents: str, run: str = "r1") -> None:
         while self.core.runs.live.get(run) is not None:
             self.answer(*agents, run=run, task=self.task(run))
+
+
+def answer_of(agent: str, task: Task, run: str = "r1", **how: Any) -> Message:
+    """Return an agent's answer as it comes from the broker."""
+    body = contribution(agent, task, **how)
+    return Message(TOPICS.contribution(agent, run), Envelope(fleet="f", body=body, run=run, agent=agent).to_bytes())
 
 
 def contribution(agent: str, task: Task, **how: Any) -> ContributionBody:

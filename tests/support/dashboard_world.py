@@ -22,6 +22,7 @@ from schemas.envelope import Envelope
 from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, has_ended
+from tests.support.coordinator_http import EVIL
 from tests.support.processes import eventually
 
 CHROMIUM = "/usr/bin/chromium"
@@ -33,8 +34,6 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
-"""What a peer may write wherever it may write a text."""
 OPEN = "for (const each of document.querySelectorAll('details')) each.open = true"
 SIDEWAYS = """[...document.querySelectorAll(".scroll")]
     .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth)

@@ -6,15 +6,15 @@ Anybody who may read may ask; nothing is changed or kept by it, the row neither.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from coordinator.http.dashboard.library import Library, LoadedModel
+from coordinator.http.dashboard.library import Library
 from coordinator.http.errors import Whole, checked_row
-from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row, summary
+from glassfleet.data.domain import Domain
+from glassfleet.explain import Goal, counterfactual, explain_row, summary
 from schemas.errors import UsageError
 from schemas.limits import MAX_FEATURES
 
@@ -71,44 +71,12 @@ class Otherwise(Question):
     max_inputs: Annotated[Whole, Field(ge=1)] | None = None
 
 
-class ExplainService:
-    """Answers questions about models.
-
-    Parameters
-    ----------
-    library : Library
-    """
-
-    def __init__(self, library: Library) -> None:
-        self.library = library
-
-    def explain(self, loaded: LoadedModel, row: Mapping[str, Any] | list[float]) -> RowExplanation:
-        """Say why the model answers as it does.
-
-        Raises
-        ------
-        DataError
-            The row does not fit the model.
-        """
-        return explain_row(loaded.model, row)
-
-    def otherwise(
-        self,
-        loaded: LoadedModel,
-        row: Mapping[str, Any] | list[float],
-        goal: str,
-        *,
-        keep: list[str] | None = None,
-        only: list[str] | None = None,
-        max_inputs: int | None = None,
-    ) -> Counterfactual:
-        """Find what would give another outcome; raises also UsageError when the goal cannot be meant."""
-        domain = loaded.model.domain
-        wanted = Goal.parse(goal, domain) if goal.strip() else None
-        return counterfactual(loaded.model, row, wanted, keep=keep or (), only=only, max_inputs=max_inputs)
+def goal_of(text: str, domain: Domain) -> Goal | None:
+    """Return the outcome that is asked for, None where the text is empty; raises UsageError when it cannot be meant."""
+    return Goal.parse(text, domain) if text.strip() else None
 
 
-def make_router(explain_service: ExplainService) -> APIRouter:
+def make_router(library: Library) -> APIRouter:
     """Return the JSON addresses."""
     router = APIRouter()
 
@@ -116,23 +84,18 @@ def make_router(explain_service: ExplainService) -> APIRouter:
     def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
         if top is not None and not 0 <= top <= SUMMARY_RULES:
             raise UsageError(f"top must be from 0 to {SUMMARY_RULES}, got {top}")
-        return summary(explain_service.library.get(name, version).model, top=top).to_dict()
+        return summary(library.get(name, version).model, top=top).to_dict()
 
     @router.post("/api/models/{name}/explain")
     def _explain(name: str, question: Question) -> dict[str, Any]:
-        loaded = explain_service.library.get(name, question.version)
-        return explain_service.explain(loaded, checked_row(question.row, loaded.model.domain)).to_dict()
+        model = library.get(name, question.version).model
+        return explain_row(model, checked_row(question.row, model.domain)).to_dict()
 
     @router.post("/api/models/{name}/counterfactual")
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
-        loaded = explain_service.library.get(name, question.version)
-        return explain_service.otherwise(
-            loaded,
-            checked_row(question.row, loaded.model.domain),
-            question.goal,
-            keep=question.keep,
-            only=question.only,
-            max_inputs=question.max_inputs,
-        ).to_dict()
+        model = library.get(name, question.version).model
+        row, goal = checked_row(question.row, model.domain), goal_of(question.goal, model.domain)
+        found = counterfactual(model, row, goal, keep=question.keep, only=question.only, max_inputs=question.max_inputs)
+        return found.to_dict()
 
     return router

@@ -7,17 +7,19 @@ import io
 import json
 import math
 from collections.abc import Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from coordinator.http.dashboard import scores, show
+from coordinator.http.dashboard.explain_api import goal_of
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from glassfleet.data.domain import Domain
-from glassfleet.explain import ConditionView, Partition, RowExplanation, difference
+from glassfleet.explain import ConditionView, Partition, RowExplanation, counterfactual, difference, explain_row
 from glassfleet.export.svg.branches import Branch, most_used, opened
 from glassfleet.export.svg.structures import StructureTree, uses
 from glassfleet.export.svg.trees import RuleTree
@@ -49,10 +51,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
         registry.versions(name)
-        period = RUN_PERIOD
-        return await dashboard.live(
-            request, f"model/{name}", lambda: _look(dashboard, name), lambda: _paint(dashboard, name), period
-        )
+        look, paint = partial(_look, dashboard, name), partial(_paint, dashboard, name)
+        return await dashboard.live(request, f"model/{name}", look, paint, RUN_PERIOD)
 
     @app.get("/models/{name}", include_in_schema=False)
     @app.get("/models/{name}/{version:int}", include_in_schema=False)
@@ -109,7 +109,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:
         loaded = dashboard.library.get(name, version)
-        return dashboard.page(request, "forecast.html", **_asked(dashboard, loaded, dict(request.query_params)))
+        return dashboard.page(request, "forecast.html", **_asked(loaded, dict(request.query_params)))
 
 
 def _listed(dashboard: Dashboard, name: str) -> tuple[Any, int, Standing]:
@@ -168,7 +168,7 @@ def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
     return sorted(found, key=lambda rule: (-rule.support, rule.index))
 
 
-def _asked(dashboard: Dashboard, loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
+def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     """Return what the forecast page shows for the fields that were filled in."""
     domain = loaded.model.domain
     values: dict[str, Any] = {
@@ -183,9 +183,9 @@ def _asked(dashboard: Dashboard, loaded: LoadedModel, query: dict[str, str]) -> 
         "otherwise_wrong": "",
     }
     try:
-        row = _row(loaded, query, ROW_CHARS)
+        row = _row(loaded, query)
         values["row"] = row
-        told = dashboard.explain_service.explain(loaded, row)
+        told = explain_row(loaded.model, row)
         values |= {"told": told, "parts": _parts(told), "partitions": _partitions(loaded, told)}
         values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
@@ -195,17 +195,17 @@ def _asked(dashboard: Dashboard, loaded: LoadedModel, query: dict[str, str]) -> 
     if told.nature == "structures":  # every row gets the same answer
         return values
     try:
-        values["otherwise"] = dashboard.explain_service.otherwise(loaded, row, values["goal"])
+        values["otherwise"] = counterfactual(loaded.model, row, goal_of(values["goal"], domain))
     except GlassfleetError as fault:
         values["otherwise_wrong"] = str(fault)
     return values
 
 
-def _row(loaded: LoadedModel, query: dict[str, str], longest: int) -> dict[str, Any]:
+def _row(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     """Return the row that was typed, or pasted; what is missing is taken from an example that suits the model."""
     domain = loaded.model.domain
     if query.get("row", "").strip():
-        return _read(domain, query["row"][:longest])
+        return _read(domain, query["row"][:ROW_CHARS])
     row: dict[str, Any] = {}
     for index, (variable, value) in enumerate(zip(domain.features, loaded.example, strict=True)):
         text = query.get(f"x{index}")

@@ -16,7 +16,7 @@ from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show
 from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
-from coordinator.http.dashboard.explain_api import ExplainService, make_router
+from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
@@ -49,7 +49,6 @@ class Dashboard:
         self.coordinator = service.coordinator
         self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
         self.library = Library(service.coordinator.registry)
-        self.explain_service = ExplainService(self.library)
         self.hub = hub or Hub()
         self._assets = read_assets()
         self._templates = compiled(
@@ -81,7 +80,7 @@ class Dashboard:
 
     def add_api(self, app: FastAPI) -> None:
         """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
-        app.include_router(make_router(self.explain_service))
+        app.include_router(make_router(self.library))
 
     def add_pages(self, app: FastAPI) -> None:
         """Give an application the pages and streams of fleet and runs, and what all pages load."""

@@ -80,10 +80,10 @@ def fleet_counts(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
-def recent_runs(coordinator: Coordinator, number: int, per_page: int = PER_PAGE) -> Page[dict[str, Any]]:
+def recent_runs(coordinator: Coordinator, number: int) -> Page[dict[str, Any]]:
     """Return a page of runs, newest first."""
     ids = coordinator.runs.ids()[::-1]
-    page = Page.of(ids, number, per_page)
+    page = Page.of(ids, number)
     shown = []
     for run in page.items:
         with suppress(NotFoundError):  # forgotten between the two looks

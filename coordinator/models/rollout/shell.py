@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -28,6 +29,7 @@ KEPT = 50
 """So many rollouts of a name are remembered: each run has one. The journal drops older ones when it is compacted."""
 
 
+@dataclass(eq=False)
 class Rollouts:
     """All rollouts; at most one lives for each model name.
 
@@ -43,22 +45,14 @@ class Rollouts:
         The coordinator's own time, seconds.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        show: Callable[[str, Collection[int]], None],
-        agents: Callable[[], Collection[str]],
-        metrics: Counter[str],
-        now: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._show = show
-        self._agents = agents
-        self._metrics = metrics
-        self._now = now
-        # Replaced, never changed: the API's threads go through it.
-        self._states: dict[str, Rollout] = {}
-        self._opening_from = float("inf")
+    registry: Registry
+    show: Callable[[str, Collection[int]], None]
+    agents: Callable[[], Collection[str]]
+    metrics: Counter[str]
+    now: Callable[[], float]
+    _states: dict[str, Rollout] = field(default_factory=dict, init=False)
+    """Replaced, never changed: the API's threads go through it."""
+    _opening_from: float = field(default=float("inf"), init=False)
 
     def resume(self, decisions: Iterable[Decision]) -> None:
         """Fold the journal; a rollout that this software cannot follow is left out, its candidate withdrawn."""
@@ -81,13 +75,11 @@ class Rollouts:
         self._states = states
         for name in {state.start.name for state in states.values()}:
             self._forget(name)
-        lost = [
-            name for name in broken.values() if self.live(name) is None and name in self._registry.aliases.candidate
-        ]
-        self._registry.decide([self._registry.aliases.to_none(name, "rollout not resumed") for name in lost])
+        lost = [name for name in broken.values() if self.live(name) is None and name in self.registry.aliases.candidate]
+        self.registry.decide([self.registry.aliases.to_none(name, "rollout not resumed") for name in lost])
         for state in self._states.values():
             if not state.is_ended:
-                self._metrics["rollouts.resumed"] += 1
+                self.metrics["rollouts.resumed"] += 1
                 _log.info("rollout-resumed", **_about(state))
 
     # -- what operators and runs want -----------------------------------------------------------------------------
@@ -107,9 +99,9 @@ class Rollouts:
         UsageError
             It is current already, a central reference, or another rollout of this model lives.
         """
-        model = self._registry.get(name, version)
+        model = self.registry.get(name, version)
         check_learned(model)
-        champion = self._registry.aliases.current.get(name)
+        champion = self.registry.aliases.current.get(name)
         if champion is not None and champion.version == version:
             raise UsageError(f"model {name!r} version {version} is current already: nothing to try")
         live = self.live(name)
@@ -120,28 +112,28 @@ class Rollouts:
             )
         rollout = f"rollout-{secrets.token_hex(6)}"
         beside = (0, "") if champion is None else (champion.version, champion.digest)
-        self._apply(rollout, events.Started(self._now(), rollout, name, version, model.digest, *beside, plan))
-        self._metrics["rollouts.started"] += 1
+        self._apply(rollout, events.Started(self.now(), rollout, name, version, model.digest, *beside, plan))
+        self.metrics["rollouts.started"] += 1
         return rollout
 
     def pause(self, name: str, reason: str = "") -> Rollout:
         """Let the rollout of a model stand still; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), events.Pause(self._now(), reason))
+        return self._apply(self._named(name), events.Pause(self.now(), reason))
 
     def resumed(self, name: str) -> Rollout:
         """Let a paused rollout go on; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), events.Resume(self._now()))
+        return self._apply(self._named(name), events.Resume(self.now()))
 
     def stop(self, name: str, reason: str = "") -> Rollout:
         """End the rollout of a model, the champion stays; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), events.Stop(self._now(), reason))
+        return self._apply(self._named(name), events.Stop(self.now(), reason))
 
     def replace(self, name: str, version: int, plan: RolloutPlan, why: str) -> None:
         """Start trying a version; one that is being tried is judged by the reports that have come, or stopped."""
         live = self.live(name)
         if live is not None and live.start.plan.gate:
             # Otherwise a vehicle that never reports would keep each version of a frequent run from being judged.
-            live = self._apply(live.start.rollout, events.Hurry(self._now(), tuple(sorted(live.awaited))))
+            live = self._apply(live.start.rollout, events.Hurry(self.now(), tuple(sorted(live.awaited))))
         if live is not None and not live.is_ended:
             self.stop(name, why)
             _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
@@ -152,8 +144,8 @@ class Rollouts:
         live = self.live(name)
         if live is None:
             return []
-        event = events.Superseded(self._now(), version)
-        return [_decision(live.start.name, live.start.rollout, event, self._registry.aliases.wall())]
+        event = events.Superseded(self.now(), version)
+        return [_decision(live.start.name, live.start.rollout, event, self.registry.aliases.wall())]
 
     def apply(self, decisions: Iterable[Decision]) -> None:
         """Take over events that were written down with another decision."""
@@ -169,7 +161,7 @@ class Rollouts:
 
     def connected(self) -> None:
         """Take note: a connection stands; who is up will be known in a moment."""
-        self._opening_from = self._now() + SETTLE
+        self._opening_from = self.now() + SETTLE
 
     def report(self, agent: str, body: Evaluation) -> None:
         """Take an agent's scores; those of no candidate, or beside another champion, count for nothing here."""
@@ -181,25 +173,25 @@ class Rollouts:
         if other is None and not body.cannot:
             return
         if (body.digest, body.version, body.champion_digest) != (start.digest, start.version, start.champion_digest):
-            self._metrics["rollouts.reports-ignored"] += 1
+            self.metrics["rollouts.reports-ignored"] += 1
             return
         if body.cannot or other is None:
             # An operator's terminal will show what a vehicle says.
             why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
-            after = self._apply(start.rollout, events.Cannot(self._now(), agent, why))
+            after = self._apply(start.rollout, events.Cannot(self.now(), agent, why))
             if after is not state:
-                self._metrics["rollouts.cannot"] += 1
+                self.metrics["rollouts.cannot"] += 1
             return
         before = state.reports
-        report = events.Reported(self._now(), agent, body.metric, body.federated, other, body.local)
+        report = events.Reported(self.now(), agent, body.metric, body.federated, other, body.local)
         after = self._apply(start.rollout, report)
         if after.reports is not before:
-            self._metrics["rollouts.reports"] += 1
+            self.metrics["rollouts.reports"] += 1
 
     def tick(self, at: float) -> None:
         """Let time pass: open what can be opened, judge what is due."""
         for state in [state for state in self._states.values() if not state.is_ended]:
-            if state.phase == "opening" and at >= self._opening_from and (agents := self._agents()):
+            if state.phase == "opening" and at >= self._opening_from and (agents := self.agents()):
                 self._apply(state.start.rollout, events.Opened(at, tuple(sorted(agents))))
             elif (wake := wakes_at(state)) is not None and wake <= at:
                 self._apply(state.start.rollout, events.Tick(at))
@@ -211,7 +203,7 @@ class Rollouts:
         if state.phase != "trying" or at < self._opening_from or len(state.reports) < state.needed:
             return ()
         awaited = state.awaited
-        return () if awaited & set(self._agents()) else tuple(sorted(awaited))
+        return () if awaited & set(self.agents()) else tuple(sorted(awaited))
 
     def wakes(self) -> list[float]:
         """Return when `tick` will matter, in the coordinator's own time."""
@@ -219,7 +211,7 @@ class Rollouts:
         for state in self._states.values():
             if (wake := wakes_at(state)) is not None:
                 wakes.append(wake)
-                if (state.phase == "opening" and self._agents()) or self._gone(state, self._now()):
+                if (state.phase == "opening" and self.agents()) or self._gone(state, self.now()):
                     wakes.append(min(wake, self._opening_from))
         return wakes
 
@@ -238,7 +230,7 @@ class Rollouts:
         """Return the newest rollout of a version, as in `documents`; None: there was none. From any thread."""
         states = [state for state in list(self._states.values()) if state.start.name == name]
         matching = (state for state in reversed(states) if state.start.version == version)
-        return next((_document(state, self._now()) for state in matching), None)
+        return next((_document(state, self.now()) for state in matching), None)
 
     def compared(self) -> set[tuple[str, int]]:
         """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
@@ -254,7 +246,7 @@ class Rollouts:
 
     def documents(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return all rollouts, of one model or all, oldest first, as JSON values; from any thread."""
-        now = self._now()
+        now = self.now()
         return [_document(state, now) for state in self._states.values() if name in (None, state.start.name)]
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -262,7 +254,7 @@ class Rollouts:
     def _named(self, name: str) -> str:
         live = self.live(name)
         if live is None:
-            self._registry.versions(name)
+            self.registry.versions(name)
             raise NotFoundError(f"no rollout of model {name!r} is under way")
         return live.start.rollout
 
@@ -273,7 +265,7 @@ class Rollouts:
         assert after is not None
         if after is before:
             return after
-        start, aliases = after.start, self._registry.aliases
+        start, aliases = after.start, self.registry.aliases
         stood = {each.version for each in (aliases.current.get(start.name), aliases.candidate.get(start.name)) if each}
         decisions = [_decision(start.name, rollout, event, aliases.wall())]
         for effect in effects:
@@ -292,13 +284,13 @@ class Rollouts:
                 case _ if start.name in aliases.candidate:
                     decisions.append(aliases.to_none(start.name, after.reason))
         # Events and pointers in one transaction: no crash can part a verdict from what it decided.
-        self._registry.decide(decisions)
+        self.registry.decide(decisions)
         self._states = {**self._states, rollout: after}
         if before is None or before.phase != after.phase or len(before.stages) != len(after.stages):
             _log.info("rollout", **_about(after))
         self._log_end(after)
         if len(decisions) > 1:
-            self._show(start.name, stood)
+            self.show(start.name, stood)
         return after
 
     def _forget(self, name: str) -> None:
@@ -310,10 +302,10 @@ class Rollouts:
     def _log_end(self, state: Rollout) -> None:
         if state.is_ended:
             self._forget(state.start.name)
-            self._metrics[f"rollouts.{state.phase}"] += 1
+            self.metrics[f"rollouts.{state.phase}"] += 1
             if state.start.plan.gate:
                 outcome = state.reason.partition(":")[0] if state.phase == "rolled-back" else state.phase
-                self._metrics[f"gates.{outcome}"] += 1
+                self.metrics[f"gates.{outcome}"] += 1
             say = _log.info if state.phase == "promoted" else _log.warning
             say("rollout-ended", **_about(state))
 

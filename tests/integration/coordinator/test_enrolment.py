@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -20,12 +20,12 @@ from broker.tls import check_owner, load_identity, save_identity
 from broker.trust import trust
 from console.main import run
 from coordinator.authority.store import Authority
-from coordinator.authority.web import AuthorityServer
 from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, renew, take_bundle, write_request
 from schemas.errors import UsageError
 from schemas.trust.identity import Token, new_key
 from schemas.trust.signing import Owner, issuer_of
+from tests.support.coordinator_http import enrolling
 from tests.support.fleet import HOSTS, FleetCa, serial_of
 
 
@@ -35,18 +35,16 @@ class Office:
     url: str
 
 
-def serve(folder: Path) -> tuple[FleetCa, AuthorityServer, str]:
-    ca = FleetCa(folder)
-    server = AuthorityServer(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS))
-    server.start()
-    return ca, server, f"https://localhost:{server.port}"
+@contextlib.contextmanager
+def opened(ca: FleetCa, hosts: tuple[str, ...] = HOSTS) -> Iterator[Office]:
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=hosts)) as url:
+        yield Office(ca, url)
 
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    ca, server, url = serve(tmp_path_factory.mktemp("office"))
-    yield Office(ca, url)
-    server.stop()
+    with opened(FleetCa(tmp_path_factory.mktemp("office"))) as made:
+        yield made
 
 
 def test_vehicle_enrols_with_its_token_and_keeps_its_key_to_itself(office, tmp_path):
@@ -77,38 +75,33 @@ def test_lost_answer_is_asked_for_again_with_the_same_key(office, tmp_path):
 
 
 def test_vehicle_says_nothing_to_an_authority_that_its_token_does_not_name(office, tmp_path):
-    _, server, url = serve(tmp_path / "impostor")
-    try:
-        with pytest.raises(EnrolmentError, match=r"not the authority that made the token.*nothing was sent"):
-            enrol(tmp_path / "id", office.ca.authority.token("v3"), url)
-    finally:
-        server.stop()
+    with (
+        opened(FleetCa(tmp_path / "impostor")) as impostor,
+        pytest.raises(EnrolmentError, match=r"not the authority that made the token.*nothing was sent"),
+    ):
+        enrol(tmp_path / "id", office.ca.authority.token("v3"), impostor.url)
     assert not (tmp_path / "id").exists()
 
 
 def test_server_that_shows_the_right_ca_without_its_key_learns_no_token(office, tmp_path):
     # An impostor that repeats the CA's certificate, which is public, but has its own certificate for the host.
     impostor = FleetCa(tmp_path / "impostor")
-    real = office.ca.authority.ca_pem
-    server = AuthorityServer(impostor.authority, impostor.identity("coordinator", "cloud", hosts=HOSTS))
-    impostor.authority.ca_pem = real
-    server.start()
-    try:
-        with pytest.raises(EnrolmentError, match="from a CA that is not ours"):
-            enrol(tmp_path / "id", office.ca.authority.token("v4"), f"https://localhost:{server.port}")
-    finally:
-        server.stop()
+    identity = impostor.identity("coordinator", "cloud", hosts=HOSTS)
+    impostor.authority.ca_pem = office.ca.authority.ca_pem
+    with (
+        enrolling(impostor.authority, identity) as url,
+        pytest.raises(EnrolmentError, match="from a CA that is not ours"),
+    ):
+        enrol(tmp_path / "id", office.ca.authority.token("v4"), url)
 
 
 def test_another_name_of_the_server_is_told_with_the_way_out(tmp_path):
     ca = FleetCa(tmp_path / "office")
-    server = AuthorityServer(ca.authority, ca.identity("coordinator", "cloud", hosts=("ca.example.org",)))
-    server.start()
-    try:
-        with pytest.raises(EnrolmentError, match="the authority's certificate is for another host name"):
-            enrol(tmp_path / "id", ca.authority.token("v1"), f"https://localhost:{server.port}")
-    finally:
-        server.stop()
+    with (
+        opened(ca, ("ca.example.org",)) as there,
+        pytest.raises(EnrolmentError, match="the authority's certificate is for another host name"),
+    ):
+        enrol(tmp_path / "id", ca.authority.token("v1"), there.url)
 
 
 @pytest.mark.parametrize(
@@ -196,12 +189,8 @@ def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(o
     assert run(["ca", "renew", str(cloud), *after]) == 0
     assert (cloud / "ca.pem").read_bytes() == both, "others still have certificates of the former"
 
-    server = AuthorityServer(Authority(tmp_path / "next"), cloud)
-    server.start()
-    try:
-        renew(vehicle, f"https://localhost:{server.port}")
-    finally:
-        server.stop()
+    with enrolling(Authority(tmp_path / "next"), cloud) as url:
+        renew(vehicle, url)
     identity = load_identity(vehicle)
     assert (identity.owner, identity.key, identity.ca) == (Owner("agent", "v12"), key, both)
     assert identity.crl.count(b"BEGIN X509 CRL") == 2

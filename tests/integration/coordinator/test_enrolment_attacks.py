@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import socket
@@ -11,21 +10,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 import structlog
 
 from broker.tls import load_identity
 from coordinator.authority import web
 from coordinator.authority.store import Authority
-from coordinator.authority.web import AuthorityServer, make_app
+from coordinator.authority.web import make_app
 from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.errors import UsageError, WireError
 from schemas.trust.identity import load_key, make_request, new_key
 from schemas.trust.signing import Owner
+from tests.support.coordinator_http import ask, enrolling, is_closed
 from tests.support.fleet import HOSTS, FleetCa
 
 
@@ -38,37 +36,19 @@ def own(ca: FleetCa) -> Path:
     return ca.identity("coordinator", "cloud", hosts=HOSTS)
 
 
-@contextlib.contextmanager
-def serving(authority: Any, identity: Path, limits: HttpLimits = HttpLimits()) -> Iterator[AuthorityServer]:  # noqa: B008 - frozen
-    server = AuthorityServer(authority, identity, limits=limits)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 @pytest.fixture
-def server(ca: FleetCa) -> Iterator[AuthorityServer]:
-    with serving(ca.authority, own(ca)) as made:
+def url(ca: FleetCa) -> Iterator[str]:
+    with enrolling(ca.authority, own(ca)) as made:
         yield made
 
 
-def dial(server: AuthorityServer, ca: FleetCa) -> ssl.SSLSocket:
+def plain(url: str) -> socket.socket:
+    return socket.create_connection(("localhost", int(url.rpartition(":")[2])), 10)
+
+
+def dial(url: str, ca: FleetCa) -> ssl.SSLSocket:
     context = ssl.create_default_context(cadata=ca.authority.ca_pem.decode())
-    return context.wrap_socket(socket.create_connection(("localhost", server.port), 10), server_hostname="localhost")
-
-
-def is_closed(peer: socket.socket) -> bool:
-    peer.settimeout(20)
-    try:
-        while peer.recv(1000):
-            pass
-    except (ConnectionResetError, ssl.SSLError):
-        pass
-    except TimeoutError:
-        return False
-    return True
+    return context.wrap_socket(plain(url), server_hostname="localhost")
 
 
 SLOW = {
@@ -81,26 +61,26 @@ SLOW = {
 @pytest.mark.parametrize("what", SLOW)
 def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, tmp_path, what):
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(serving(ca.authority, own(ca), HttpLimits(connections=10)))
-        held = [stack.enter_context(dial(server, ca)) for _ in range(15)]
+        url = stack.enter_context(enrolling(ca.authority, own(ca), HttpLimits(connections=10)))
+        held = [stack.enter_context(dial(url, ca)) for _ in range(15)]
         for peer in held:
             with contextlib.suppress(OSError):  # the first ones have been told to go
                 peer.sendall(SLOW[what])
-        enrol(tmp_path / "id", ca.authority.token("v1"), f"https://localhost:{server.port}")
+        enrol(tmp_path / "id", ca.authority.token("v1"), url)
         assert is_closed(held[0])
 
 
 @pytest.mark.parametrize("what", SLOW)
 def test_slow_peer_is_sent_away(ca, what):
-    with serving(ca.authority, own(ca), HttpLimits(lifetime=0.5)) as server, dial(server, ca) as peer:
+    with enrolling(ca.authority, own(ca), HttpLimits(lifetime=0.5)) as url, dial(url, ca) as peer:
         peer.sendall(SLOW[what])
         assert is_closed(peer)
 
 
 def test_peer_that_never_begins_tls_is_sent_away(ca):
     with (
-        serving(ca.authority, own(ca), HttpLimits(handshake=0.3)) as server,
-        socket.create_connection(("localhost", server.port), 5) as peer,
+        enrolling(ca.authority, own(ca), HttpLimits(handshake=0.3)) as url,
+        plain(url) as peer,
     ):
         assert is_closed(peer)
 
@@ -110,9 +90,9 @@ def test_peer_that_never_begins_tls_is_sent_away(ca):
     [("GET", "/v1/enrol", 405), ("DELETE", "/v1/ca", 405), ("PUT", "/v1/crl", 405), ("TRACE", "/v1/ca", 405),
      ("GET", "/v1/../ca-key.pem", 404), ("GET", "/ca-key.pem", 404), ("GET", "/docs", 404), ("GET", "/", 404)],
 )  # fmt: skip
-def test_server_offers_nothing_else(ca, server, method, path, status):
+def test_server_offers_nothing_else(ca, url, method, path, status):
     context = ssl.create_default_context(cadata=ca.authority.ca_pem.decode())
-    connection = http.client.HTTPSConnection("localhost", server.port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection(url.removeprefix("https://"), context=context, timeout=10)
     connection.request(method, path)
     assert connection.getresponse().status == status
     connection.close()
@@ -123,8 +103,8 @@ def test_server_offers_nothing_else(ca, server, method, path, status):
     [b"Transfer-Encoding: xchunked", b"Content-Length: 99999999999999999999", b"Content-Length: -1",
      b"Content-Length: \xb2", b"Content-Length: 5\r\nContent-Length: 6"],
 )  # fmt: skip
-def test_server_refuses_lengths_that_lie(ca, server, header):
-    with dial(server, ca) as peer:
+def test_server_refuses_lengths_that_lie(ca, url, header):
+    with dial(url, ca) as peer:
         peer.settimeout(10)
         with contextlib.suppress(OSError):
             peer.sendall(b"POST /v1/enrol HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n")
@@ -133,11 +113,11 @@ def test_server_refuses_lengths_that_lie(ca, server, header):
 
 
 @pytest.mark.parametrize("pieces", [1, 20])
-def test_server_refuses_headers_that_are_too_long_in_however_many_reads_they_come(ca, server, pieces):
+def test_server_refuses_headers_that_are_too_long_in_however_many_reads_they_come(ca, url, pieces):
     header = b"X: " + b"x" * 100_000
     request = b"GET /v1/ca HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n"
     size = -(-len(request) // pieces)
-    with dial(server, ca) as peer:
+    with dial(url, ca) as peer:
         peer.settimeout(10)
         with contextlib.suppress(OSError):  # it hangs up in the middle
             for start in range(0, len(request), size):
@@ -148,26 +128,22 @@ def test_server_refuses_headers_that_are_too_long_in_however_many_reads_they_com
 
 
 def test_server_refuses_a_long_header_that_arrived_whole(ca):
-    async def statuses() -> list[int]:
-        app = httpx.ASGITransport(make_app(ca.authority, limits=HttpLimits(header_bytes=5000)))
-        async with httpx.AsyncClient(transport=app, base_url="https://x") as client:
-            return [(await client.get("/v1/ca", headers={"X": "x" * size})).status_code for size in (4000, 5000)]
-
-    assert asyncio.run(statuses()) == [200, 431]
+    app = make_app(ca.authority, limits=HttpLimits(header_bytes=5000))
+    assert [ask(app, "GET", "/v1/ca", headers={"X": "x" * size}).status_code for size in (4000, 5000)] == [200, 431]
 
 
-def test_server_speaks_no_tls_below_1_3(ca, server):
+def test_server_speaks_no_tls_below_1_3(ca, url):
     context = ssl.create_default_context(cadata=ca.authority.ca_pem.decode())
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with (
-        socket.create_connection(("localhost", server.port), 10) as plain,
+        plain(url) as connection,
         pytest.raises(ssl.SSLError),
-        context.wrap_socket(plain, server_hostname="localhost"),
+        context.wrap_socket(connection, server_hostname="localhost"),
     ):
         pass
 
 
-def test_token_that_many_use_at_once_makes_one_certificate(ca, server, tmp_path):
+def test_token_that_many_use_at_once_makes_one_certificate(ca, url, tmp_path):
     token = ca.authority.token("v1")
     outcomes: list[str] = []
     start = threading.Barrier(8)
@@ -175,7 +151,7 @@ def test_token_that_many_use_at_once_makes_one_certificate(ca, server, tmp_path)
     def attempt(number: int) -> None:
         start.wait()
         try:
-            enrol(tmp_path / str(number), token, f"https://localhost:{server.port}")
+            enrol(tmp_path / str(number), token, url)
             outcomes.append("enrolled")
         except EnrolmentError as fault:
             outcomes.append("was used" if "was used" in str(fault) else str(fault))
@@ -189,9 +165,8 @@ def test_token_that_many_use_at_once_makes_one_certificate(ca, server, tmp_path)
     assert [one.id for one in ca.authority.issued() if one.role == "agent"] == ["v1"]
 
 
-def test_secret_of_a_token_is_in_no_log_and_no_file(ca, server, tmp_path):
+def test_secret_of_a_token_is_in_no_log_and_no_file(ca, url, tmp_path):
     token, other = ca.authority.token("v1"), ca.authority.token("v2")
-    url = f"https://localhost:{server.port}"
     with structlog.testing.capture_logs() as lines:
         enrol(tmp_path / "id", token, url)
         for number, wrong in enumerate([token, type(token)("v1", other.fingerprint, other.secret)]):
@@ -199,6 +174,7 @@ def test_secret_of_a_token_is_in_no_log_and_no_file(ca, server, tmp_path):
                 enrol(tmp_path / f"thief-{number}", wrong, url)
     assert [line["event"] for line in lines] == ["enrolled", "refused", "refused"]
     kept = [path.read_bytes() for path in ca.authority.folder.rglob("*") if path.is_file()]
+    assert token.secret not in repr(token)
     for secret in (token.secret, other.secret):
         assert secret not in str(lines)
         assert not any(secret.encode() in content for content in kept)
@@ -209,15 +185,14 @@ def test_broker_on_the_same_host_cannot_pass_for_the_authority(ca, tmp_path, mon
     # a CA of its own.
     monkeypatch.setattr(web, "check_owner", lambda *_: None)
     token = ca.authority.token("v1")
-    with serving(ca.authority, ca.identity("broker", "broker")) as server:
-        url = f"https://localhost:{server.port}"
+    with enrolling(ca.authority, ca.identity("broker", "broker")) as url:
         with pytest.raises(EnrolmentError, match=r"is broker broker, not the authority's server.*Nothing was sent"):
             enrol(tmp_path / "id", token, url)
         with pytest.raises(EnrolmentError, match="is broker broker"):
             renew(ca.identity("agent", "v2"), url)
     assert not (tmp_path / "id" / "cert.pem").exists()
-    with serving(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as server:
-        enrol(tmp_path / "id", token, f"https://localhost:{server.port}")  # the token was not used
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as url:
+        enrol(tmp_path / "id", token, url)  # the token was not used
 
 
 class Usurper:
@@ -251,8 +226,7 @@ def test_vehicle_trusts_no_other_authority_though_a_coordinator_names_one(ca, tm
     folder, stolen = ca.identity("agent", "v2"), ca.identity("coordinator", "cloud", hosts=HOSTS)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     own = FleetCa(tmp_path / "usurper").authority
-    with serving(Usurper(ca.authority, own), stolen) as server:
-        url = f"https://localhost:{server.port}"
+    with enrolling(Usurper(ca.authority, own), stolen) as url:
         with pytest.raises(UsageError, match="nothing was stored"):
             enrol(tmp_path / "id", ca.authority.token("v1"), url)
         with pytest.raises(UsageError, match="nothing was stored"):
@@ -261,12 +235,11 @@ def test_vehicle_trusts_no_other_authority_though_a_coordinator_names_one(ca, tm
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_vehicle_takes_no_older_list_with_its_renewal(ca, server):
+def test_vehicle_takes_no_older_list_with_its_renewal(ca, url):
     folder = ca.identity("agent", "v1")
     older = ca.authority.crl_pem
     ca.identity("agent", "v2")
     ca.authority.revoke("v2")
-    url = f"https://localhost:{server.port}"
     renew(folder, url)
     newest, certificate = ca.authority.crl_pem, load_identity(folder).certificate
     (ca.authority.folder / "crl.pem").write_bytes(older)
@@ -302,9 +275,10 @@ def test_wrong_tokens_cost_little_though_the_fleet_is_large(ca):
     assert [one.id for one in ca.authority.issued() if one.revoked] == ["v3"]
 
 
-def test_server_ends_while_a_slow_peer_is_connected(ca, tmp_path):
-    with serving(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as server, dial(server, ca) as peer:
+def test_server_ends_while_a_slow_peer_is_connected(ca):
+    with enrolling(ca.authority, own(ca)) as url:
+        peer = dial(url, ca)
         peer.sendall(SLOW["a body"])
         time.sleep(0.1)
-        server.stop()
-        assert is_closed(peer)
+    assert is_closed(peer)
+    peer.close()

@@ -10,9 +10,8 @@ import pytest
 from coordinator.specification.run import RunSpec
 from schemas.messages import AgentState
 from schemas.text import HIDDEN, show_hidden
-from tests.integration.dashboard.test_live import served
-from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
+from tests.support.coordinator_http import publish, served
 
 NASTY = "gnp.\u202egpj\x9b31m\x1b]0;\u2066\u200f"
 SHOWN = r"gnp.\u202egpj\u009b31m\u001b]0;\u2066\u200f"

@@ -25,10 +25,9 @@ from coordinator.http import server as layer
 from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
 from coordinator.http.dashboard import explain_api
 from glassfleet.explain import counterfactual
-from tests.integration.dashboard.test_live import served
-from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
 from tests.support.cloud import ROOT
+from tests.support.coordinator_http import is_closed, publish, served
 from tests.support.processes import eventually
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
@@ -57,17 +56,6 @@ def status(peer: socket.socket) -> int:
         return 0
 
 
-def is_closed(peer: socket.socket) -> bool:
-    try:
-        while peer.recv(65536):
-            pass
-    except ConnectionError:
-        pass
-    except TimeoutError:
-        return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A coordinator's HTTP side, asked with the token."""
@@ -86,6 +74,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         ("/api/nothing", False, 10, 401),
         ("/runs/r1/cancel", False, 10, 401),
         ("/sign-out", False, 10, 401),
+        ("/new-run", False, 10, 401),
         ("/api/runs", True, HTTP_LIMITS.body_bytes + 1, 413),
         (EXPLAIN, False, ROW_BYTES + 1, 413),
         (EXPLAIN, True, 10**18, 413),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pty
@@ -23,11 +22,10 @@ from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from schemas.topics import Topics
-from tests.support.cloud import SOURCES, CoordinatorProcess, rows
-from tests.support.processes import eventually
+from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, rows
+from tests.support.processes import Processes, drain, eventually
 
 pytestmark = [pytest.mark.mosquitto, pytest.mark.slow, pytest.mark.timeout(120)]
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class World:
@@ -38,23 +36,17 @@ class World:
         self.broker = MosquittoProcess(folder / "broker")
         self.broker.start()
         self.cloud = CoordinatorProcess(self.broker.url, folder / "cloud", "--api-port", "0")
+        self.processes = Processes(folder)
+        self.processes.environment |= {
+            "GLASSFLEET_BROKER": self.broker.url,
+            "GLASSFLEET_STATE_DIR": str(folder / "cloud"),
+            "COLUMNS": "200",
+        }
         self.vehicles: dict[str, subprocess.Popen[bytes]] = {}
         self.cloud.api().close()
 
     def say(self, *words: str, code: int = 0) -> str:
-        result = subprocess.run(
-            [sys.executable, "-m", "console.main", *words],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "GLASSFLEET_BROKER": self.broker.url,
-                "GLASSFLEET_STATE_DIR": str(self.folder / "cloud"),
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        result = self.processes.call(*words)
         assert result.returncode == code, (words, result.stdout, result.stderr)
         return result.stdout if code == 0 else result.stderr
 
@@ -77,15 +69,9 @@ class World:
             lines = [",".join(map(str, row)) + f",{'train' if n % 4 else 'test'}" for n, row in enumerate(table)]
             data.write_text("\n".join([columns, *lines]) + "\n")
         self.end_vehicle(name)
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.vehicles[name] = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "console.main", "agent", "--id", name, "--data", str(data)),
-                    *("--broker", self.broker.url, "--state-dir", str(self.folder / "vehicles")),
-                ],
-                cwd=ROOT,
-                stderr=log,
-            )
+        self.vehicles[name] = self.processes.start(
+            "agent", "--id", name, "--data", str(data), "--state-dir", str(self.folder / "vehicles")
+        )
 
     def end_vehicle(self, name: str) -> None:
         if (process := self.vehicles.pop(name, None)) is not None:
@@ -102,8 +88,7 @@ class World:
             return 0, 0
 
     def close(self) -> None:
-        for name in list(self.vehicles):
-            self.end_vehicle(name)
+        self.processes.end()
         self.cloud.end()
         self.broker.stop()
 
@@ -157,7 +142,9 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
         transport.publish(Topics("fleet").model_current("m"), pointers[0], retain=True)
 
     pointer_on(world.broker.url, replay)
-    eventually(lambda: b"too-old" in (world.folder / "va.log").read_bytes(), "the replay was not refused", seconds=10)
+    eventually(
+        lambda: "too-old" in world.processes.said(world.vehicles["va"]), "the replay was not refused", seconds=10
+    )
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
     told = world.told("model", "history", "m")
@@ -196,26 +183,13 @@ def at_terminal(world: World, typed: bytes, *words: str) -> str:
     outer, inner = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "console.main", *words],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "GLASSFLEET_BROKER": world.broker.url,
-            "GLASSFLEET_STATE_DIR": str(world.folder / "cloud"),
-            "COLUMNS": "200",
-        },
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-    )
+        cwd=ROOT, env=world.processes.environment, stdin=inner, stdout=inner, stderr=inner,
+    )  # fmt: skip
     os.close(inner)
     os.write(outer, typed)
-    shown = b""
-    with contextlib.suppress(OSError):  # the other end is closed
-        while more := os.read(outer, 4096):
-            shown += more
-    os.close(outer)
+    shown = drain(outer)
     process.wait(30)
-    return shown.decode()
+    return shown
 
 
 def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:

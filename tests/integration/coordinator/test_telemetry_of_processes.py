@@ -6,12 +6,8 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.servers.mosquitto import MosquittoProcess
 from schemas.trace import trace_ids
-from tests.support.processes import eventually
+from tests.support.processes import Processes
 
-MAIN = [sys.executable, "-m", "console.main"]
 pytestmark = [pytest.mark.mosquitto, pytest.mark.acceptance, pytest.mark.slow]
-
-
-@contextmanager
-def process(arguments: list[str], out: Path, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    with out.open("ab") as stdout, log.open("ab") as stderr:
-        running = subprocess.Popen([*MAIN, *arguments], stdout=stdout, stderr=stderr, env={**os.environ, **environment})
-    try:
-        yield running
-    finally:
-        running.terminate()
-        running.wait(30)
 
 
 def lines(log: Path) -> list[dict[str, Any]]:
@@ -63,57 +47,39 @@ def scraped(url: str) -> dict[tuple[str, str], float]:
 
 
 NAMES = ("v1", "v2", "v3")
+LOGS = {"cloud": "coordinator-0.log"} | {name: f"agent-{number}.log" for number, name in enumerate(NAMES, 1)}
 
 
-def told_by_a_fleet(tmp_path: Path) -> tuple[list[dict[str, Any]], dict[tuple[str, str], float], str]:
+def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str, str], float], str]:
     """Let three vehicles learn, the third of them stopped; the coordinator's log, a scrape, and its spans."""
     rng = np.random.default_rng(0)
     for name in NAMES:
         X = rng.random((80, 3))
         rows = np.column_stack([X, X[:, 0] + X[:, 1] * X[:, 2]])
-        np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="a,b,c,y", comments="", fmt="%.5f")
-    state = tmp_path / "state"
-    with ExitStack() as stack:
-        broker = MosquittoProcess(tmp_path / "broker")
-        broker.start()
-        stack.callback(broker.stop)
-        common = ["--state-dir", str(state), "--log-format", "json"]
-        told = tmp_path / "spans.txt"
-        cloud = stack.enter_context(
-            process(
-                ["coordinator", *common, "--traces", "console", "--api-port", "0"],
-                told, tmp_path / "cloud.log", GLASSFLEET_BROKER=broker.url,
-            )
-        )  # fmt: skip
-        agents = [
-            stack.enter_context(
-                process(
-                    ["agent", "--id", name, "--data", str(tmp_path / f"{name}.csv"), *common],
-                    tmp_path / "out", tmp_path / f"{name}.log", GLASSFLEET_BROKER=broker.url,
-                )
-            )
-            for name in NAMES
-        ]  # fmt: skip
-        url = eventually(lambda: (state / "api-url").exists() and (state / "api-url").read_text().strip(), "the API")
-        eventually(lambda: all(lines(tmp_path / f"{name}.log") for name in NAMES), "agents")
+        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header="a,b,c,y", comments="", fmt="%.5f")
+    fleet, broker = Processes(folder), MosquittoProcess(folder / "broker")
+    broker.start()
+    fleet.environment |= {"GLASSFLEET_BROKER": broker.url, "GLASSFLEET_LOG_FORMAT": "json"}
+    try:
+        cloud = fleet.start("coordinator", "--traces", "console", "--api-port", "0")
+        agents = [fleet.start("agent", "--id", name, "--data", str(folder / f"{name}.csv")) for name in NAMES]
+        fleet.wait_for("api-url", cloud)
+        fleet.until(lambda: all(lines(folder / log) for log in LOGS.values()), cloud)
         os.kill(agents[2].pid, signal.SIGSTOP)  # it has said that it is up, and will answer nothing
-        start = [
-            "run", "start", "--state-dir", str(state), "--run", "r1", "--scheme", "frt", "--param", "max_depth=2",
-            "--min-agents", "2", "--deadline", "2", "--gather-agents", "3",
-        ]  # fmt: skip
-        subprocess.run([*MAIN, *start], check=True, capture_output=True, timeout=60)
-        # The gate's lines may follow: it waits for the score of the vehicle that is stopped.
-        cloud_lines = eventually(
-            lambda: (
-                (found := lines(tmp_path / "cloud.log")) and "run-ended" in {each["event"] for each in found} and found
-            ),
-            "the end",
+        fleet.call(
+            *("run", "start", "--run", "r1", "--scheme", "frt", "--param", "max_depth=2"),
+            *("--min-agents", "2", "--deadline", "2", "--gather-agents", "3"),
         )
-        metrics = scraped(url)
+        # The gate's lines may follow: it waits for the score of the vehicle that is stopped.
+        fleet.until(lambda: "run-ended" in {each["event"] for each in lines(folder / LOGS["cloud"])}, cloud)
+        metrics = scraped(fleet.note("api-url"))
         os.kill(agents[2].pid, signal.SIGKILL)
         cloud.terminate()
         cloud.wait(30)
-    return cloud_lines, metrics, told.read_text()
+        return lines(folder / LOGS["cloud"]), metrics, fleet.said(cloud, "out")
+    finally:
+        fleet.end()
+        broker.stop()
 
 
 def test_fleet_tells_its_rounds_once_and_in_one_trace_when_a_vehicle_is_killed(tmp_path: Path) -> None:
@@ -128,11 +94,11 @@ def test_fleet_tells_its_rounds_once_and_in_one_trace_when_a_vehicle_is_killed(t
     assert max(Counter((line["phase"], line["round"]) for line in closed).values()) == 1
     assert any(line["dropped"].get("v3") for line in closed)
     for name in ("cloud", *NAMES):
-        of_run = [line for line in lines(tmp_path / f"{name}.log") if "run" in line]
+        of_run = [line for line in lines(tmp_path / LOGS[name]) if "run" in line]
         assert {(line["run"], line["trace_id"], line["fleet"]) for line in of_run} <= {("r1", trace, "fleet")}
         assert all(isinstance(line["round"], int) for line in of_run)
         assert all(name == "cloud" or line["agent"] == name for line in of_run)
-    assert {line["trace_id"] for line in lines(tmp_path / "v1.log") if "run" in line} == {trace}
+    assert {line["trace_id"] for line in lines(tmp_path / LOGS["v1"]) if "run" in line} == {trace}
     made = spans(told)
     assert {span["context"]["trace_id"] for span in made} == {f"0x{trace}"}
     assert Counter(span["parent_id"] for span in made) == {None: 1, f"0x{root}": len(closed)}

@@ -1,4 +1,4 @@
-"""What the dashboard's tests share: Chromium, and a page that fails its test on any script error."""
+"""What the dashboard's tests share: a fleet, Chromium, and a page that fails its test on any script error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.dashboard_world import chromium
+from tests.support.dashboard_world import World, chromium, world
+
+
+@pytest.fixture(scope="package")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A fleet with a hostile vehicle, for all files that leave its models as they found them."""
+    with world(tmp_path_factory.mktemp("world")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from coordinator.http.dashboard import assets, pages
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.http.error_handler import ErrorHandler
 from glassfleet.export.svg.shapes import STYLE
-from tests.integration.dashboard.test_live import served
-from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
+from tests.support.coordinator_http import ask, publish, served
 
 SECRET = "the password of the database"
 
@@ -112,11 +111,7 @@ def test_fault_of_the_page_of_faults_is_still_told(tmp_path: Path, monkeypatch: 
 def test_who_wanted_a_change_is_told_to_look_before_repeating_it() -> None:
     app = ErrorHandler(fail, error_response=lambda _request, status, text: PlainTextResponse(text, status))
 
-    async def scene() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
-            return await client.post("/api/runs")
-
-    answer = asyncio.run(scene())
+    answer = ask(app, "POST", "/api/runs")
     assert answer.status_code == 500
     assert answer.text.endswith("Look whether it was done before you repeat it")
 

@@ -17,8 +17,8 @@ from glassfleet import catalogue, local
 from glassfleet.explain import Change, FuzzySet, Partition
 from glassfleet.export.svg.sets import memberships
 from glassfleet.export.svg.shapes import STYLE
-from tests.integration.dashboard.test_live import served
-from tests.integration.dashboard.test_size import dataset, domain_of, publish
+from tests.integration.dashboard.test_size import dataset, domain_of
+from tests.support.coordinator_http import publish, served
 
 LONG = (
     *("ExtremelyLow", "VeryLow", "Low", "somewhat unacceptable", "Medium", "High", "satisfactory enough", "VeryHigh"),

@@ -28,9 +28,8 @@ from glassfleet.scheme import Model
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation
 from schemas.record import ModelRecord
-from tests.integration.dashboard.test_live import births, served
-from tests.integration.dashboard.test_size import publish
 from tests.support import sample_models
+from tests.support.coordinator_http import births, publish, served
 from tests.support.dashboard_world import OPEN, SIDEWAYS
 
 KINDS = ("frt", "fmt", "tsk", "frbc", "dp_tree", "dp_tree-text", "fedavg_mlp-numbers", "fedavg_mlp-classes")

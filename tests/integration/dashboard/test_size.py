@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from coordinator.fleet.directory import Fleet
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.growth import growing, growing_list, grown
 from coordinator.http.dashboard.model_pages import _terms
-from coordinator.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -30,11 +28,8 @@ from glassfleet.fuzzy.spans import span_condition
 from glassfleet.outline import OutlineNode, outlined
 from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Done, Next
-from schemas.documents import document_digest
 from schemas.messages import AgentState, Evaluation
-from schemas.record import ModelRecord, Training
-from tests.integration.dashboard.test_live import births, served
-from tests.support.dashboard_world import EVIL
+from tests.support.coordinator_http import EVIL, births, publish, served
 
 VEHICLES = 500
 
@@ -53,33 +48,6 @@ def domain_of(data: Dataset, *, labels: bool) -> Domain:
     if labels:
         return Domain(features=features, label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
     return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
-
-
-def publish(  # noqa: PLR0917
-    service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort", run: str = ""
-) -> ModelRecord:
-    run = run or f"run-{name}"
-    document = model.to_document()
-
-    def make(version: int) -> tuple[str, bytes]:
-        record = ModelRecord(
-            name=name,
-            version=version,
-            digest=document_digest(document),
-            document=document,
-            fleet="fleet",
-            run=run,
-            scheme=model.scheme,
-            cohort=cohort,
-            domain_contributors=[],
-            parameters={"participation": participation},
-            training=Training(dropped={"zz": EVIL}),
-            created=datetime(2026, 1, 1, tzinfo=UTC).isoformat(timespec="seconds"),
-            software="test",
-        )
-        return record.digest, record.to_bytes()
-
-    return ModelRecord.from_bytes(service.coordinator.registry._journal.add_model(name, run, make).record)
 
 
 @pytest.fixture(scope="module")

@@ -10,20 +10,16 @@ from schemas.messages import (
     ModelPointer,
     Request,
 )
-from schemas.record import ModelRecord
 from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.engine_bench import central, toy_spec
 
 
 def test_coordinator_publishes_a_model_that_equals_the_central_one() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(model="m"))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", model="m")
     fleet.finish("b", "a")
     fleet.core.models.promote("m", 1)
     fleet.hub.pump()
-    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("m", 1)])
+    record = fleet.record("m")
     assert record.document == central(toy_spec(), "ab").to_document()
     assert (record.cohort, record.training.rows, record.training.nullified_cells) == (["a", "b"], 8, 6)
     pointer = Envelope.from_bytes(fleet.hub.retained[TOPICS.model_current("m")], fleet="f").body
@@ -35,24 +31,6 @@ def test_coordinator_publishes_a_model_that_equals_the_central_one() -> None:
     assert order == [TOPICS.model_version("m", 1), TOPICS.model_current("m")]
     document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["model"]["digest"]) == ("finished", record.digest)
-
-
-def test_coordinator_goes_on_after_a_crash_at_any_answer() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b", "c")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
-    while fleet.core.runs.live.get("r1") is not None:
-        task = fleet.task()
-        for agent in "abc":
-            fleet.answer(agent, task=task)
-            fleet.crash()
-            fleet.answer(agent, task=task)
-            assert fleet.receipts(agent)[-1].split()[0] in {"duplicate", "late"}, "counted once, before the crash"
-    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("model", 1)])
-    assert record.document == central(toy_spec(), "abc").to_document()
-    fleet.crash()
-    assert [model.version for model in fleet.core.registry.versions("model")] == [1]
 
 
 def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -> None:
@@ -67,25 +45,18 @@ def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -
     assert request.remaining == pytest.approx(4)
     fleet.hub.advance(1000)
     fleet.crash()
-    state = fleet.core.runs.live.get("r1")
-    assert state is not None
+    state = fleet.state()
     assert state.phase == "recruiting", "no time passes while nobody counts it"
-    fleet.hub.advance(4)
-    fleet.core.tick()
-    state = fleet.core.runs.live.get("r1")
-    assert state is not None
+    fleet.pass_time(4)
+    state = fleet.state()
     assert state.cohort == ("a",)
 
 
 def test_coordinator_publishes_everything_again_when_the_broker_forgot() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec("r0"))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", run="r0")
     fleet.finish("a", "b", run="r0")
     fleet.core.models.promote("model", 1)
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet.begin()
     before = dict(fleet.hub.retained)
     fleet.hub.stop_broker()
     fleet.hub.start_broker(remembers=False)

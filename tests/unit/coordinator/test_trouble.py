@@ -26,9 +26,8 @@ from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import AgentState, Manifest
 from schemas.parts import open_request
-from schemas.record import ModelRecord
 from schemas.trust.joining import BlobStore
-from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, contribution
+from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of
 from tests.support.engine_bench import TOY_ENGINE, ToyModel, central, toy_spec
 
 NOISE = np.random.default_rng(1).bytes(20_000).hex()
@@ -91,10 +90,7 @@ def test_coordinator_ends_a_run_by_name_when_its_request_is_too_large_for_the_br
     monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy(first=level)))
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy(first=level))).begin("a", "b")
     if level == 2:
         fleet.answer("a", "b", task=fleet.task())
         assert fleet.receipts("b") == ["accepted"], "the answer that led there was good"
@@ -113,8 +109,7 @@ def test_coordinator_ends_a_run_by_name_when_it_came_to_a_broker_that_carries_le
     fleet = Fleet(engine=engine_with(Wordy()))
     fleet.birth("a")
     fleet.core.start_run(toy_spec())
-    fleet.core.start_run(toy_spec("r2", scheme="toy"))
-    fleet.hub.pump()
+    fleet.begin(run="r2", scheme="toy")
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
     fleet.max_bytes = 4096
     fleet.crash()
@@ -146,10 +141,7 @@ def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
 ) -> None:
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
     scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=said))
-    fleet = Fleet(max_bytes=4096, engine=engine_with(scheme))
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet(max_bytes=4096, engine=engine_with(scheme)).begin("a", "b")
     fleet.finish("a", "b")
     document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["phase"]) == ("failed", "failed")
@@ -167,10 +159,7 @@ def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_b
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=NOISE))
-    fleet = Fleet(engine=engine_with(scheme))
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet(engine=engine_with(scheme)).begin("a")
     fleet.finish("a")
     assert fleet.core.runs.document("r1")["outcome"] == "finished"
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
@@ -193,9 +182,7 @@ def test_run_stays_finished_when_its_model_was_registered_before_a_crash_and_the
     fleet.hub.kill("coordinator")
     fleet.journal = Killed()
     fleet.open()
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet.begin("a")
     with pytest.raises(KilledError):
         fleet.finish("a")
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
@@ -211,8 +198,7 @@ def test_coordinator_publishes_only_the_new_version_and_clears_the_one_that_fall
     fleet.birth("a")
     for number in range(13):
         del fleet.seen[:]
-        fleet.core.start_run(toy_spec(f"r{number}"))
-        fleet.hub.pump()
+        fleet.begin(run=f"r{number}")
         fleet.finish("a", run=f"r{number}")
         fleet.core.models.promote("model", number + 1)
         fleet.hub.pump()
@@ -250,15 +236,12 @@ def killed_at_publish(fleet: Fleet, number: int, act: Callable[[], None]) -> boo
 
 @pytest.mark.parametrize("number", range(1, 17))
 def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and_broker(number: int) -> None:
-    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy()))
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec(parameters={"levels": 3}))
-    fleet.hub.pump()
+    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy())).begin("a", parameters={"levels": 3})
     while fleet.core.runs.live.get("r1") is not None:
         task = large_task(fleet)
         if not killed_at_publish(fleet, number, lambda task=task: fleet.answer("a", task=task)):  # type: ignore[misc]
             assert fleet.receipts("a")[-1] == "accepted"
-    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("model", 1)])
+    record = fleet.record()
     levels = len(record.document["model"]["history"])
     assert levels == 3
     assert blobs(fleet) == set(), "blobs of former rounds"
@@ -267,10 +250,7 @@ def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and
 
 
 def test_coordinator_keeps_the_parts_of_an_open_request_when_it_clears_another_one_that_names_them() -> None:
-    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy()))
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec(parameters={"levels": 3}))
-    fleet.hub.pump()
+    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy())).begin("a", parameters={"levels": 3})
     fleet.answer("a", task=large_task(fleet))
     needed = blobs(fleet)
     assert needed
@@ -278,31 +258,25 @@ def test_coordinator_keeps_the_parts_of_an_open_request_when_it_clears_another_o
     fleet.hub.pump()
     assert TOPICS.request("ended") not in fleet.hub.retained
     assert blobs(fleet) == needed
+    fleet.hub.advance(3)
+    fleet.birth("b")  # the journal knows of the time
+    fleet.crash()
+    assert blobs(fleet) == needed, "the same after a crash, though less time remains"
 
 
 # -- a coordinator that is busy, a request that is cleared -----------------------------------------------------------
 
 
 def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_after_the_deadline() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(policy={"deadline": 10}))
-    fleet.hub.pump()
-    messages = [
-        Message(
-            TOPICS.contribution(agent, "r1"),
-            Envelope(fleet="f", body=contribution(agent, fleet.task()), run="r1", agent=agent).to_bytes(),
-        )
-        for agent in "ab"
-    ]
+    fleet = Fleet().begin("a", "b", policy={"deadline": 10})
+    messages = [answer_of(agent, fleet.task()) for agent in "ab"]
     began = fleet.hub.now
     fleet.hub.advance(60)  # another run's reduction
     fleet.core.handle(messages[:1], [began + 8])
     fleet.core.tick(fleet.core.timeline.at(began + 9))
     fleet.core.handle(messages[1:], [began + 9])
     fleet.core.tick()
-    state = fleet.core.runs.live.get("r1")
-    assert state is not None
+    state = fleet.state()
     assert state.cohort == ("a", "b")
 
 
@@ -332,9 +306,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
     state = core.runs.live.get("r1")
     assert state is not None
     for agent in agents:
-        answer = contribution(agent, state.levels[-1].task)
-        payload = Envelope(fleet="f", body=answer, run="r1", agent=agent).to_bytes()
-        service.queue.put(Message(TOPICS.contribution(agent, "r1"), payload))
+        service.queue.put(answer_of(agent, state.levels[-1].task))
     for _ in agents:
         service.work(0.0)
     state = core.runs.live.get("r1")
@@ -343,10 +315,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
 
 
 def test_coordinator_asks_again_when_somebody_clears_the_request_of_a_live_run() -> None:
-    fleet = Fleet()
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet().begin("a")
     asked = fleet.task()
     fleet.publish(TOPICS.request("r1"), b"", retain=True)
     assert fleet.task() == asked
@@ -365,10 +334,7 @@ def gone(name: str) -> Any:
 @pytest.fixture
 def suspended() -> Fleet:
     """A coordinator restarted without the scheme of a run that has an answer already."""
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b")
     fleet.answer("a")
     fleet.engine = Engine(gone, TOY_ENGINE.discover)
     fleet.crash()
@@ -394,7 +360,7 @@ def test_run_goes_on_when_its_scheme_is_installed_again(suspended: Fleet) -> Non
     fleet.engine = TOY_ENGINE
     fleet.crash()
     fleet.finish("b", "a")
-    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("model", 1)])
+    record = fleet.record()
     assert record.document == central(toy_spec(), "ab").to_document()
 
 
@@ -414,8 +380,7 @@ def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() ->
     fleet = Fleet()
     fleet.birth("a")
     fleet.core.start_run(toy_spec("r1"))
-    fleet.core.start_run(toy_spec("r2"))
-    fleet.hub.pump()
+    fleet.begin(run="r2")
     entries = fleet.journal.content.entries
     entries[0] = replace(entries[0], body=entries[0].body.replace(b"participation", b"participatiox"))
     fleet.crash()

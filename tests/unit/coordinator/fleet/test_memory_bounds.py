@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
 
 from broker.port import Message
-from coordinator.fleet.directory import Fleet
+from coordinator.fleet.arrivals import Arrivals
+from coordinator.fleet.directory import BIRTHS_BURST, Fleet
+from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.messages.decoder import Birth
 from coordinator.messages.queue import EventQueue
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Body, Evaluation, Part
@@ -54,6 +58,29 @@ def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[],
         return act
 
     return begin
+
+
+def held_back() -> Callable[[], int]:
+    """Births of vehicles that have changed too often."""
+    fleet = Fleet(lambda: 1.8e9)
+    arrivals = Arrivals(fleet, Rebroadcast(), lambda: 0.0, Counter())
+    said = messages(
+        lambda number: AgentState(
+            status="up", incarnation="new", features=[chr(0x4E00 + number + each) for each in range(500)], target="y"
+        )
+    )
+    for agent, _ in said:
+        for change in range(BIRTHS_BURST):
+            fleet.up(agent, AgentState(status="up", incarnation=str(change)))
+
+    def act() -> int:
+        for agent, payload in said:
+            body = taken(payload).body
+            assert isinstance(body, AgentState)
+            assert arrivals.event_of(Birth(agent, body), 0.0) is None
+        return fleet.held
+
+    return act
 
 
 def scores() -> Callable[[], int]:
@@ -119,6 +146,7 @@ def waiting() -> Callable[[], int]:
         pytest.param(births(lambda _: ("x", "y")), id="births with the same columns"),
         pytest.param(births(lambda number: (chr(0x4E00 + number + each) for each in range(500))), id="many columns"),
         pytest.param(births(lambda number: [f"column {number}"]), id="one column of its own"),
+        pytest.param(held_back, id="births that come too often"),
         pytest.param(scores, id="scores"),
         pytest.param(parts, id="parts of one byte"),
         pytest.param(waiting, id="messages of long topics"),

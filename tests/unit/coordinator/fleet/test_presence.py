@@ -15,7 +15,6 @@ from schemas.messages import (
     Evaluation,
 )
 from tests.support.coordinator_bench import TOPICS, Fleet
-from tests.support.engine_bench import toy_spec
 
 
 def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -> None:
@@ -62,10 +61,7 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
 ) -> None:
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_BURST", 10)
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_PER_MINUTE", 6.0)
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(policy={"gather_agents": 3, "gather_timeout": 3600.0}))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", policy={"gather_agents": 3, "gather_timeout": 3600.0})
     size = len(fleet.journal.content.entries)
     for index in range(200):
         fleet.birth("a", incarnation=str(index // 2), status="down" if index % 2 else "up")
@@ -73,8 +69,7 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
     assert fleet.core.metrics["births.held"] >= 80
     fleet.birth("a", incarnation="last")
     for _ in range(30):
-        fleet.hub.advance(1.0)
-        fleet.core.tick()
+        fleet.pass_time(1.0)
     last = {each["agent"]: each for each in fleet.core.fleet.document()}["a"]
     assert (last["status"], last["incarnation"]) == ("up", "last")
     assert fleet.core.next_wake() is not None
@@ -93,8 +88,7 @@ def test_coordinator_knows_vehicles_that_are_down_after_a_restart_from_what_the_
     assert fleet.core.fleet.counts() == {"up": 1, "down": 1}
     fleet.birth("b", incarnation="2")
     assert {each["agent"]: each["status"] for each in fleet.core.fleet.document()} == {"a": "up", "b": "up"}
-    fleet.core.start_run(toy_spec(policy={"gather_agents": 2}))
-    fleet.hub.pump()
+    fleet.begin(policy={"gather_agents": 2})
     assert fleet.core.runs.document("r1")["phase"] == "recruiting"
 
 
@@ -112,9 +106,7 @@ def test_coordinator_repeats_its_birth_when_something_else_stands_in_its_place()
     fleet = Fleet()
     will = birth(TOPICS, fleet.core.incarnation, "", "down")
     fleet.publish(will.topic, will.payload, retain=True)
-    fleet.hub.advance(1.0)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(1.0)
     body = Envelope.from_bytes(fleet.hub.retained[TOPICS.coordinator_state()], fleet="f").body
     assert isinstance(body, CoordinatorState)
     assert (body.status, body.incarnation) == ("up", fleet.core.incarnation)
@@ -131,22 +123,14 @@ def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_stat
 
 
 def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_broker_told_nothing() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(run="r0", model="m"))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", run="r0", model="m")
     fleet.finish("a", "b", run="r0")
     fleet.core.models.promote("m", 1)
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
-    fleet.hub.advance(5.0)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.begin()
+    fleet.pass_time(5.0)
     del fleet.seen[:]
     fleet.birth(*(f"new{index}" for index in range(20)))
-    fleet.hub.advance(1.5)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(1.5)
     counted = Counter(message.topic for message in fleet.seen)
     assert counted[TOPICS.request("r1")] == 1, "one repetition for all of them"
     assert counted[TOPICS.model_current("m")] == 1
@@ -154,9 +138,7 @@ def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_
     fleet.crash()
     del fleet.seen[:]
     fleet.birth("newer")
-    fleet.hub.advance(5.0)
-    fleet.core.tick()
-    fleet.hub.pump()
+    fleet.pass_time(5.0)
     assert TOPICS.model_current("m") not in {message.topic for message in fleet.seen}
 
 
@@ -168,3 +150,11 @@ def test_coordinator_ignores_the_will_of_an_earlier_life() -> None:
     assert list(fleet.core.fleet.offers()) == ["a"]
     fleet.birth("a", incarnation="2", status="down")
     assert fleet.core.fleet.offers() == {}
+
+
+def test_coordinator_tells_when_it_last_heard_of_an_agent() -> None:
+    fleet = Fleet().begin("a", "b")
+    fleet.hub.advance(5.0)
+    fleet.answer("a")
+    seen = {each["agent"]: each["seen"] for each in fleet.core.fleet.document()}
+    assert seen["a"] - seen["b"] == 5.0

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-import httpx
-import numpy as np
 import pytest
 from fastapi import FastAPI
 
@@ -15,44 +12,18 @@ from coordinator.http.api import make_app
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.specification.run import RunSpec
-from glassfleet import catalogue, local
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
-from schemas.documents import document_digest
-from schemas.record import ModelRecord
+from tests.support.coordinator_http import ask, record_of, small_document
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     """Return a coordinator's application with the model ``m``, of the inputs ``a`` and ``b``."""
-    scheme = catalogue.load("frt")
-    X = np.random.default_rng(0).random((200, 2))
-    domain = Domain(
-        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
-        target=Variable(name="y", low=0, high=1),
-    )
-    data = Dataset(("a", "b"), "y", X, X[:, 0])
-    document = local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
-    digest = document_digest(document)
     journal = MemoryJournal()
-    record = ModelRecord(
-        name="m", version=1, digest=digest, document=document, fleet="fleet", run="r1", scheme="frt", cohort=["v1"],
-        created="2026-01-01T00:00:00+00:00",
-    )  # fmt: skip
-    journal.add_model("m", "r1", lambda _version: (digest, record.to_bytes()))
+    record = record_of(small_document())
+    journal.add_model("m", record.run, lambda _version: (record.digest, record.to_bytes()))
     service = build(load_config(state_dir=tmp_path_factory.mktemp("state")), journal=journal)
     service.coordinator.start_run(RunSpec(run="r0", scheme="frt"))
     return make_app(service, "token")
-
-
-def ask(app: FastAPI, method: str, path: str, **rest: Any) -> httpx.Response:
-    async def one() -> httpx.Response:
-        headers = {"Authorization": "Bearer token"}
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.request(method, path, **rest)
-
-    return asyncio.run(one())
 
 
 EXPLAIN = "/api/models/m/explain"

@@ -7,53 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
-from coordinator.journal import Journal, MemoryJournal, migrations
-from coordinator.journal.port import Decision
+from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.models.aliases import Aliases
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.specification.rollout import RolloutPlan
-from schemas.documents import document_digest
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial
-from schemas.record import ModelRecord
+from tests.support.coordinator_http import record_of
+from tests.support.journals import migrate_back
 
 WALL = 1.8e9
 Opener = Callable[[], Journal]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Opens the same journal each time it is called."""
-    if request.param == "sqlite":
-        return lambda: SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")
-    kept: list[MemoryJournal] = []
-
-    def open_memory() -> Journal:
-        kept.append(MemoryJournal(kept[-1] if kept else None))
-        return kept[-1]
-
-    return open_memory
-
-
 def made(version: int) -> tuple[str, bytes]:
-    document = {"scheme": "toy", "version": version}
-    record = ModelRecord(
-        name="m",
-        version=version,
-        digest=document_digest(document),
-        document=document,
-        fleet="f",
-        run=f"r{version}",
-        scheme="toy",
-        cohort=[],
-        created="2026-01-01T00:00:00+00:00",
-    )
+    record = record_of({"scheme": "toy", "version": version}, version=version, run=f"r{version}", scheme="toy")
     return record.digest, record.to_bytes()
 
 
@@ -87,58 +58,13 @@ def test_candidate_is_pinned_until_it_is_withdrawn_and_never_current() -> None:
     assert (aliases.pinned(), aliases.candidate) == ({("m", 1)}, {})
 
 
-def test_decisions_come_back_in_order_and_by_name_when_the_journal_is_opened_again(opener: Opener) -> None:
-    journal = opener()
-    told = [Decision(name, "current", 1.5, WALL, {"version": number}) for number, name in enumerate("abab")]
-    journal.decide(told[:3])
-    journal.decide(told[3:])
-    journal.close()
-    journal = opener()
-    assert (journal.decisions(), journal.decisions("b")) == (told, [told[1], told[3]])
-    journal.close()
-
-
-def test_registry_stands_for_the_same_versions_when_the_coordinator_starts_again(opener: Opener) -> None:
-    journal = opener()
-    first = registry_of(journal, 2)
-    first.decide([first.aliases.to_current("m", 1, made(1)[0], "rolled-back", "tunnels")])
-    before = first.aliases.current
-    journal.close()
-    journal = opener()
-    again = registry_of(journal)
-    again.adopt()
-    assert again.aliases.current == before
-    assert again.aliases.current["m"].reason == "tunnels"
-    journal.close()
-
-
-def test_compaction_keeps_what_a_name_stands_for_when_its_run_is_old(opener: Opener) -> None:
-    journal = opener()
-    registry = registry_of(journal, 4)
-    for number in range(1, 5):
-        journal.close_run(f"r{number}", {}, float(number))
-    registry.decide([registry.aliases.to_current("m", 1, made(1)[0], "rolled-back", "why")])
-    journal.compact(1, 1, registry.aliases.pinned())
-    assert [model.version for model in journal.models("m")] == [1, 4]
-    assert [each.body["version"] for each in registry.history("m")] == [1, 2, 3, 4, 1]
-    journal.close()
-
-
 def test_journal_of_the_first_version_gets_its_decisions_and_keeps_its_models(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     url = f"sqlite:///{path}"
     journal = SqlJournal(url)
     journal.add_model("m", "r1", made)
     journal.close()
-    engine = sa.create_engine(url)
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
-        assert not sa.inspect(connection).has_table("decisions")
-    engine.dispose()
+    migrate_back(url, "0001")
     journal = SqlJournal(url)
     registry = registry_of(journal)
     registry.adopt()
@@ -188,19 +114,6 @@ class Tried:
             ),
         )
         self.rollouts.tick(self.now)
-
-
-def test_rollout_ends_at_once_by_name_when_no_vehicle_can_score_the_candidate() -> None:
-    world = Tried(MemoryJournal(), "a", "b")
-    world.start(0.5, 1.0)
-    # Who is not asked yet is not heard: whichever of the two is first, after two rounds both have said it.
-    for agent in ("a", "b", "a", "b"):
-        world.say(agent, cannot="no test rows")
-    (told,) = world.rollouts.documents()
-    assert told["phase"] == "rolled-back"
-    assert told["reason"] == "nobody-can: none of 2 vehicles can score it (no test rows)"
-    assert told["cannot"] == {"a": "no test rows", "b": "no test rows"}
-    assert "m" not in world.registry.aliases.candidate
 
 
 def test_rollout_asks_others_when_those_asked_cannot_and_goes_on_with_them(opener: Opener) -> None:

@@ -2,68 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
-import numpy as np
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link
 from coordinator.config import load_config
 from coordinator.http.api import make_app
 from coordinator.journal import Journal, MemoryJournal
-from coordinator.journal.sql import SqlJournal
-from coordinator.main import assemble, build
+from coordinator.main import build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
-from glassfleet import catalogue, local
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
-from schemas.topics import Topics
+from tests.support.coordinator_bench import TOPICS, Fleet
+from tests.support.coordinator_http import ask, record_of, small_document
 
-TOPICS = Topics("f")
 KEPT = 2
 
 
-@cache
-def document(slope: float) -> dict[str, Any]:
-    """The document of a small tree; another one for each slope."""
-    scheme = catalogue.load("frt")
-    X = np.random.default_rng(0).random((200, 2))
-    domain = Domain(
-        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
-        target=Variable(name="y", low=0, high=1),
-    )
-    data = Dataset(("a", "b"), "y", X, np.clip(X[:, 0] * slope, 0, 1))
-    made: dict[str, Any] = local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
-    return made
+document = small_document
 
 
 def fleet_model(name: str, version: int = 1) -> ModelRecord:
-    return ModelRecord(
-        name=name,
-        version=version,
-        digest=document_digest(document(1.0)),
-        document=document(1.0),
-        fleet="f",
-        run=f"run-{name}-{version}",
-        scheme="frt",
-        cohort=[],
-        created="2026-01-01T00:00:00+00:00",
-    )
+    return record_of(small_document(), name, version)
 
 
 def learned(journal: Journal, name: str) -> None:
@@ -76,18 +44,13 @@ def learned(journal: Journal, name: str) -> None:
     journal.add_model(name, f"run-{name}-{len(journal.models(name)) + 1}", make)
 
 
-class World:
+class World(Fleet):
     """A coordinator with models ``one`` and ``two``, over the in-memory broker."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.hub = MemoryHub()
         for name in ("one", "two"):
             learned(journal, name)
-        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = assemble("f", transport, journal, default_engine(), retained_versions=KEPT)
-        transport.start(Handlers(lambda _m: None, self.core.connected, lambda _w: None))
-        self.hub.pump()
+        super().__init__(default_engine(), journal=journal, settings={"retained_versions": KEPT})
 
     def register(self, name: str, slope: float, about: str = "") -> int:
         version = self.core.models.central(read_reference(document(slope), fleet_model(name)), about).version
@@ -105,10 +68,9 @@ class World:
         return body.version
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    sqlite = request.param == "sqlite"
-    journal = SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}") if sqlite else MemoryJournal()
+@pytest.fixture
+def world(opener: Callable[[], Journal]) -> Iterator[World]:
+    journal = opener()
     yield World(journal)
     journal.close()
 
@@ -155,21 +117,6 @@ def test_reference_is_refused_when_a_run_of_a_former_version_has_its_id(world: W
     with pytest.raises(UsageError, match="'three' version 1 is of a run of that id"):
         world.core.models.central(wanted)
     assert "one.central" not in world.core.registry.aliases.current
-
-
-def test_references_are_forgotten_with_the_runs_but_for_the_newest_and_what_the_name_stands_for(world: World) -> None:
-    for slope in (0.9, 0.8, 0.7, 0.6, 0.9):
-        world.register("one", slope)
-    world.journal.close_run("long-ago", {}, 1.0)
-    world.journal.close_run("lately", {}, 2.0)
-    pinned = world.core.registry.aliases.pinned()
-    assert world.journal.compact(2, 1, pinned) == []
-    assert len(world.journal.models("one.central")) == 4
-    assert world.journal.compact(1, 1, pinned) == ["long-ago"]
-    assert [model.version for model in world.journal.models("one.central")] == [1, 4]
-    assert world.current("one.central") == 1
-    # What came back as a new version is one.
-    assert world.register("one", 0.8) == 5
 
 
 def test_reference_is_published_when_it_comes_again_after_its_decision_could_not_be_written(
@@ -231,6 +178,9 @@ def test_reference_of_a_reference_and_of_nothing_is_refused() -> None:
         read_reference(document(0.8), reference)
     with pytest.raises(NotFoundError):
         read_reference({**document(0.8), "scheme": "none"}, made)
+    for spoiled in ({"scheme": "frt"}, {}):
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_reference(spoiled, made)
     assert isinstance(read_reference(document(0.8), made), CentralModel)
 
 
@@ -248,30 +198,13 @@ def test_nobody_promotes_rolls_back_or_tries_a_reference_by_hand() -> None:
     assert world.current("one.central") == 2
 
 
-@pytest.mark.parametrize(
-    "spoiled",
-    [
-        {**document(0.8), "model": {"nodes": "none"}},
-        {**document(0.8), "scheme": 7},
-        {"scheme": "frt"},
-        {},
-    ],
-)
-def test_api_calls_a_malformed_document_the_callers_fault_before_the_coordinator_is_asked(
-    tmp_path: Path, spoiled: dict[str, Any]
-) -> None:
+def test_api_calls_a_malformed_document_the_callers_fault_before_the_coordinator_is_asked(tmp_path: Path) -> None:
+    spoiled = {**document(0.8), "model": {"nodes": "none"}}
     journal = MemoryJournal()
     learned(journal, "one")
     # Nothing runs the coordinator's thread: what it would have to do would never be answered.
     service = build(load_config(state_dir=tmp_path), journal=journal)
-    transport = httpx.ASGITransport(make_app(service, "token"))
-
-    async def post() -> httpx.Response:
-        headers = {"Authorization": "Bearer token"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.post("/api/models/one/central", json={"document": spoiled})
-
-    answer = asyncio.run(post())
+    answer = ask(make_app(service, "token"), "POST", "/api/models/one/central", json={"document": spoiled})
     assert answer.status_code == 422, answer.text
     assert "the document cannot be read" in answer.json()["detail"]
 
@@ -285,13 +218,6 @@ def test_api_does_not_blame_the_document_when_the_fleets_own_model_cannot_be_rea
     record = record.model_copy(update={"digest": document_digest(record.document)})
     journal.add_model("one", record.run, lambda _version: (record.digest, record.to_bytes()))
     service = build(load_config(state_dir=tmp_path), journal=journal)
-    transport = httpx.ASGITransport(make_app(service, "token"))
-
-    async def post() -> httpx.Response:
-        headers = {"Authorization": "Bearer token"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.post("/api/models/one/central", json={"document": document(0.8)})
-
-    answer = asyncio.run(post())
+    answer = ask(make_app(service, "token"), "POST", "/api/models/one/central", json={"document": document(0.8)})
     assert answer.status_code == 409, answer.text
     assert "the fleet's own model 'one' version 1 cannot be read here" in answer.json()["detail"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from broker.credentials import FolderCredentials
@@ -25,6 +22,7 @@ from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
 from schemas.record import ModelRecord
 from schemas.topics import Topics
+from tests.support.coordinator_http import ask
 from tests.support.fleet import FleetCa
 from tests.support.resigning_bench import Cloud, authorities, is_believed, record_of, signer_of
 
@@ -354,29 +352,18 @@ def test_operator_needs_the_token_to_vouch_over_http_and_a_damaged_record_is_giv
     cloud = Cloud(ca.identity("coordinator", "cloud"))
     cloud.register(record_of(), record_of(2).to_bytes()[:-9])
     cloud.start()
-    app = make_app(cloud.service(tmp_path / "state"), "token")
-
-    def ask(method: str, path: str, token: str = "token", **rest: Any) -> httpx.Response:
-        async def one() -> httpx.Response:
-            said = {"Authorization": f"Bearer {token}"}
-            async with httpx.AsyncClient(
-                transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=said
-            ) as client:
-                return await client.request(method, path, **rest)
-
-        return asyncio.run(one())
-
+    asked = partial(ask, make_app(cloud.service(tmp_path / "state"), "token"))
     body = {"digest": record_of().digest, "reason": "looked at"}
-    assert ask("POST", "/api/models/m/1/sign", "other", json=body).status_code == 401
-    assert ask("POST", "/api/models/m/1/sign", json={**body, "digest": "0" * 64}).status_code == 409
-    assert ask("POST", "/api/models/m/9/sign", json=body).status_code == 404
-    answer = ask("POST", "/api/models/m/1/sign", json=body)
+    assert asked("POST", "/api/models/m/1/sign", token="other", json=body).status_code == 401
+    assert asked("POST", "/api/models/m/1/sign", json={**body, "digest": "0" * 64}).status_code == 409
+    assert asked("POST", "/api/models/m/9/sign", json=body).status_code == 404
+    answer = asked("POST", "/api/models/m/1/sign", json=body)
     assert (answer.status_code, answer.json()["former"].split(":")[0]) == (200, "unsigned")
     assert is_believed(cloud.stored(), ca)
-    damaged = ask("GET", "/api/models/m/2")
+    damaged = asked("GET", "/api/models/m/2")
     assert (damaged.status_code, damaged.content) == (200, cloud.stored(2).record)
-    assert ask("POST", "/api/models/m/2/sign", json={"digest": record_of(2).digest}).status_code == 409
-    assert json.loads(ask("GET", "/api/models/m/1").content)["signatures"]
+    assert asked("POST", "/api/models/m/2/sign", json={"digest": record_of(2).digest}).status_code == 409
+    assert json.loads(asked("GET", "/api/models/m/1").content)["signatures"]
 
 
 def test_operator_is_told_that_a_good_record_was_signed_when_it_was_from_another_authority(tmp_path: Path):
@@ -391,14 +378,6 @@ def test_operator_is_told_that_a_good_record_was_signed_when_it_was_from_another
     told = [cloud.core.models.sign("m", 1, record_of().digest) for _ in range(2)]
     assert [(each["former"], each["signed"]) for each in told] == [("", True), ("", False)]
     assert [each.kind for each in cloud.core.registry.history("m")] == ["current", "signed"]
-
-
-def test_stored_record_is_replaced_only_for_a_version_with_its_digest(tmp_path: Path):
-    (ca,) = authorities(tmp_path, "one")
-    cloud = Cloud(ca.identity("coordinator", "cloud"))
-    cloud.register(record_of())
-    with pytest.raises(Exception, match="no version 1"):
-        cloud.journal.put_record(replace(cloud.journal.models("m")[0], digest="0" * 64))
 
 
 def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(

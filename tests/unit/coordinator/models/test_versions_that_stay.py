@@ -3,80 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import structlog
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link
-from coordinator.journal import Journal, MemoryJournal
-from coordinator.journal.sql import SqlJournal
-from coordinator.main import assemble
+from coordinator.journal import Journal
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
-from schemas.documents import document_digest
-from schemas.envelope import Envelope
 from schemas.errors import BrokerError
-from schemas.messages import AgentState
-from schemas.record import ModelRecord
-from schemas.topics import Topics
+from tests.support.coordinator_bench import TOPICS, Fleet
+from tests.support.coordinator_http import record_of
 
-TOPICS = Topics("f")
 KEPT = 2
 
 
-class World:
-    """A coordinator that remembers one ended run and two versions; models without learning, over a memory broker."""
+class World(Fleet):
+    """A coordinator that remembers one ended run and two versions; models without learning."""
 
-    def __init__(self, reopen: Callable[[], Journal]) -> None:
-        self.reopen = reopen
-        self.hub = MemoryHub()
-        self.watcher = MemoryTransport(self.hub, Link("mqtt://m", "watcher"))
-        self.watcher.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
-        self.open()
-
-    def open(self) -> None:
-        self.journal = self.reopen()
-        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator"))
-        self.core = assemble(
-            "f",
-            transport,
-            self.journal,
-            default_engine(),
-            retained_versions=KEPT,
-            kept_runs=1,
-            clock=lambda: self.hub.now,
-            wall=lambda: 1.8e9 + self.hub.now,
-        )
-        handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
-        transport.start(handlers)
-        self.hub.pump()
-
-    def crash(self) -> None:
-        """Kill the coordinator and start it again on its journal."""
-        self.hub.kill("coordinator")
-        self.journal.close()
-        self.open()
+    def __init__(self, opener: Callable[[], Journal]) -> None:
+        settings = {"retained_versions": KEPT, "kept_runs": 1}
+        super().__init__(default_engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
 
     def store(self) -> None:
         """Register the next version of model ``one``, of a run that has ended, without deciding about it."""
 
         def make(version: int) -> tuple[str, bytes]:
-            document = {"scheme": "frt", "version": version}
-            record = ModelRecord(
-                name="one",
-                version=version,
-                digest=document_digest(document),
-                document=document,
-                fleet="f",
-                run=run,
-                scheme="frt",
-                cohort=[],
-                created="2026-01-01T00:00:00+00:00",
-            )
+            record = record_of({"scheme": "frt", "version": version}, "one", version, run=run)
             return record.digest, record.to_bytes()
 
         run = f"one-{len(self.journal.models('one')) + 1}"
@@ -100,17 +53,6 @@ class World:
         self.core.cancel(run)
         assert self.core.runs.ids() == [run]
 
-    def birth(self, agent: str) -> None:
-        body = AgentState(status="up", incarnation="1", schemes=["frt"], features=["x"], target="y")
-        payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()
-        self.watcher.publish(TOPICS.agent_state(agent), payload, retain=True)
-        self.hub.pump()
-
-    def pass_time(self, seconds: float) -> None:
-        self.hub.now += seconds
-        self.core.tick()
-        self.hub.pump()
-
     def versions(self) -> list[int]:
         return [model.version for model in self.journal.models("one")]
 
@@ -119,17 +61,9 @@ class World:
         return [version for version in range(1, 9) if TOPICS.model_version("one", version) in self.hub.retained]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    kept: list[MemoryJournal] = []
-
-    def reopen() -> Journal:
-        if request.param == "sqlite":
-            return SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")
-        kept.append(MemoryJournal(kept[-1] if kept else None))
-        return kept[-1]
-
-    made = World(reopen)
+@pytest.fixture
+def world(opener: Callable[[], Journal]) -> Iterator[World]:
+    made = World(opener)
     yield made
     made.journal.close()
 

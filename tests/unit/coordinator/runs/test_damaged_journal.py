@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import shutil
@@ -13,67 +12,35 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from fastapi import FastAPI
 
 from console.main import run
 from coordinator.config import load_config
 from coordinator.http.api import make_app
-from coordinator.journal import migrations
 from coordinator.journal.port import Decision, Entry
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
 from coordinator.runs.view import suspended_document
 from coordinator.service import Service
 from coordinator.specification.run import RunSpec
-from glassfleet import catalogue, local
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, StorageError
-from schemas.record import ModelRecord
+from tests.support.coordinator_http import ask, record_of, small_document
+from tests.support.journals import migrate_back
 
 PAGES = ("/", "/runs", "/models", "/api/runs", "/api/models", "/api/models/m", "/api/metrics", "/metrics")
 
 
-def ask(app: FastAPI, path: str) -> httpx.Response:
-    async def one() -> httpx.Response:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path)
-
-    return asyncio.run(one())
-
-
 @pytest.fixture(scope="module")
-def document() -> dict[str, Any]:
-    scheme = catalogue.load("frt")
-    X = np.random.default_rng(0).random((200, 2))
-    domain = Domain(
-        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
-        target=Variable(name="y", low=0, high=1),
-    )
-    data = Dataset(("a", "b"), "y", X, X[:, 0])
-    return dict(local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document())
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a state folder with two ended runs, their models, and two runs that go on."""
     folder = tmp_path_factory.mktemp("whole")
     journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
+    document = small_document()
     digest = document_digest(document)
 
     def record(version: int) -> tuple[str, bytes]:
-        made = ModelRecord(
-            name="m", version=version, digest=digest, document=document, fleet="fleet", run=f"r{version}", scheme="frt",
-            cohort=["v1"], created="2026-01-01T00:00:00+00:00",
-        )  # fmt: skip
-        return digest, made.to_bytes()
+        return digest, record_of(document, version=version, run=f"r{version}", cohort=["v1"]).to_bytes()
 
     for number in (1, 2):
         name, at = f"r{number}", float(number)
@@ -107,7 +74,7 @@ class Opened:
         self.app = make_app(self.service, "token")
 
     def get(self, path: str) -> httpx.Response:
-        return ask(self.app, path)
+        return ask(self.app, "GET", path)
 
     def outcomes(self) -> dict[str, str]:
         return {each["run"]: each["outcome"] or each["state"] for each in self.get("/api/runs").json()}
@@ -286,14 +253,7 @@ def test_value_of_any_type_in_a_damaged_field_stops_nothing(
 def test_journal_of_the_former_version_gets_checksums_and_what_was_damaged_before_is_found(
     state: Path, reopened: Callable[[], Opened]
 ) -> None:
-    engine = sa.create_engine(f"sqlite:///{state / 'journal.sqlite'}")
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0002")
-    engine.dispose()
+    migrate_back(f"sqlite:///{state / 'journal.sqlite'}", "0002")
     change(state, "UPDATE models SET record = CAST(replace(record, 'low', 'law') AS BLOB) WHERE version = 2")
     service = reopened()
     listed = service.get("/api/models/m").json()

@@ -14,7 +14,6 @@ from coordinator.engine import (
     Ended,
     Malformed,
     Offer,
-    OpenRound,
     Publish,
     Refused,
     Restarted,
@@ -70,16 +69,9 @@ def test_engine_fails_by_name_when_too_few_agents_come() -> None:
     assert wakes_at(play.state) == 5.0
     play.pass_time(4.9)
     assert not play.state.is_ended
+    play.up("blind", Offer(frozenset({"toy"}), ("p", "q"), "y"))
     play.pass_time(0.1)
     assert play.phase == "failed"
-    assert play.state.reason.startswith("not-enough-agents: 1 of 2")
-    assert "not counted" not in play.state.reason, "whoever is up could take part"
-
-
-def test_engine_says_why_agents_that_are_up_cannot_take_part_when_too_few_come() -> None:
-    play = Play(toy_spec(policy={"gather_agents": 2, "gather_timeout": 5}), agents=("a",))
-    play.send(AgentUp(play.at, "blind", Offer(frozenset({"toy"}), ("p", "q"), "y")))
-    play.pass_time(5)
     assert play.state.reason == (
         "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 agents up in all); not counted: "
         "has no column 'x' (blind)"
@@ -261,13 +253,6 @@ def test_engine_says_why_members_were_lost_when_too_few_are_left() -> None:
         "quorum-not-met: 1 members are left of the 2 that must answer; not counted: no answer by the deadline (c); "
         "refused: out of disk (b)"
     )
-
-
-def test_engine_fails_at_the_deadline_when_it_must_not_extend() -> None:
-    play = Play(toy_spec(policy={"min_agents": 1.0, "on_missed_quorum": "fail", "deadline": 10}))
-    play.answer("a", "b")
-    play.pass_time(10)
-    assert play.state.reason.startswith("quorum-not-met")
 
 
 def test_engine_counts_a_fractional_quorum_of_the_founders_in_a_cohort() -> None:
@@ -582,17 +567,8 @@ def test_engine_refuses_a_spec_that_cannot_be_meant(
         TOY_ENGINE.step(None, Start(0.0, toy_spec(**changes), {"a": OFFER}))  # type: ignore[arg-type]
 
 
-def test_table_lists_each_move_once_and_draws_itself() -> None:
+def test_table_lists_each_move_once() -> None:
     assert len({(row.source, row.cause, row.target) for row in TABLE.rows}) == len(TABLE.rows)
-    assert TABLE.as_markdown().count("\n") == len(TABLE.rows) + 1
-    assert "gathering --> domain: enough-agents" in TABLE.as_mermaid()
-
-
-def test_engine_opens_a_round_with_what_an_agent_needs() -> None:
-    request = Play(toy_spec(policy={"deadline": 10})).requests[0]
-    assert isinstance(request, OpenRound)
-    assert request.task_digest == request.task.digest
-    assert (request.closes_at, request.deadline) == (10.0, 10.0)
 
 
 def test_engine_tells_bins_joined_in_discovery_apart_from_statistics_nullified_at_vehicles() -> None:
@@ -637,10 +613,6 @@ def waited_for(play: Play) -> list[str]:
 
 def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadline() -> None:
     play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
-
-    def asked() -> tuple[str, ...]:
-        assert play.state.open is not None
-        return play.state.open.asked
 
     first = play.state.levels[-1].task
     play.answer("a", "b")

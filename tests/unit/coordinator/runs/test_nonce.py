@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
+from broker.port import Link
 from coordinator.core import Coordinator
 from coordinator.engine import learning
+from coordinator.engine.state import Stored
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from edge_agent.messages.decoder import request_seen
 from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import pooled_domain
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.messages import Request
 
@@ -21,20 +26,8 @@ X = np.random.default_rng(1).random((200, 2))
 DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])
 
 
-class Nowhere:
-    """A transport that leads nowhere."""
-
-    max_message_bytes = 128 * 1024
-
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        del topic, payload, retain
-
-    def subscribe(self, pattern: str) -> None:
-        del pattern
-
-
 def coordinator(journal: MemoryJournal) -> Coordinator:
-    return assemble("fleet", Nowhere(), journal, default_engine())  # type: ignore[arg-type]  # all that it uses
+    return assemble("fleet", MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, default_engine())
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
@@ -62,11 +55,9 @@ def test_tasks_of_two_runs_differ_when_they_ask_the_same():
 def test_nonce_reaches_every_level_and_the_vehicle():
     scheme = catalogue.load("frt")
     level = learning.start(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0)
-    from glassfleet.data.dataset import Dataset
-
     rng = np.random.default_rng(0)
     answer = scheme.client.contribute(level.task, Dataset(("a", "b"), "y", X, X[:, 0]), rng)
-    store = {level.digest: {"v1": _stored(answer)}}
+    store = {level.digest: {"v1": Stored("0" * 64, answer.rows, answer.nullified, answer)}}
     grown = learning.advance(scheme.server, (level,), ["v1"], store)
     assert grown.levels[-1].number == 2
     assert grown.levels[-1].task.nonce == "a" * 32
@@ -75,9 +66,3 @@ def test_nonce_reaches_every_level_and_the_vehicle():
     wire = Envelope.from_bytes(Envelope(fleet="f", body=request, run="r", scheme="frt").to_bytes(), fleet="f")
     seen = request_seen(wire)
     assert Task.from_value(seen.request.task).digest == task.digest
-
-
-def _stored(answer: Contribution):
-    from coordinator.engine.state import Stored
-
-    return Stored("0" * 64, answer.rows, answer.nullified, answer)

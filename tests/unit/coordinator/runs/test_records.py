@@ -7,24 +7,16 @@ from typing import Any
 
 import pytest
 
-from broker.port import Message
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
-from schemas.record import ModelRecord
-from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, contribution
+from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of, contribution
 from tests.support.engine_bench import central, toy_spec
 
 
 def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b")
     state, entries = fleet.core.runs.live.get("r1"), list(fleet.journal.content.entries)
-    message = Message(
-        TOPICS.contribution("a", "r1"),
-        Envelope(fleet="f", body=contribution("a", fleet.task()), run="r1", agent="a").to_bytes(),
-    )
+    message = answer_of("a", fleet.task())
     fleet.journal.is_full = True
     with pytest.raises(StorageError):
         fleet.core.handle([message])
@@ -61,9 +53,7 @@ def test_run_is_shown_as_ended_only_with_its_model_when_somebody_looks_in_betwee
     fleet.hub.kill("coordinator")
     fleet.journal = Watched()
     fleet.open()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet.begin("a", "b")
     fleet.finish("a", "b")
     look()
     assert [state for state, _ in looks] == ["running", "running", "running", "ended"]
@@ -73,31 +63,17 @@ def test_run_is_shown_as_ended_only_with_its_model_when_somebody_looks_in_betwee
 def test_coordinator_writes_one_transaction_for_a_batch() -> None:
     fleet = Fleet()
     agents = [f"agent-{number}" for number in range(20)]
-    fleet.birth(*agents)
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet.begin(*agents)
     before = fleet.core.metrics["journal.transactions"]
     task = fleet.task()
-    fleet.core.handle(
-        [
-            Message(
-                TOPICS.contribution(agent, "r1"),
-                Envelope(fleet="f", body=contribution(agent, task), run="r1", agent=agent).to_bytes(),
-            )
-            for agent in agents
-        ]
-    )
+    fleet.core.handle([answer_of(agent, task) for agent in agents])
     assert fleet.core.metrics["journal.transactions"] == before + 1
-    state = fleet.core.runs.live.get("r1")
-    assert state is not None
+    state = fleet.state()
     assert len(state.cohort) == 20
 
 
 def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_record() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b", "c")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", "c")
     fleet.answer("a")
     size = len(fleet.journal.content.entries)
     for _ in range(500):
@@ -115,52 +91,40 @@ def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_reco
     assert len(added[0].body) < 300
     before = fleet.core.runs.live.get("r1")
     fleet.crash()
-    after = fleet.core.runs.live.get("r1")
-    assert after is not None
+    after = fleet.state()
     assert after.open is not None
     assert after == before
     assert (after.open.duplicate, after.open.rejected) == (500, 1000)
 
 
 def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(model="m"))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", model="m")
     fleet.answer("a")
     for _ in range(10):
         fleet.answer("a")
     fleet.crash()
-    state = fleet.core.runs.live.get("r1")
-    assert state is not None
+    state = fleet.state()
     assert state.open is not None
     assert (state.open.duplicate, state.accepted) == (0, ("a",))
     fleet.finish("b", "a")
-    record = ModelRecord.from_bytes(fleet.hub.retained[TOPICS.model_version("m", 1)])
+    record = fleet.record("m")
     assert record.document == central(toy_spec(), "ab").to_document()
 
 
 def test_coordinator_writes_its_counts_down_when_it_stops() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b")
     for _ in range(4):
         fleet.answer("a")
     fleet.core.stop()
     assert [entry.kind for entry in fleet.journal.content.entries][-1] == "counted"
     fleet.crash()
-    state = fleet.core.runs.live.get("r1")
-    assert state is not None
+    state = fleet.state()
     assert state.open is not None
     assert state.open.duplicate == 3
 
 
 def test_coordinator_counts_made_up_tasks_as_one_kind() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b")
     task = fleet.task()
     for index in range(50):
         body = contribution("a", task).model_copy(update={"task_digest": f"{index:064x}"})

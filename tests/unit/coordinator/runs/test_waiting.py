@@ -24,12 +24,11 @@ from coordinator.engine import (
     gives_up_at,
     waiting,
 )
-from coordinator.engine.events import from_value, to_value
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs import directory
 from coordinator.runs.outages import Outages
-from schemas import codec
+from coordinator.runs.view import time_in_words
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import OFFER, TOY_ENGINE, Play, toy_spec
 
@@ -206,16 +205,6 @@ def test_missing_broker_lets_no_time_pass_when_it_is_told_before_what_came_in_ti
     assert play.state.cohort == ("a", "b", "c")
 
 
-def test_missing_broker_is_read_back_from_the_journal_and_changes_nothing_when_the_run_has_ended() -> None:
-    event = NoBroker(4.0, 1.5)
-    assert from_value(codec.decode(codec.encode(to_value(event)))) == event
-    play = Play(toy_spec())
-    play.finish("a", "b", "c")
-    ended = play.state
-    play.send(NoBroker(40.0, 1.5))
-    assert play.state is ended
-
-
 def test_outages_are_told_once_each_when_taken_at_any_moment() -> None:
     clock = [1.0]
     outages = Outages(lambda: clock[0])
@@ -264,10 +253,7 @@ def test_outage_that_goes_on_is_told_when_a_tenth_of_a_second_is_full() -> None:
 
 
 def test_journal_does_not_fill_when_the_broker_flaps() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(policy={"deadline": 60, "extensions": 0}))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", policy={"deadline": 60, "extensions": 0})
     before = fleet.core.metrics["journal.records"]
     for _ in range(20):
         fleet.core.outages.lost()
@@ -275,8 +261,7 @@ def test_journal_does_not_fill_when_the_broker_flaps() -> None:
         fleet.core.outages.found()
         fleet.core.connected()
     assert fleet.core.metrics["journal.records"] - before == 5
-    fleet.hub.advance(60)
-    fleet.core.tick()
+    fleet.pass_time(60)
 
     assert "had no broker for 0.6 s of this round" in fleet.core.runs.document("r1")["reason"]
 
@@ -335,19 +320,6 @@ def test_coordinator_forgets_what_a_run_lacked_when_it_is_closed_during_the_look
     assert fleet.core.runs.document("r1")["reason"] == "cancelled by an operator"
 
 
-def test_coordinator_tells_what_a_run_lacks_while_it_waits() -> None:
-    fleet = Fleet()
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec(policy={"min_agents": 2, "deadline": 100, "extensions": 0}))
-    fleet.hub.pump()
-    first = fleet.core.runs.document("r1")
-
-    assert first["state"] == "running"
-    assert first["reason"] == "needs 2 answers: 1 vehicle that can answer is up; waits until 22:15:00 UTC for others"
-    fleet.birth("b")
-    assert fleet.core.runs.document("r1")["reason"] == ""
-
-
 def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set() -> None:
     clock, wall = [0.0], [1.7e9]
     transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
@@ -360,21 +332,13 @@ def test_coordinator_tells_the_same_end_at_every_look_when_the_wall_clock_is_set
     assert core.runs.document("r1")["reason"] == first
 
 
-def test_coordinator_tells_the_date_when_a_run_waits_until_another_day() -> None:
-    clock = [0.0]
-    transport = MemoryTransport(MemoryHub(), Link("mqtt://m", "c"))
-    core = assemble("f", transport, MemoryJournal(), TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
-    core.start_run(toy_spec(policy={"gather_timeout": 3 * 86400}))
-    assert "waits until 2023-11-17 22:13:20 UTC" in core.runs.document("r1")["reason"]
-    clock[0] = 3 * 86400 - 60.0
-    assert "waits until 22:13:20 UTC" in core.runs.document("r1")["reason"], "today, by then"
+def test_time_has_its_date_when_it_is_of_another_day() -> None:
+    assert time_in_words(1.7e9, 1.7e9) == "22:13:20 UTC"
+    assert time_in_words(1.7e9 + 3 * 86400, 1.7e9) == "2023-11-17 22:13:20 UTC"
 
 
 def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() -> None:
-    fleet = Fleet()
-    fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(policy={"deadline": 10, "extensions": 0}))
-    fleet.hub.pump()
+    fleet = Fleet().begin("a", "b", policy={"deadline": 10, "extensions": 0})
     fleet.hub.advance(3)
     fleet.core.outages.lost()
     since = fleet.core.runs.document("r1")["reason"]
@@ -386,8 +350,7 @@ def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() 
     fleet.crash()
     fleet.hub.advance(1)
     fleet.core.outages.lost()
-    fleet.hub.advance(2)
-    fleet.core.tick()
+    fleet.pass_time(2)
 
     document = fleet.core.runs.document("r1")
     assert document["reason"] == (

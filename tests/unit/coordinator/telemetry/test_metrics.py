@@ -26,7 +26,6 @@ from schemas.errors import StorageError, UsageError
 from schemas.messages import AgentState
 from schemas.trace import trace_ids
 from tests.support.coordinator_bench import Fleet
-from tests.support.engine_bench import toy_spec
 
 ROOT = Path(__file__).parents[4]
 
@@ -66,28 +65,22 @@ class Watched:
             raise StorageError("the database is away")
         return self.room
 
-    def start(self, *agents: str, **changes: Any) -> None:
-        self.fleet.birth(*agents)
-        self.fleet.core.start_run(toy_spec(**changes))
-        self.fleet.hub.pump()
-
-    def wait(self, seconds: float) -> None:
-        self.fleet.hub.advance(seconds)
-        self.fleet.core.tick()
-        self.fleet.hub.pump()
+    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """Return all samples by full name and labels."""
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.metrics.page().decode())
+            for sample in family.samples
+        }
 
     def value(self, name: str, **labels: str) -> float:
         """Return a sample by its full name."""
-        for family in text_string_to_metric_families(self.metrics.page().decode()):
-            for sample in family.samples:
-                if sample.name == name and sample.labels == labels:
-                    return sample.value
-        raise KeyError((name, labels))
+        return self.samples()[name, frozenset(labels.items())]
 
 
 def test_metrics_count_rounds_answers_and_bytes_of_a_finished_run() -> None:
     watched = Watched()
-    watched.start("a", "b")
+    watched.fleet.begin("a", "b")
     assert watched.value("glassfleet_runs", state="recruiting") == 1
     assert watched.value("glassfleet_agents", status="up") == 2
     before = watched.value("glassfleet_received_bytes_total"), watched.value("glassfleet_published_bytes_total")
@@ -113,31 +106,31 @@ def test_metrics_count_rounds_answers_and_bytes_of_a_finished_run() -> None:
 
 def test_metrics_tell_partial_extended_and_missed_rounds_apart() -> None:
     watched = Watched()
-    watched.start("a", "b", policy={"deadline": 10, "min_agents": 2, "extensions": 1})
+    watched.fleet.begin("a", "b", policy={"deadline": 10, "min_agents": 2, "extensions": 1})
     watched.fleet.answer("a")
-    watched.wait(10)
+    watched.fleet.pass_time(10)
     assert watched.value("glassfleet_rounds_total", phase="statistics", end="extended") == 1
     watched.fleet.core.connected()
     assert watched.value("glassfleet_rounds_total", phase="statistics", end="extended") == 1, (
         "published again, not extended"
     )
-    watched.wait(10)
+    watched.fleet.pass_time(10)
     assert watched.value("glassfleet_rounds_total", phase="statistics", end="missed") == 1
     assert watched.value("glassfleet_runs_ended_total", outcome="failed") == 1
-    watched.start("c", run="r2", policy={"deadline": 10, "min_agents": 1})
+    watched.fleet.begin("c", run="r2", policy={"deadline": 10, "min_agents": 1})
     watched.fleet.answer("a", "c", run="r2")
-    watched.wait(10)
+    watched.fleet.pass_time(10)
     assert watched.value("glassfleet_rounds_total", phase="statistics", end="partial") == 1
     assert watched.value("glassfleet_round_seconds_sum", phase="statistics") == pytest.approx(30)
 
 
 def test_metrics_say_what_the_loss_of_a_vehicle_cost() -> None:
     watched = Watched()
-    watched.start("a", "b", "c", policy={"deadline": 10}, parameters={"levels": 4})
+    watched.fleet.begin("a", "b", "c", policy={"deadline": 10}, parameters={"levels": 4})
     watched.fleet.answer("a", "b", "c")
     watched.fleet.answer("a", "b", "c")
     watched.fleet.answer("a", "b")
-    watched.wait(10)
+    watched.fleet.pass_time(10)
     assert watched.value("glassfleet_runs_replayed_total") == 1
     assert watched.value("glassfleet_recovery_seconds_count", cause="replay") == 0
     watched.fleet.hub.advance(7)
@@ -178,10 +171,11 @@ def test_metrics_count_what_was_ignored_by_fault() -> None:
 
 def test_every_labelled_counter_has_a_series_for_each_listed_value_from_the_start() -> None:
     watched = Watched()
+    samples = watched.samples()
     for each in TABLE:
         if each.kind == "counter" and len(each.labels) == 1:
             for value in re.findall(r"`([a-z-]+)`", each.what):
-                assert watched.value(each.name, **{each.labels[0]: value}) == 0
+                assert samples[each.name, frozenset({(each.labels[0], value)})] == 0
     watched.fleet.core.metrics["ignored.never-heard-of"] += 1
     assert watched.value("glassfleet_messages_ignored_total", code="never-heard-of") == 1
 
@@ -196,9 +190,11 @@ def test_metrics_list_every_fault_that_a_message_may_be_ignored_for() -> None:
             r'(?:WireError|Ignored)\(\s*(?:#[^\n]*)?\s*"([a-z-]+)"', (ROOT / name).read_text("utf-8")
         )
     }
-    watched = Watched()
+    listed = {
+        dict(labels)["code"] for name, labels in Watched().samples() if name.startswith("glassfleet_messages_ign")
+    }
     assert len(raised) > 5
-    assert [watched.value("glassfleet_messages_ignored_total", code=code) for code in raised] == [0] * len(raised)
+    assert raised <= listed
 
 
 def test_no_two_metrics_share_the_name_of_a_family_in_openmetrics() -> None:
@@ -206,16 +202,11 @@ def test_no_two_metrics_share_the_name_of_a_family_in_openmetrics() -> None:
     assert len(set(families)) == len(families)
 
 
-def test_dashboard_shows_every_metric_of_nullified_cells() -> None:
-    asked = " ".join(expression for _, expression in queries())
-    assert all(each.name in asked for each in TABLE if "nullified" in each.name)
-
-
 def test_metrics_count_moves_of_a_name_references_and_ended_rollouts() -> None:
     watched = Watched()
     core = watched.fleet.core
     for run in ("r1", "r2"):
-        watched.start("a", run=run, policy={"deadline": 10})
+        watched.fleet.begin("a", run=run, policy={"deadline": 10})
         watched.fleet.finish("a", run=run)
         core.models.promote("model", int(run[1:]))
     name = core.registry.names()[0]
@@ -232,9 +223,9 @@ def test_metrics_count_moves_of_a_name_references_and_ended_rollouts() -> None:
 
 def test_series_stay_few_whatever_hostile_messages_say() -> None:
     watched = Watched()
-    watched.start("a", policy={"deadline": 10, "min_agents": 1})
+    watched.fleet.begin("a", policy={"deadline": 10, "min_agents": 1})
     before = len(watched.metrics.page().splitlines())
-    for number in range(300):
+    for number in range(100):
         name = f"evil-{number}.{'x' * 40}"
         for topic in (f"agent/{name}/state", f"agent/{name}/run/r{number}/contribution", f"agent/{name}/evaluation"):
             watched.fleet.publish(f"gf/1/f/{topic}", b"\xc1" + name.encode())
@@ -311,9 +302,9 @@ def test_dashboard_can_be_imported_and_no_two_panels_overlap() -> None:
 def test_traces_of_a_run_are_one_tree_whose_ids_follow_from_its_names() -> None:
     exporter = InMemorySpanExporter()
     watched = Watched(exporter)
-    watched.start("a", "b", policy={"deadline": 10})
+    watched.fleet.begin("a", "b", policy={"deadline": 10})
     watched.fleet.answer("a")
-    watched.wait(10)
+    watched.fleet.pass_time(10)
     watched.fleet.finish("a")
     assert watched.traces.flush()
     spans = {span.name: span for span in exporter.get_finished_spans()}
@@ -337,16 +328,10 @@ def test_traces_of_a_run_are_one_tree_whose_ids_follow_from_its_names() -> None:
 def test_traces_mark_a_failed_run() -> None:
     exporter = InMemorySpanExporter()
     watched = Watched(exporter)
-    watched.start("a", policy={"deadline": 10, "extensions": 0})
-    watched.wait(10)
+    watched.fleet.begin("a", policy={"deadline": 10, "extensions": 0})
+    watched.fleet.pass_time(10)
     assert watched.traces.flush()
     assert [span.status.is_ok for span in exporter.get_finished_spans()] == [False, False]
-
-
-def test_trace_ids_are_as_the_w3c_writes_them() -> None:
-    assert re.fullmatch(r"[0-9a-f]{32} [0-9a-f]{16}", " ".join(trace_ids("fleet", "run-1")))
-    assert trace_ids("fleet", "run-1") == trace_ids("fleet", "run-1")
-    assert trace_ids("fleet", "run-1") != trace_ids("fleet", "run-2")
 
 
 def test_coordinator_refuses_an_exporter_that_is_not_installed(tmp_path: Path) -> None:
@@ -373,9 +358,9 @@ def test_coordinator_does_not_import_opentelemetry_when_traces_are_off() -> None
 def test_coordinator_writes_one_line_per_round_that_says_everything() -> None:
     watched = Watched()
     with structlog.testing.capture_logs() as lines:
-        watched.start("a", "b", policy={"deadline": 10})
+        watched.fleet.begin("a", "b", policy={"deadline": 10})
         watched.fleet.answer("a")
-        watched.wait(10)
+        watched.fleet.pass_time(10)
         watched.fleet.finish("a")
     closed = [line for line in lines if line["event"] == "round-closed"]
     assert [(line["run"], line["round"], line["end"]) for line in closed] == [

@@ -1,0 +1,131 @@
+"""A coordinator's HTTP side without a fleet: asked in the process or over a socket, with models that nobody learned."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from coordinator.authority.web import AuthorityServer
+from coordinator.config import load_config
+from coordinator.http.api import ApiServer
+from coordinator.http.server import HttpLimits
+from coordinator.journal import MemoryJournal
+from coordinator.main import build
+from coordinator.service import Service
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from schemas.documents import document_digest
+from schemas.messages import AgentState
+from schemas.record import ModelRecord, Training
+
+EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
+"""What a peer may write wherever it may write a text."""
+
+
+def ask(app: Any, method: str, path: str, *, token: str = "token", **rest: Any) -> httpx.Response:
+    """Ask an application in this process, with a token."""
+
+    async def one() -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}", **rest.pop("headers", {})}
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+            return await client.request(method, path, **rest)
+
+    return asyncio.run(one())
+
+
+@contextmanager
+def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
+    """A coordinator's HTTP side, whose own thread does nothing."""
+    service = build(load_config(state_dir=folder, **settings), journal=MemoryJournal())
+    server = ApiServer(service)
+    with httpx.Client(base_url=server.start(), trust_env=False, timeout=20) as client:
+        try:
+            yield service, client
+        finally:
+            server.stop()
+
+
+@contextmanager
+def enrolling(authority: Any, identity: Path, limits: HttpLimits = HttpLimits()) -> Iterator[str]:  # noqa: B008 - frozen
+    """An authority's server; gives its address."""
+    server = AuthorityServer(authority, identity, limits=limits)
+    server.start()
+    try:
+        yield f"https://localhost:{server.port}"
+    finally:
+        server.stop()
+
+
+def is_closed(peer: socket.socket) -> bool:
+    """Whether a peer hangs up, whatever it says before."""
+    peer.settimeout(20)
+    try:
+        while peer.recv(65536):
+            pass
+    except (ConnectionError, ssl.SSLError):
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def births(service: Service, count: int) -> None:
+    """Let vehicles come up."""
+    for number in range(count):
+        body = AgentState(
+            status="up",
+            incarnation=f"{number:016x}",
+            software="glassfleet 0.1.0",
+            schemes=["frt", "fmt", "frbc", "tsk"],
+            features=[f"column_{index}" for index in range(20)],
+            target="quality",
+        )
+        service.coordinator.fleet.up(f"vehicle-{number:04d}", body)
+
+
+def publish(  # noqa: PLR0917
+    service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort", run: str = ""
+) -> ModelRecord:
+    """Register a model of which a hostile vehicle was dropped."""
+    run = run or f"run-{name}"
+    about = {"scheme": model.scheme, "cohort": cohort, "parameters": {"participation": participation}}
+
+    def make(version: int) -> tuple[str, bytes]:
+        record = record_of(
+            model.to_document(), name, version, run=run, **about, training=Training(dropped={"zz": EVIL})
+        )
+        return record.digest, record.to_bytes()
+
+    return ModelRecord.from_bytes(service.coordinator.registry.journal.add_model(name, run, make).record)
+
+
+def record_of(document: dict[str, Any], name: str = "m", version: int = 1, **other: Any) -> ModelRecord:
+    """Return the record of a document; its run is ``run-NAME-VERSION`` unless it is given."""
+    about: dict[str, Any] = {"fleet": "fleet", "scheme": "frt", "cohort": [], "created": "2026-01-01T00:00:00+00:00"}
+    about |= {"name": name, "version": version, "run": f"run-{name}-{version}", **other}
+    return ModelRecord.model_validate({"document": document, "digest": document_digest(document), **about})
+
+
+@cache
+def small_document(slope: float = 1.0) -> dict[str, Any]:
+    """Return the document of a small tree of the inputs ``a`` and ``b``; another one for each slope."""
+    scheme = catalogue.load("frt")
+    X = np.random.default_rng(0).random((200, 2))
+    domain = Domain(
+        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
+        target=Variable(name="y", low=0, high=1),
+    )
+    data = Dataset(("a", "b"), "y", X, np.clip(X[:, 0] * slope, 0, 1))
+    made: dict[str, Any] = local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
+    return made
