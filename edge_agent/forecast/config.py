@@ -126,6 +126,3 @@ class ForecastConfig(Settings):
             raise UsageError(f"--window: cannot read {self.window}: {fault.strerror}") from fault
         except ValueError as fault:
             raise UsageError(f"--window: {self.window} is not valid JSON: {fault}") from fault
-
-
-load_config = ForecastConfig.load

@@ -19,7 +19,7 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.launch import launch
 from edge_agent import logs
-from edge_agent.forecast.config import load_config
+from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, load_model
@@ -374,7 +374,7 @@ def test_forecaster_ends_with_the_reason_when_the_only_model_cannot_be_used(tmp_
     models.mkdir()
     (models / "m.json").write_bytes(_population().to_bytes())
     (tmp_path / "drive.csv").write_text("a,b\n0.5,0.5\n", encoding="utf-8")
-    config = load_config(
+    config = ForecastConfig.load(
         id="v", state_dir=tmp_path / "state", source=str(tmp_path / "drive.csv"), models=models, speed=0.0
     )
     with pytest.raises(NotFoundError, match=r"not one forecast was made: .*give them with --data"):
@@ -600,7 +600,7 @@ def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_p
     file.write_text('fleet = "fleet-1"\n[forecast]\nid = "v1"\nsource = "-"\nevery = 2.0\nspeed = 3.0\n')
     monkeypatch.setenv("GLASSFLEET_FORECAST_EVERY", "4")
     monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(tmp_path))
-    config = load_config(file, speed=5.0)
+    config = ForecastConfig.load(file, speed=5.0)
     assert (config.id, config.fleet, config.every, config.speed) == ("v1", "fleet-1", 4.0, 5.0)
     assert config.log_directory == tmp_path / "agents" / "fleet-1" / "v1" / "forecasts"
 
@@ -618,7 +618,7 @@ def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_p
 def test_configuration_is_refused_in_words(tmp_path, flags, words):
     given = {"id": "v1", "source": "-", "state_dir": tmp_path, **flags}
     with pytest.raises(UsageError) as caught:
-        load_config(None, **given)
+        ForecastConfig.load(None, **given)
     assert words in str(caught.value)
 
 
