@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,7 @@ def test_forecaster_serves_a_reference_when_it_is_named(bench):
     assert served.record.digest == SECOND.digest
 
 
+@cache
 def _population() -> ModelRecord:
     """A population of structures, and what it says by itself, for a vehicle with rows (a, b) to make its tree of."""
     scheme: Any = catalogue.load("fedga")
