@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.record import ModelRecord
+from tests.support.cloud import serving
 from tests.support.fake_coordinator import source
 from tests.support.processes import eventually
 from tests.support.simulation import central_digest
@@ -61,12 +61,8 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 @pytest.fixture
 def service(broker: ChildBroker, way: str, tmp_path: Path) -> Iterator[Service]:
     config = load_config(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
-    made = build(config)
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.stop()
-    thread.join()
+    with serving(build(config)) as made:
+        yield made
 
 
 def fleet_of(way: str) -> str:
