@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,16 +20,6 @@ from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
 
 CONNECT_V5 = bytes.fromhex("101100044d51545405021e0005110000000a0001 78".replace(" ", ""))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
-    running = EmbeddedProcess(tmp_path_factory.mktemp("broker"))
-    running.start()
-    yield running
-    running.stop()
-    log = tmp_path_factory.getbasetemp() / "broker0" / "broker.log"
-    assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
 
 
 def test_hundred_agents_answer_a_request_and_get_their_receipts(broker):

@@ -22,19 +22,10 @@ from tests.support.cloud import serving
 from tests.support.fake_coordinator import source
 from tests.support.processes import eventually
 from tests.support.simulation import central_digest
-from tests.support.transports import start_broker
 
 TOY = Path(__file__).parents[2] / "conformance" / "toy"
 NAME = "federated_mean"
 AGENTS = ("v1", "v2", "v3")
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: Any) -> Iterator[ChildBroker]:
-    running = start_broker("embedded", tmp_path_factory.mktemp("broker"))
-    assert running is not None
-    yield running
-    running.stop()
 
 
 @pytest.fixture(params=["folder beside ours", "entry point of another package"])

@@ -166,17 +166,3 @@ def test_table_reports_text_columns_and_reads_numbers_as_floats(write):
         table.matrix(["kind"])
     with pytest.raises(DataError, match="there is no column 'z'"):
         table.column("z")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a,y\n1,2\n,4\n", "row 2 (after the header), column 'a': the cell is empty"),
-        ("a,y\n1,2\nnan,4\n", "column 'a': nan is not a finite number"),
-        ("a,y\n", "there are columns but no rows"),
-    ],
-)
-def test_table_names_fault_and_place_when_it_cannot_be_used(write, text, message):
-    with pytest.raises(DataError) as caught:
-        read_table(write(text))
-    assert message in str(caught.value)
