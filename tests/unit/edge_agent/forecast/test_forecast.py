@@ -363,14 +363,6 @@ def test_forecaster_keeps_its_tree_when_the_same_model_is_only_signed_again(tmp_
     assert len(reads) == 2, "another model was in use meanwhile: the tree is made anew"
 
 
-def test_forecaster_names_data_when_the_model_is_a_population_and_there_are_no_rows(bench):
-    shared = _population()
-    bench.keep(shared)
-    assert bench.forecast(samples(rows().select(("a", "b")))[0]) is None
-    with pytest.raises(NotFoundError, match="every vehicle makes its own with its rows: give them with --data"):
-        load_model(shared.to_bytes())
-
-
 def test_forecaster_ends_with_the_reason_when_the_only_model_cannot_be_used(tmp_path):
     models = tmp_path / "models"
     models.mkdir()

@@ -180,6 +180,11 @@ def test_session_ignores_receipts_and_results_of_tasks_that_it_does_not_know():
         assert step(state, event) == (state, ())
 
 
+def test_session_time_never_runs_backwards():
+    state, _ = play(fresh(), Tick(10.0), Tick(3.0))
+    assert state.now == 10.0
+
+
 def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():
     state = replace(fresh(online=True), memory=session.Memory(runs=8, tasks=16))
     for index in range(28):

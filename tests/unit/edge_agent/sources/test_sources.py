@@ -1,6 +1,5 @@
 """A vehicle's data: what is read, and what is said when it cannot be."""
 
-import gzip
 import sys
 
 import numpy as np
@@ -8,18 +7,6 @@ import pytest
 
 from edge_agent.sources import read_source, read_table
 from schemas.errors import DataError
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="data.csv"):
-        path = tmp_path / name
-        data = text.encode() if isinstance(text, str) else text
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
-
-    return write
-
 
 GOOD = "split,a,b,y\ntrain,1,2,3\ntest,4,5,6\ntrain,7,8.5,-9e1\n"
 
