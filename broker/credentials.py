@@ -15,7 +15,7 @@ from broker.folders import alone_in
 from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
 from schemas.errors import StorageError, UsageError, WireError
 from schemas.trust.revocation import merged, of_file
-from schemas.trust.signing import CLOCK_LEEWAY, REMEMBERED, UNREADABLE, Signer, Verifier
+from schemas.trust.signing import UNREADABLE, Signer, Verifier
 
 LOOK_EVERY = 2.0
 """Seconds between two looks whether the files changed, at least: a look costs four calls of the system."""
@@ -61,16 +61,10 @@ class FolderCredentials:
     Parameters
     ----------
     folder : Path
-    wall : callable
-        Seconds since the epoch, for the dates of certificates.
     clock : callable
         Seconds that only go forward.
     pause : float
         Seconds between two looks at the files, at least.
-    leeway : float
-        Seconds by which clocks may differ, see `Verifier`.
-    remembered : int
-        Certificates that are remembered as verified, see `Verifier`.
 
     Raises
     ------
@@ -78,18 +72,8 @@ class FolderCredentials:
         The folder is no identity.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
-        pause: float = LOOK_EVERY,
-        leeway: float = CLOCK_LEEWAY,
-        remembered: int = REMEMBERED,
-    ) -> None:
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.monotonic, pause: float = LOOK_EVERY) -> None:
         self._folder = folder
-        self._wall = wall
         self._clock = clock
         self._pause = pause
         self._stamps: _Stamps = {}
@@ -99,7 +83,7 @@ class FolderCredentials:
         """Whoever publishes looks at the files, and whoever hears a list keeps it: on different threads."""
         identity = load_identity(folder)
         self.signer = Signer(identity.key, identity.certificate)
-        self.verifier = Verifier(identity.ca, wall, leeway=leeway, remembered=remembered)
+        self.verifier = Verifier(identity.ca, time.time)
         self._ca = identity.ca
         self.crl = b""
         self._from_folder(identity.crl)

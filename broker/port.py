@@ -98,7 +98,7 @@ RETIRED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection:
+class ConnectionSettings:
     """How a process speaks with its broker.
 
     Attributes
@@ -141,8 +141,8 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Link(Connection):
-    """How one process connects: its `Connection`, and to whom as whom.
+class Link(ConnectionSettings):
+    """How one process connects: its `ConnectionSettings`, and to whom as whom.
 
     Attributes
     ----------

@@ -56,13 +56,12 @@ def writers(address: Address) -> tuple[Owner, ...]:
     return (Owner("agent", address.writer),) if address.writer else (Owner("coordinator", "*"),)
 
 
-def signed(  # noqa: PLR0917 - what a transport is made of
+def signed(
     link: Link,
     topics: Topics,
     credentials: Credentials | None,
     refused: Refused,
     make: Callable[[Link], Transport],
-    patience: Patience | None = None,
 ) -> Transport:
     """Make a transport, signed if there are credentials.
 
@@ -71,7 +70,7 @@ def signed(  # noqa: PLR0917 - what a transport is made of
     if credentials is None:
         return make(link)
     sealed = link if link.will is None else replace(link, seal=lambda will: seal_will(credentials.signer, will))
-    return SignedTransport(make(sealed), topics, credentials, refused, patience)
+    return SignedTransport(make(sealed), topics, credentials, refused)
 
 
 class SignedTransport:
@@ -85,23 +84,14 @@ class SignedTransport:
     credentials : Credentials
     refused : callable
         Hears, on the transport's thread, of each message that was not handed on, and why.
-    patience : Patience or None
-        How many bad messages of an agent are looked at; None: as `Patience` has it.
     """
 
-    def __init__(
-        self,
-        inner: Transport,
-        topics: Topics,
-        credentials: Credentials,
-        refused: Refused,
-        patience: Patience | None = None,
-    ) -> None:
+    def __init__(self, inner: Transport, topics: Topics, credentials: Credentials, refused: Refused) -> None:
         self._inner = inner
         self._topics = topics
         self._credentials = credentials
         self._refused = refused
-        self._patience = patience or Patience()
+        self._patience = Patience()
         self._handlers: Handlers | None = None
         self._has_news = False
         self._telling = threading.Lock()

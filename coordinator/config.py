@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from broker.port import RETIRED, Connection
+from broker.port import RETIRED, ConnectionSettings
 from coordinator.limits import FleetLimits, Http
 from schemas.settings import Settings
 
@@ -99,7 +99,7 @@ class CoordinatorConfig(Settings):
 
     broker: str = "mqtt://127.0.0.1:1883"
     broker_wait: Annotated[float, Field(ge=0, le=7 * 24 * 3600)] = 10.0
-    connection: Connection = Connection()
+    connection: ConnectionSettings = ConnectionSettings()
     journal: str = ""
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
     keep_records: bool = True

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from broker.port import RETIRED, Connection
+from broker.port import RETIRED, ConnectionSettings
 from edge_agent.compute.budget import Budget
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
@@ -52,7 +52,7 @@ class AgentConfig(Settings):
     broker_wait : float
         Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever. Why: a vehicle
         that starts without coverage waits for ever.
-    connection : Connection
+    connection : ConnectionSettings
         How it speaks with the broker.
     data : Path or str
         The vehicle's rows: ``.csv``, ``.csv.gz``, ``.parquet``, a ``.window`` of a live stream, or a query:
@@ -90,10 +90,10 @@ class AgentConfig(Settings):
         "stop_wait": "edge_agent.agent.STOP_WAIT",
         "birth_pause": "edge_agent.messages.presence.BIRTH_PAUSE",
         "birth_spread": "edge_agent.messages.reannounce.SPREAD",
-        "fetch_first": "edge_agent.models.fetch.Patience.first",
-        "fetch_longest": "edge_agent.models.fetch.Patience.longest",
-        "fetch_by_name": "edge_agent.models.fetch.Patience.by_name",
-        "fetch_at_once": "edge_agent.models.fetch.Patience.at_once",
+        "fetch_first": "edge_agent.models.fetch.FIRST",
+        "fetch_longest": "edge_agent.models.fetch.LONGEST",
+        "fetch_by_name": "edge_agent.models.fetch.BY_NAME",
+        "fetch_at_once": "edge_agent.models.fetch.AT_ONCE",
         "outbox_wait": "edge_agent.session.outbox.BUSY_WAIT",
         "kept_receipts": "edge_agent.session.outbox.KEPT_RECEIPTS",
         "kept_snapshots": "edge_agent.session.snapshots.KEPT_RUNS",
@@ -101,20 +101,20 @@ class AgentConfig(Settings):
         "followed_models": "edge_agent.models.follower.FOLLOWED_MODELS",
         "remembered_runs": "edge_agent.session.session.Memory.runs",
         "remembered_tasks": "edge_agent.session.session.Memory.tasks",
-        "duel_sightings": "edge_agent.messages.duplicate_id.Duel.sightings",
-        "duel_apart": "edge_agent.messages.duplicate_id.Duel.apart",
-        "duel_quiet": "edge_agent.messages.duplicate_id.Duel.quiet",
-        "duel_span": "edge_agent.messages.duplicate_id.Duel.span",
-        "duel_patience": "edge_agent.messages.duplicate_id.Duel.patience",
-        "duel_stubborn": "edge_agent.messages.duplicate_id.Duel.stubborn",
-        "duel_remembered": "edge_agent.messages.duplicate_id.Duel.remembered",
+        "duel_sightings": "edge_agent.messages.duplicate_id.SIGHTINGS",
+        "duel_apart": "edge_agent.messages.duplicate_id.APART",
+        "duel_quiet": "edge_agent.messages.duplicate_id.QUIET",
+        "duel_span": "edge_agent.messages.duplicate_id.SPAN",
+        "duel_patience": "edge_agent.messages.duplicate_id.PATIENCE",
+        "duel_stubborn": "edge_agent.messages.duplicate_id.STUBBORN",
+        "duel_remembered": "edge_agent.messages.duplicate_id.REMEMBERED",
         "window_wait": "edge_agent.sources.window.BUSY_WAIT",
     }
 
     id: Id
     broker: str = Field(min_length=1)
     broker_wait: Annotated[float, Field(ge=0)] = 10.0
-    connection: Connection = Connection()
+    connection: ConnectionSettings = ConnectionSettings()
     data: Path | str
     target: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     labels: bool = False

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from schemas import limits
@@ -58,13 +58,10 @@ class Retained:
     blobs: tuple[str, ...] = ()
 
 
-def pack(content: bytes, *, compress: bool = True) -> bytes:
+def pack(content: bytes) -> bytes:
     """Marker byte and content, compressed only when that shrinks it."""
-    if compress:
-        small = zlib.compress(content, 6)
-        if len(small) < len(content):
-            return bytes([ZLIB]) + small
-    return bytes([PLAIN]) + content
+    small = zlib.compress(content, 6)
+    return bytes([ZLIB]) + small if len(small) < len(content) else bytes([PLAIN]) + content
 
 
 def unpack(packed: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> bytes:
@@ -87,9 +84,7 @@ def unpack(packed: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> bytes
     return content
 
 
-def frames_for_contribution(
-    envelope: Envelope, topics: Topics, limit: int = limits.MAX_MESSAGE_BYTES, *, compress: bool = True
-) -> list[Frame]:
+def frames_for_contribution(envelope: Envelope, topics: Topics, limit: int = limits.MAX_MESSAGE_BYTES) -> list[Frame]:
     """Cut an agent's answer (or refusal) into payloads of at most `limit` bytes, all for its contribution topic.
 
     Raises
@@ -105,7 +100,7 @@ def frames_for_contribution(
     whole = envelope.to_bytes()
     if len(whole) <= _checked(limit):
         return [Frame(topic, whole)]
-    packed = _packed_for_wire(whole, compress=compress)
+    packed = _packed_for_wire(whole)
     digest = hashlib.sha256(packed).hexdigest()
 
     def frame(index: int, count: int, data: bytes) -> bytes:
@@ -116,9 +111,7 @@ def frames_for_contribution(
     return [Frame(topic, frame(index, len(pieces), piece)) for index, piece in enumerate(pieces)]
 
 
-def frames_for_request(
-    envelope: Envelope, topics: Topics, limit: int = limits.MAX_MESSAGE_BYTES, *, compress: bool = True
-) -> Retained:
+def frames_for_request(envelope: Envelope, topics: Topics, limit: int = limits.MAX_MESSAGE_BYTES) -> Retained:
     """Cut a request into retained payloads of at most `limit` bytes.
 
     Keep the result and publish the same frames again on a reconnect: a request that was built anew has another time
@@ -131,19 +124,11 @@ def frames_for_request(
     """
     if not envelope.run:
         raise UsageError("a request's envelope must name its run")
-    return _retained(
-        envelope, topics.request(envelope.run), envelope.to_bytes(), "request", topics, limit=limit, compress=compress
-    )
+    return _retained(envelope, topics.request(envelope.run), envelope.to_bytes(), "request", topics, limit)
 
 
 def frames_for_model(
-    record: bytes,
-    topics: Topics,
-    name: str,
-    version: int,
-    limit: int = limits.MAX_MESSAGE_BYTES,
-    *,
-    compress: bool = True,
+    record: bytes, topics: Topics, name: str, version: int, limit: int = limits.MAX_MESSAGE_BYTES
 ) -> Retained:
     """Cut a model record (``ModelRecord.to_bytes()``) into retained payloads of at most `limit` bytes.
 
@@ -156,9 +141,7 @@ def frames_for_model(
         As `frames_for_contribution`.
     """
     pointer = Envelope(fleet=topics.fleet, body=Manifest(digest="0" * 64, count=1, size=0, what="model"))
-    return _retained(
-        pointer, topics.model_version(name, version), record, "model", topics, limit=limit, compress=compress
-    )
+    return _retained(pointer, topics.model_version(name, version), record, "model", topics, limit)
 
 
 def clearing(topics: tuple[str, ...] | list[str]) -> list[Frame]:
@@ -184,7 +167,7 @@ def read_model(payload: bytes, *, fleet: str) -> bytes | Manifest:
     return body
 
 
-def open_request(outer: Envelope, content: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> Envelope:
+def open_request(outer: Envelope, content: bytes) -> Envelope:
     """Decode a request that a manifest stood in for, and check that it belongs to the manifest's envelope.
 
     Parameters
@@ -199,7 +182,7 @@ def open_request(outer: Envelope, content: bytes, *, max_bytes: int = limits.MAX
     WireError
         Not a request, or one of another run, round or attempt.
     """
-    inner = Envelope.from_bytes(content, fleet=outer.fleet, max_bytes=max_bytes)
+    inner = Envelope.from_bytes(content, fleet=outer.fleet)
     if not isinstance(inner.body, Request):
         raise WireError("malformed", f"the manifest promised a request, its blobs hold a {inner.body.kind}")
     if (inner.run, inner.round, inner.attempt) != (outer.run, outer.round, outer.attempt):
@@ -218,13 +201,13 @@ def _checked(limit: int) -> int:
     return limit
 
 
-def _packed_for_wire(whole: bytes, *, compress: bool) -> bytes:
+def _packed_for_wire(whole: bytes) -> bytes:
     if len(whole) > limits.MAX_DECODED_BYTES:
         raise BrokerError(
             f"a message of {len(whole)} bytes cannot be sent: receivers accept at most {limits.MAX_DECODED_BYTES}. "
             "Use fewer features, bins or sets"
         )
-    return pack(whole, compress=compress)
+    return pack(whole)
 
 
 def _cut(packed: bytes, room: int, limit: int) -> list[bytes]:
@@ -239,31 +222,15 @@ def _cut(packed: bytes, room: int, limit: int) -> list[bytes]:
 
 def _around(envelope: Envelope, body: Part | Manifest) -> bytes:
     """Encode `body` with the head of `envelope`. The signature stays with the whole message, inside."""
-    return Envelope(
-        fleet=envelope.fleet,
-        body=body,
-        run=envelope.run,
-        agent=envelope.agent,
-        scheme=envelope.scheme,
-        round=envelope.round,
-        attempt=envelope.attempt,
-        time=envelope.time,
-    ).to_bytes()
+    return replace(envelope, body=body, signature=b"").to_bytes()
 
 
-def _retained(
-    head: Envelope,
-    topic: str,
-    whole: bytes,
-    what: Literal["request", "model"],
-    topics: Topics,
-    *,
-    limit: int,
-    compress: bool,
+def _retained(  # noqa: PLR0917 - what the two functions above hand on
+    head: Envelope, topic: str, whole: bytes, what: Literal["request", "model"], topics: Topics, limit: int
 ) -> Retained:
     if len(whole) <= _checked(limit):
         return Retained((Frame(topic, whole),))
-    packed = _packed_for_wire(whole, compress=compress)
+    packed = _packed_for_wire(whole)
     digest = hashlib.sha256(packed).hexdigest()
     pieces = _cut(packed, limit, limit)
     blobs = tuple(topics.blob(digest, index) for index in range(len(pieces)))

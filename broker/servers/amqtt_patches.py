@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
+import itertools
 from collections.abc import ItemsView, Iterator
 from typing import Any
 
@@ -58,16 +60,22 @@ class PatchedBroker(Broker):  # type: ignore[misc]
         """Prepare each connection's handler: keep unacknowledged messages, notice silent clients."""
         handler, session = await super()._initialize_client_session(*args)
         publish = handler.mqtt_publish
+        if not isinstance(session.retained_messages, _InOrder):
+            session.retained_messages = _InOrder()
+        waiting: _InOrder = session.retained_messages
+        # What could not be sent waits there, and amqtt would send it once more, before everything else.
+        session.inflight_out.clear()
 
         async def publish_or_keep(
             topic: str, data: bytes, qos: int | None, retain: bool, ack_timeout: int | None = None
         ) -> OutgoingApplicationMessage:
             # amqtt forgets what was in flight when the connection ends; QoS 1 promises otherwise.
+            place = next(waiting.places)
             try:
                 return await publish(topic, data, qos, retain, ack_timeout)
             except (TimeoutError, asyncio.CancelledError, AMQTTError, OSError) as fault:
                 if qos and not session.clean_session:
-                    session.retained_messages.put_nowait(RetainedApplicationMessage(None, topic, data, qos))
+                    waiting.put_back(RetainedApplicationMessage(None, topic, data, qos), place)
                     self._deliver_kept_soon(session, handler)
                 if not isinstance(fault, TimeoutError):
                     raise
@@ -116,6 +124,35 @@ class PatchedBroker(Broker):  # type: ignore[misc]
     ) -> None:
         """Spare the debug messages, which are built even when nobody wants them, the printing of whole payloads."""
         await super()._broadcast_message(session, topic, None if data is None else _Quiet(data), force_qos)
+
+
+class _InOrder(asyncio.Queue[RetainedApplicationMessage]):
+    """What waits for an absent client, in the order in which it came.
+
+    A client that leaves may have been sent a message that it no longer reads. When that is found out, later ones wait
+    here already: it goes before them.
+    """
+
+    def _init(self, maxsize: int) -> None:
+        del maxsize
+        self.places = itertools.count()
+        self._waiting: list[tuple[int, RetainedApplicationMessage]] = []
+
+    def qsize(self) -> int:
+        return len(self._waiting)
+
+    def empty(self) -> bool:
+        return not self._waiting
+
+    def _get(self) -> RetainedApplicationMessage:
+        return heapq.heappop(self._waiting)[1]
+
+    def _put(self, item: RetainedApplicationMessage) -> None:
+        heapq.heappush(self._waiting, (next(self.places), item))
+
+    def put_back(self, message: RetainedApplicationMessage, place: int) -> None:
+        """Let a message wait again that had this place; nobody waits for the queue, who reads it looks first."""
+        heapq.heappush(self._waiting, (place, message))
 
 
 class _Quiet(bytes):

@@ -66,15 +66,16 @@ class ChildBroker:
     address : BrokerAddress
         Where it will listen, with user and password.
     program : Program
-    dies_with_parent : bool
-        Whether the system ends it when this process is gone, however that happened (Linux).
+
+    Notes
+    -----
+    The system ends it when the thread that started it is gone, however that happened (Linux).
     """
 
-    def __init__(self, kind: str, address: BrokerAddress, program: Program, *, dies_with_parent: bool = True) -> None:
+    def __init__(self, kind: str, address: BrokerAddress, program: Program) -> None:
         self.kind = kind
         self.address = address
         self._program = program
-        self._dies_with_parent = dies_with_parent
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -105,7 +106,7 @@ class ChildBroker:
                 stderr=subprocess.STDOUT,
                 env=program.environment,
                 cwd=program.state_dir if program.at_home else None,
-                preexec_fn=die_with_parent() if self._dies_with_parent else None,  # noqa: PLW1509 - see die_with_parent
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 - see die_with_parent
                 start_new_session=True,
             )
         try:

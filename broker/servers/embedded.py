@@ -18,7 +18,6 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,15 +98,13 @@ def prepare_embedded(state_dir: Path, *, host: str = "127.0.0.1", port: int = 0)
     return config
 
 
-def run_embedded(config: EmbeddedConfig, ready: Callable[[], None] | None = None) -> None:
+def run_embedded(config: EmbeddedConfig) -> None:
     """Serve until SIGTERM or SIGINT; prints nothing (faults go to ``broker.log`` in the state directory).
 
     Parameters
     ----------
     config : EmbeddedConfig
         From `prepare_embedded`.
-    ready : callable or None
-        Called once it listens.
 
     Raises
     ------
@@ -116,7 +113,7 @@ def run_embedded(config: EmbeddedConfig, ready: Callable[[], None] | None = None
     """
     _tame_logging(Path(config.state_dir) / "broker.log")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(config, ready))
+        asyncio.run(_serve(config))
 
 
 def _tame_logging(path: Path) -> None:
@@ -130,7 +127,7 @@ def _tame_logging(path: Path) -> None:
         logger.propagate = False
 
 
-async def _serve(config: EmbeddedConfig, ready: Callable[[], None] | None) -> None:
+async def _serve(config: EmbeddedConfig) -> None:
     try:
         from broker.servers.amqtt_patches import PatchedBroker  # noqa: PLC0415 - amqtt is an optional extra
     except ImportError as fault:
@@ -157,20 +154,18 @@ async def _serve(config: EmbeddedConfig, ready: Callable[[], None] | None) -> No
         raise BrokerError(
             f"the embedded broker cannot listen on {config.host}:{config.port}: {fault}. Choose another port"
         ) from fault
-    if ready is not None:
-        ready()
     await ended.wait()
     with contextlib.suppress(Exception):
         await asyncio.wait_for(broker.shutdown(), 5)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Run the broker that a configuration file describes; the process's exit code is that of `BrokerError`."""
     parser = argparse.ArgumentParser(prog="python -m broker.servers.embedded", description=run_embedded.__doc__)
     parser.add_argument(
         "--config", required=True, type=Path, help="file written by broker.servers.embedded.prepare_embedded"
     )
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     config = EmbeddedConfig(**json.loads(chosen.config.read_text(encoding="utf-8")))
     try:
         run_embedded(config)

@@ -22,18 +22,12 @@ class EmbeddedProcess(ChildBroker):
     Parameters
     ----------
     state_dir : Path
-    host : str
-        A loopback address.
     port : int
         0: a free one.
-    dies_with_parent : bool
-        See `broker.servers.child.ChildBroker`.
     """
 
-    def __init__(
-        self, state_dir: Path, *, host: str = "127.0.0.1", port: int = 0, dies_with_parent: bool = True
-    ) -> None:
-        self.config: EmbeddedConfig = prepare_embedded(state_dir, host=host, port=port)
+    def __init__(self, state_dir: Path, *, port: int = 0) -> None:
+        self.config: EmbeddedConfig = prepare_embedded(state_dir, port=port)
         directory = Path(self.config.state_dir)
         errors = "broker.err"
         super().__init__(
@@ -49,7 +43,6 @@ class EmbeddedProcess(ChildBroker):
                 patience=20.0,
                 grace=5.0,
             ),
-            dies_with_parent=dies_with_parent,
         )
 
 
@@ -81,8 +74,8 @@ def _check_port(port: int) -> None:
             raise BrokerError(f"port {port} is in use: --port 0 takes a free one") from fault
 
 
-def launch(prefer: str = "auto", *, state_dir: Path, port: int = 0, dies_with_parent: bool = True) -> ChildBroker:
-    """Start a broker on loopback and wait until it answers.
+def launch(prefer: str = "auto", *, state_dir: Path, port: int = 0) -> ChildBroker:
+    """Start a broker on loopback and wait until it answers; call it from the main thread, see `ChildBroker`.
 
     Parameters
     ----------
@@ -92,9 +85,6 @@ def launch(prefer: str = "auto", *, state_dir: Path, port: int = 0, dies_with_pa
         For its password, configuration, log and (Mosquitto) persistence; started again on it, it has the same password.
     port : int
         0: a free one.
-    dies_with_parent : bool
-        Whether it ends with this process. Start it from the main thread then: the system means the thread that
-        started it.
 
     Raises
     ------
@@ -103,10 +93,7 @@ def launch(prefer: str = "auto", *, state_dir: Path, port: int = 0, dies_with_pa
     """
     if port:
         _check_port(port)
-    broker: ChildBroker
-    if choose(prefer) == "mosquitto":
-        broker = MosquittoProcess(state_dir, port=port, dies_with_parent=dies_with_parent)
-    else:
-        broker = EmbeddedProcess(state_dir, port=port, dies_with_parent=dies_with_parent)
+    kind = MosquittoProcess if choose(prefer) == "mosquitto" else EmbeddedProcess
+    broker: ChildBroker = kind(state_dir, port=port)
     broker.start()
     return broker

@@ -53,8 +53,6 @@ class MosquittoConfig:
         Largest payload that the broker carries.
     max_queued_messages : int
         Messages kept for one client that is away or slow; must be above the number of agents that answer at once.
-    persistence : bool
-        Whether sessions and retained messages survive a restart.
     cert, key : Path or None
         Certificate (with its chain) and private key, PEM: TLS. Both or neither.
     run_as : str
@@ -69,7 +67,6 @@ class MosquittoConfig:
     host: str = "127.0.0.1"
     max_message_bytes: int = 1024 * 1024
     max_queued_messages: int = 100_000
-    persistence: bool = True
     cert: Path | None = None
     key: Path | None = None
     run_as: str = "root"
@@ -113,18 +110,15 @@ class MosquittoConfig:
             f"max_packet_size {self.max_message_bytes + PACKET_ROOM}",
             "max_keepalive 300",
             "persistent_client_expiration 7d",
-            f"persistence {'true' if self.persistence else 'false'}",
+            "persistence true",
         ]
         if os.geteuid() == 0:
             lines.append(f"user {self.run_as}")
-        if self.persistence:
-            lines += [
-                f"persistence_location {self.state_dir}/",
-                "persistence_file mosquitto.db",
-                # Written on a clean stop anyway; in between, what a kill may cost.
-                "autosave_interval 10",
-            ]
         lines += [
+            f"persistence_location {self.state_dir}/",
+            "persistence_file mosquitto.db",
+            # Written on a clean stop anyway; in between, what a kill may cost.
+            "autosave_interval 10",
             f"log_dest file {self.state_dir / 'mosquitto.log'}",
             "log_type error",
             "log_type warning",
@@ -135,7 +129,7 @@ class MosquittoConfig:
 
 
 def write_mosquitto(config: MosquittoConfig, path: Path) -> str:
-    """Write the configuration to `path`, and the password file and access rules that it names.
+    """Write the configuration of a loopback broker to `path`, and the password file and access rules that it names.
 
     Returns
     -------
@@ -184,11 +178,7 @@ class MosquittoProcess(ChildBroker):
     port : int
         0: a free one.
     max_message_bytes : int
-    max_queued_messages : int
-    persistence : bool
-        See `MosquittoConfig`.
-    dies_with_parent : bool
-        Whether the system ends it when this process is gone, however that happened (Linux).
+        Largest payload that it carries.
     identity : Path or None
         Its identity folder: mutual TLS, with the revocation list that is in it.
     acl : str
@@ -208,9 +198,6 @@ class MosquittoProcess(ChildBroker):
         *,
         port: int = 0,
         max_message_bytes: int = 1024 * 1024,
-        max_queued_messages: int = 100_000,
-        persistence: bool = True,
-        dies_with_parent: bool = True,
         identity: Path | None = None,
         acl: str = "",
     ) -> None:
@@ -218,13 +205,7 @@ class MosquittoProcess(ChildBroker):
         if program is None:
             raise BrokerError("mosquitto is not installed: apt install mosquitto, or use the embedded broker")
         state_dir = prepare_state_dir(state_dir)
-        self.config = MosquittoConfig(
-            port=port or free_port(),
-            state_dir=state_dir,
-            max_message_bytes=max_message_bytes,
-            max_queued_messages=max_queued_messages,
-            persistence=persistence,
-        )
+        self.config = MosquittoConfig(port or free_port(), state_dir, max_message_bytes=max_message_bytes)
         conf = state_dir / "mosquitto.conf"
         if identity is None:
             password = write_mosquitto(self.config, conf)
@@ -247,7 +228,6 @@ class MosquittoProcess(ChildBroker):
                 protocol="auto",
                 grace=5.0,
             ),
-            dies_with_parent=dies_with_parent,
         )
 
     def reload(self, acl: str | None = None) -> None:

@@ -80,8 +80,8 @@ DAY = 24 * 3600.0
 )  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
 @retired_option("--window-wait", "edge_agent.sources.window.BUSY_WAIT")
-@retired_option("--queue-samples", "edge_agent.forecast.source.SampleLimits.waiting")
-@retired_option("--max-sample-bytes", "edge_agent.forecast.source.SampleLimits.max_bytes")
+@retired_option("--queue-samples", "edge_agent.forecast.source.WAITING")
+@retired_option("--max-sample-bytes", "edge_agent.forecast.source.MAX_BYTES")
 @json_option
 @config_option
 def collect(  # noqa: PLR0917 - click passes options by name

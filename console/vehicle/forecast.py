@@ -12,7 +12,7 @@ import click
 
 from console.common import json_option, print_json, state_dir_option
 from console.settings import fill_in, settings_options
-from edge_agent.forecast.config import ForecastConfig, load_config
+from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
 from schemas.text import show_hidden
 from schemas.topics import DEFAULT_FLEET
@@ -69,7 +69,7 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
       glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
     """
     fill_in(flags, config_file, "forecast")
-    config = load_config(config_file, **flags)
+    config = ForecastConfig.load(config_file, **flags)
     from edge_agent.forecast.serve import run as serve  # a wrong flag is told without loading numpy
 
     if config.window != Path(OWN):

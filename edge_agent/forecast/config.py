@@ -72,8 +72,8 @@ class ForecastConfig(Settings):
     retired: ClassVar = {
         "data_pause": "edge_agent.forecast.model.DATA_PAUSE",
         "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",
-        "queue_samples": "edge_agent.forecast.source.SampleLimits.waiting",
-        "max_sample_bytes": "edge_agent.forecast.source.SampleLimits.max_bytes",
+        "queue_samples": "edge_agent.forecast.source.WAITING",
+        "max_sample_bytes": "edge_agent.forecast.source.MAX_BYTES",
         "faults_told_every": "edge_agent.forecast.serve.FAULTS_TOLD_EVERY",
         "identity_look": "broker.credentials.LOOK_EVERY",
     }
@@ -126,6 +126,3 @@ class ForecastConfig(Settings):
             raise UsageError(f"--window: cannot read {self.window}: {fault.strerror}") from fault
         except ValueError as fault:
             raise UsageError(f"--window: {self.window} is not valid JSON: {fault}") from fault
-
-
-load_config = ForecastConfig.load

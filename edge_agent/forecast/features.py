@@ -26,14 +26,12 @@ class LiveFeatures:
         What becomes of the samples; None: they are rows already.
     observed : str or None
         Field of a sample with the target's present value, for models that remember the target.
-    kept_rows : int
-        Rows that are kept, so that a new model with a longer memory need not wait for them.
     """
 
-    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None, kept_rows: int = KEPT_ROWS) -> None:
+    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None) -> None:
         self._window = None if plan is None else SlidingWindow(plan)
         self._observed = observed
-        self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=kept_rows)
+        self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=KEPT_ROWS)
         self._domain: Domain | None = None
         self._recollection: Recollection | None = None
 

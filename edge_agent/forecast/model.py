@@ -120,8 +120,6 @@ class ModelWatch:
     log : structlog logger
     rows : str or None
         Where the vehicle's rows are, for models of which it makes its own.
-    pause : float
-        Seconds until rows that could not be used are tried again: a slow source must not be read at every sample.
     clock : callable
         Seconds that only go forward.
     """
@@ -133,14 +131,13 @@ class ModelWatch:
         log: Any,
         rows: str | None = None,
         *,
-        pause: float = DATA_PAUSE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._name = name
         self._log = log
         self._rows = rows
-        self._pause, self._clock = pause, clock
+        self._clock = clock
         self._again: float | None = None
         self._seen: Mark | None = None
         self._served: Served | None = None
@@ -181,7 +178,7 @@ class ModelWatch:
             served = load_model(content, self._rows, self._served)
         except GlassfleetError as fault:
             if isinstance(fault, DataError):
-                self._again = self._clock() + self._pause  # rows may come later than the model, a database too
+                self._again = self._clock() + DATA_PAUSE  # rows may come later than the model, a database too
             self._say_once(f"{path}: {fault}")
             return self._served, False
         if self._served is not None and served.record.digest == self._served.record.digest:

@@ -54,8 +54,6 @@ class Forecaster:
     publish : callable
         Takes each `Forecast` to be sent.
     say : structlog logger
-    told_every : int
-        So often the same kind of fault is told once: a broken sensor must not fill the log.
     clock : callable
         Seconds that only go forward.
     wall : callable
@@ -77,7 +75,6 @@ class Forecaster:
         alert: str | None,
         publish: Callable[[Forecast], None],
         say: Any,
-        told_every: int = FAULTS_TOLD_EVERY,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -88,7 +85,6 @@ class Forecaster:
         self._alert = alert
         self._publish = publish
         self._say = say
-        self._told_every = told_every
         self._clock, self._wall = clock, wall
         self._due = float("-inf")
         self._alerting = False
@@ -191,7 +187,7 @@ class Forecaster:
 
     def _fault(self, code: str, text: str) -> None:
         self.counts[code] += 1
-        if (self.counts[code] - 1) % self._told_every == 0:
+        if (self.counts[code] - 1) % FAULTS_TOLD_EVERY == 0:
             self._say.warning("sample-ignored", reason=text, kind=code, so_far=self.counts[code])
 
 

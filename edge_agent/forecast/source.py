@@ -31,20 +31,13 @@ _log = structlog.get_logger("glassfleet.samples")
 Sample = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class SampleLimits:
-    """How much of a source is taken.
+WAITING = 1000
+"""Samples that wait to be taken; a live topic drops the newest beyond it, a file waits."""
 
-    Attributes
-    ----------
-    waiting : int
-        Samples that wait to be taken; a live topic drops the newest beyond it, a file waits.
-    max_bytes : int
-        Longer lines and messages are no samples.
-    """
+MAX_BYTES = 1 << 16
+"""Longer lines and messages are no samples."""
 
-    waiting: int = 1000
-    max_bytes: int = 1 << 16
+_TOO_LONG = f"a sample of more than {MAX_BYTES} bytes"
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,6 @@ class Samples:
         As in `ForecastConfig.source`.
     speed : float
         Of a replay.
-    limits : SampleLimits
     access : Access
         Of a topic's broker.
     follow : bool
@@ -140,15 +132,13 @@ class Samples:
         source: str,
         *,
         speed: float = 1.0,
-        limits: SampleLimits = SampleLimits(),
         access: Access = Access(),
         follow: bool = False,
         behind: str = "",
         is_strict: bool = True,
     ) -> None:
-        self._longest = limits.max_bytes
         self._is_strict = is_strict
-        self._queue: queue.Queue[tuple[Sample | str, str] | None] = queue.Queue(limits.waiting)
+        self._queue: queue.Queue[tuple[Sample | str, str] | None] = queue.Queue(WAITING)
         self._is_stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._closing = threading.Event()
         self._transport: PahoTransport | None = None
@@ -163,7 +153,7 @@ class Samples:
             self.is_replay = True
             self._start(self._replay(Path(source), speed))
         else:
-            lines = Lines(source, self._longest, self._closing, follow=follow, behind=behind)
+            lines = Lines(source, MAX_BYTES, self._closing, follow=follow, behind=behind)
             self._start(lambda: self._lines(lines))
 
     @property
@@ -227,11 +217,8 @@ class Samples:
 
     def _lines(self, lines: Lines) -> None:
         for line, place in lines:
-            sample = _too_long(self._longest) if line is None else self._parse(line)
+            sample = _TOO_LONG if line is None else parse(line, is_strict=self._is_strict)
             self._put((sample, place))
-
-    def _parse(self, data: bytes) -> Sample | str:
-        return parse(data, self._longest, is_strict=self._is_strict)
 
     def _replay(self, path: Path, speed: float) -> Callable[[], None]:
         table = read_table(path)
@@ -252,7 +239,7 @@ class Samples:
 
         def enqueue(message: Message) -> None:
             try:
-                self._queue.put_nowait((self._parse(message.payload), ""))
+                self._queue.put_nowait((parse(message.payload, is_strict=self._is_strict), ""))
             except queue.Full:
                 self.dropped += 1
 
@@ -267,10 +254,10 @@ class Samples:
         )
 
 
-def parse(data: bytes, longest: int = SampleLimits.max_bytes, *, is_strict: bool = True) -> Sample | str:
+def parse(data: bytes, *, is_strict: bool = True) -> Sample | str:
     """Return a sample, or in words why it is none; unless `is_strict`, its fields may be anything."""
-    if len(data) > longest:
-        return _too_long(longest)
+    if len(data) > MAX_BYTES:
+        return _TOO_LONG
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as fault:
@@ -281,7 +268,3 @@ def parse(data: bytes, longest: int = SampleLimits.max_bytes, *, is_strict: bool
         if not is_finite(cell) and not isinstance(cell, str):
             return f"{name[:40]!r} is neither a finite number nor a text"
     return value
-
-
-def _too_long(longest: int) -> str:
-    return f"a sample of more than {longest} bytes"

@@ -33,8 +33,6 @@ class Presence:
     clock : callable
         Seconds that only go forward.
     log : structlog logger
-    pause : float
-        Seconds between two birth certificates at least, so that two processes with one id do not flood the broker.
 
     Attributes
     ----------
@@ -52,9 +50,7 @@ class Presence:
         rows: Dataset,
         clock: Callable[[], float],
         log: Any,
-        pause: float = BIRTH_PAUSE,
     ) -> None:
-        self._pause = pause
         self._topics = topics
         self._agent = agent
         self._identity = identity
@@ -94,7 +90,7 @@ class Presence:
         return Message(topic, payload, retained=True)
 
     def announce(self, transport: Transport, *, online: bool) -> None:
-        """Publish the birth certificate, now or as soon as the last one is `pause` old.
+        """Publish the birth certificate, now or as soon as the last one is `BIRTH_PAUSE` old.
 
         Raises
         ------
@@ -105,8 +101,8 @@ class Presence:
         if not online:
             self.due = None
             return
-        if now - self._last < self._pause:
-            self.due = self._last + self._pause
+        if now - self._last < BIRTH_PAUSE:
+            self.due = self._last + BIRTH_PAUSE
             return
         self.due, self._last = None, now
         topic, payload = self.state("up")

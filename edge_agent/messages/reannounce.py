@@ -21,14 +21,12 @@ class Reannouncer:
     Parameters
     ----------
     own : str
-        Incarnation of this process; its hash is the agent's place within `spread`.
-    spread : float
-        Seconds, >= 0.
+        Incarnation of this process; its hash is the agent's place within `SPREAD`.
     """
 
-    def __init__(self, own: str, spread: float = SPREAD) -> None:
+    def __init__(self, own: str) -> None:
         share = int.from_bytes(hashlib.sha256(own.encode()).digest()[:4], "big") / 2**32
-        self._wait = spread * share
+        self._wait = SPREAD * share
         self._seen = ""
 
     def delay(self, state: CoordinatorState, *, was_retained: bool) -> float | None:

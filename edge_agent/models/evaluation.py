@@ -93,8 +93,6 @@ class Evaluator:
     Parameters
     ----------
     train, test : Dataset
-    kept : int
-        Local models whose scores are remembered, so that they are not learned again.
     budget : Budget or None
         What long work in a process of its own may take; None: all work is done here, however long it takes.
     directory : Path
@@ -105,12 +103,10 @@ class Evaluator:
         self,
         train: Dataset,
         test: Dataset,
-        kept: int = KEPT_LOCAL_MODELS,
         *,
         budget: Budget | None = None,
         directory: Path = Path(),
     ) -> None:
-        self._kept = kept
         self._train = train
         self._test = test
         self._budget = budget
@@ -148,7 +144,7 @@ class Evaluator:
         yield from self._apart(record, champion, local, key)
 
     def _keep(self, key: str, score: float) -> None:
-        while len(self._local) >= self._kept:
+        while len(self._local) >= KEPT_LOCAL_MODELS:
             self._local.pop(next(iter(self._local)))
         self._local[key] = score
 

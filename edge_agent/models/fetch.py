@@ -10,27 +10,17 @@ from schemas.messages import Manifest
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 
+FIRST = 5.0
+"""Seconds until blobs that did not come are asked for again; each time twice as long."""
 
-@dataclass(frozen=True)
-class Patience:
-    """When blobs are asked for again, and how.
+LONGEST = 60.0
+"""Longest of these waits, seconds."""
 
-    Attributes
-    ----------
-    first : float
-        Seconds until blobs that did not come are asked for again; each time twice as long.
-    longest : float
-        Longest of these waits, seconds.
-    by_name : int
-        Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards.
-    at_once : int
-        Requests and models in parts that are fetched at once; the oldest gives way.
-    """
+BY_NAME = 64
+"""Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards."""
 
-    first: float = 5.0
-    longest: float = 60.0
-    by_name: int = 64
-    at_once: int = 4
+AT_ONCE = 4
+"""Requests and models in parts that are fetched at once; the oldest gives way."""
 
 
 @dataclass
@@ -48,13 +38,11 @@ class Fetcher:
     ----------
     topics : Topics
     transport : Transport
-    patience : Patience
     """
 
-    def __init__(self, topics: Topics, transport: Transport, patience: Patience = Patience()) -> None:
-        self._patience = patience
+    def __init__(self, topics: Topics, transport: Transport) -> None:
         self._topics = topics
-        self._store = BlobStore(topics, max_open=patience.at_once)
+        self._store = BlobStore(topics, max_open=AT_ONCE)
         self._transport = transport
         self._wanted: dict[str, _Wanted] = {}
 
@@ -72,7 +60,7 @@ class Fetcher:
             return
         self.cancel(name)
         self._store.want(manifest)
-        self._wanted[name] = _Wanted(manifest, done, now + self._patience.first, self._patience.first)
+        self._wanted[name] = _Wanted(manifest, done, now + FIRST, FIRST)
         for pattern in self._patterns(manifest):
             self._transport.subscribe(pattern)
         # The store bounds what is open; what gave way there must not stay subscribed here.
@@ -112,7 +100,7 @@ class Fetcher:
         """Ask again for what did not come: a subscription made anew brings what is retained."""
         for wanted in self._wanted.values():
             if wanted.due <= now:
-                wanted.wait = min(self._patience.longest, wanted.wait * 2)
+                wanted.wait = min(LONGEST, wanted.wait * 2)
                 wanted.due = now + wanted.wait
                 for pattern in self._patterns(wanted.manifest):
                     self._transport.unsubscribe(pattern)
@@ -123,8 +111,8 @@ class Fetcher:
         return min((wanted.due for wanted in self._wanted.values()), default=None)
 
     def _patterns(self, manifest: Manifest) -> list[str]:
-        if manifest.count > self._patience.by_name:
-            return [self._store.filter(manifest.digest)]
+        if manifest.count > BY_NAME:
+            return [self._topics.blobs(manifest.digest)]
         return [self._topics.blob(manifest.digest, index) for index in range(manifest.count)]
 
     def _settle(self, digest: str) -> list[_Wanted]:

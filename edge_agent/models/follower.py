@@ -73,12 +73,10 @@ class ModelFollower:
     log : structlog logger
     agent : str
         Our id, which decides which candidates we try.
-    counts : Counter or None
+    counts : Counter
         Counts pointers that were refused.
     verifier : Verifier or None
         Verifies the signatures of records; None: unsigned ones are taken.
-    max_names : int
-        Model names that are followed at once.
 
     Raises
     ------
@@ -95,15 +93,13 @@ class ModelFollower:
         directory: Path,
         evaluator: Evaluator | None,
         publish: Callable[[ModelRecord, Scores], None],
-        cannot: Callable[[ModelPointer, str], None] = lambda _pointer, _why: None,
-        why_not: str = "models are not scored here",
+        cannot: Callable[[ModelPointer, str], None],
+        why_not: str,
         log: Any,
-        agent: str = "",
-        counts: Counter[str] | None = None,
+        agent: str,
+        counts: Counter[str],
         verifier: Verifier | None = None,
-        max_names: int = FOLLOWED_MODELS,
     ) -> None:
-        self._max_names = max_names
         self._topics = topics
         self._transport = transport
         self._fetcher = fetcher
@@ -114,7 +110,7 @@ class ModelFollower:
         self._why_not = why_not
         self._log = log
         self._agent = agent
-        self._counts: Counter[str] = Counter() if counts is None else counts
+        self._counts = counts
         self._verifier = verifier
         self._wanted: dict[tuple[str, str], ModelPointer] = {}
         self._have: dict[str, ModelPointer] = {}
@@ -307,8 +303,8 @@ class ModelFollower:
 
     def _check_room(self, name: str) -> None:
         followed = {known for _, known in self._wanted} | set(self._have)
-        if name not in followed and len(followed) >= self._max_names:
-            raise WireError("oversize", f"more than {self._max_names} models are followed already")
+        if name not in followed and len(followed) >= FOLLOWED_MODELS:
+            raise WireError("oversize", f"more than {FOLLOWED_MODELS} models are followed already")
 
     def _keep_sequence(self, pointer: ModelPointer) -> None:
         if pointer.sequence > self._sequences.get(pointer.name, 0):

@@ -65,8 +65,6 @@ class Outbox:
         ones, oldest first.
     max_ended : int
         Marks of ended answers that are kept, over all runs; the oldest go first.
-    busy_timeout : float
-        Seconds to wait for a lock of another process (a backup, say).
 
     Raises
     ------
@@ -74,21 +72,14 @@ class Outbox:
         The file cannot be opened, read or written; the message says why and what to do.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        max_ended: int = KEPT_RECEIPTS,
-        busy_timeout: float = BUSY_WAIT,
-    ) -> None:
+    def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, max_ended: int = KEPT_RECEIPTS) -> None:
         self._path = path
         self.max_bytes = max_bytes
         self._max_ended = max_ended
         with self._explained("open"):
             with suppress(OSError):  # SQLite says what is wrong
                 private_database(path)
-            self._database = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(path, timeout=BUSY_WAIT, isolation_level=None, check_same_thread=False)
         with self._explained("open"):
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,15 +77,12 @@ def order_of(table: Table, memory: Memory | None = None) -> Order | None:
     steps = np.diff(times[order])[same]
     place = np.argsort(drives, kind="stable")
     forward = np.diff(times[place])[drives[place][1:] == drives[place][:-1]]
-    doubles = int((steps == 0).sum())
+    known = replace(known, sorted=bool((forward >= 0).all()), doubles=int((steps == 0).sum()))
     ahead = steps[steps > 0]
     if not ahead.size:
-        return Order(**{**asdict(known), "sorted": bool((forward >= 0).all()), "doubles": doubles})
+        return known
     step = (memory.step if memory else None) or float(np.median(ahead))
-    gaps = int((np.abs(ahead - step) > step / 2).sum())
-    return Order(
-        **{**asdict(known), "sorted": bool((forward >= 0).all()), "step": step, "gaps": gaps, "doubles": doubles}
-    )
+    return replace(known, step=step, gaps=int((np.abs(ahead - step) > step / 2).sum()))
 
 
 def fit(findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:

@@ -161,9 +161,9 @@ class _Gathering:
 class BlobStore:
     """Collects the blobs of manifests at the receiver.
 
-    The order of use: `want` a manifest and subscribe to the filter that it returns; `add` every message that arrives on
-    a blob topic; when `add` returns the content, unsubscribe from the filter. When it raises, or the manifest is no
-    longer interesting, `close` it and unsubscribe. Subscribing again brings the retained blobs again.
+    The order of use: `want` a manifest and subscribe to its blobs; `add` every message that arrives on a blob topic;
+    when `add` returns the content, unsubscribe. When it raises, or the manifest is no longer interesting, `close` it
+    and unsubscribe. Subscribing again brings the retained blobs again.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class BlobStore:
         self._open: OrderedDict[str, _Gathering] = OrderedDict()
 
     def want(self, manifest: Manifest) -> str:
-        """Begin to collect (idempotent); the topic filter to subscribe to.
+        """Begin to collect (idempotent); the topic filter over all of its blobs.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class BlobStore:
         self._open.move_to_end(manifest.digest)
         while len(self._open) > self._max_open:
             self._open.popitem(last=False)
-        return self.filter(manifest.digest)
+        return self._topics.blobs(manifest.digest)
 
     def add(self, topic: str, payload: bytes) -> bytes | None:
         """Take a message from a blob topic; the unpacked content when it completed a manifest, else None.
@@ -229,18 +229,6 @@ class BlobStore:
         if len(packed) != manifest.size or hashlib.sha256(packed).hexdigest() != manifest.digest:
             raise WireError("digest-mismatch", "the blobs are not what the manifest promised")
         return unpack(packed, max_bytes=self._max_bytes)
-
-    def missing(self, digest: str) -> list[str]:
-        """Topics of the blobs that have not arrived; empty when the manifest is not open."""
-        gathering = self._open.get(digest)
-        if gathering is None:
-            return []
-        absent = (index for index in range(gathering.manifest.count) if index not in gathering.pieces)
-        return [self._topics.blob(digest, index) for index in absent]
-
-    def filter(self, digest: str) -> str:
-        """Topic filter over all blobs of a digest, for subscribe and unsubscribe."""
-        return self._topics.blobs(digest)
 
     def close(self, digest: str) -> None:
         """Forget a manifest (idempotent)."""

@@ -170,8 +170,6 @@ class Verifier:
         One or more CA certificates, PEM (two while a fleet changes from one CA to the next).
     wall : callable
         Seconds since the epoch, for the dates of certificates.
-    leeway : float
-        Seconds by which a certificate may seem too young: vehicles' clocks differ.
     remembered : int
         Certificates that are remembered as verified; the one used least recently gives way, and is verified again.
 
@@ -181,12 +179,9 @@ class Verifier:
         No CA certificate can be read.
     """
 
-    def __init__(
-        self, ca_pem: bytes, wall: Callable[[], float], *, leeway: float = CLOCK_LEEWAY, remembered: int = REMEMBERED
-    ) -> None:
+    def __init__(self, ca_pem: bytes, wall: Callable[[], float], *, remembered: int = REMEMBERED) -> None:
         self._wall = wall
         self._remembered = remembered
-        self._leeway = leeway
         self._changing = threading.Lock()
         self._trust = Trust((), {}, frozenset())
         self.trust(ca_pem)
@@ -288,7 +283,7 @@ class Verifier:
             raise WireError(
                 "expired-certificate", f"the certificate of {checked.owner}, or its authority's, expired: renew it"
             )
-        if at is None and now < checked.begins - self._leeway:
+        if at is None and now < checked.begins - CLOCK_LEEWAY:
             raise WireError(
                 "expired-certificate", f"the certificate of {checked.owner} is not valid yet: is the clock right?"
             )

@@ -164,7 +164,11 @@ class Codec:
         self._seeds = [codec.decode(envelope.to_bytes()) for envelope in envelopes()]
 
     def feed(self, rng: random.Random) -> str:
-        data = mutate(rng, rng.choice(self._seeds), codec.encode(rng.choice(self._seeds)))
+        return self.take(mutate(rng, rng.choice(self._seeds), codec.encode(rng.choice(self._seeds))))
+
+    @staticmethod
+    def take(data: bytes) -> str:
+        """Feed one input."""
         try:
             value = codec.decode(data)
         except WireError as fault:
@@ -186,12 +190,16 @@ class Envelopes:
         self._seeds = [codec.decode(envelope.to_bytes()) for envelope in envelopes()]
 
     def feed(self, rng: random.Random) -> str:
-        data = mutate(rng, rng.choice(self._seeds), codec.encode(rng.choice(self._seeds)))
+        return self.take(mutate(rng, rng.choice(self._seeds), codec.encode(rng.choice(self._seeds))))
+
+    @staticmethod
+    def take(data: bytes) -> str:
+        """Feed one input."""
         try:
             envelope = Envelope.from_bytes(data, fleet=FLEET)
         except WireError as fault:
-            return fault.code
-        assert Envelope.from_bytes(data, fleet=FLEET).body.kind == envelope.body.kind
+            return told(fault, fault.code)
+        assert Envelope.from_bytes(envelope.to_bytes(), fleet=FLEET).body.kind == envelope.body.kind
         return "taken"
 
 
@@ -277,7 +285,12 @@ class TopicNames:
         for _ in range(rng.choice((0, 1, 1, 2))):
             place = rng.randrange(len(line))
             line[place] = rng.choice((*TEXTS, "+", "#", "007", "1" * 12, "²", "-1", line[place] + "\n"))
-        topic = "/".join(line)
+        return self.take("/".join(line))
+
+    @staticmethod
+    def take(topic: str) -> str:
+        """Feed one topic."""
+        topics = Topics(FLEET)
         try:
             address = topics.parse(topic)
         except WireError as fault:
@@ -308,10 +321,16 @@ class Records:
         else:
             text = json.dumps(record).encode()
             data = break_bytes(rng, text, text)
+        return self.take(data)
+
+    @staticmethod
+    def take(data: bytes) -> str:
+        """Feed one input."""
         try:
-            ModelRecord.from_bytes(data)
+            record = ModelRecord.from_bytes(data)
         except WireError as fault:
             return fault.code
+        assert ModelRecord.from_bytes(record.to_bytes()).digest == record.digest
         return "taken"
 
 
@@ -387,9 +406,13 @@ class Documents:
         self._document = json.loads(json.dumps(model.to_document()))
 
     def feed(self, rng: random.Random) -> str:
-        document = spoil(rng, self._document, edits=rng.choice((1, 1, 2, 4)))
+        return self.take(self._bench.scheme, spoil(rng, self._document, edits=rng.choice((1, 1, 2, 4))))
+
+    @staticmethod
+    def take(scheme: Any, document: Any) -> str:
+        """Feed one document to a scheme."""
         try:
-            model = self._bench.scheme.from_document(document)
+            model = scheme.from_document(document)
         except DocumentError as fault:
             return told(fault, "refused")
         with np.errstate(all="ignore"):

@@ -1,8 +1,6 @@
 """What no vehicle should compute: a real agent lets go of it, refuses it by name, and serves other runs meanwhile."""
 
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -46,33 +44,19 @@ def broker(tmp_path_factory):
 
 
 @pytest.fixture
-def start_agent(tmp_path, broker, fleet_name):
-    agents = []
-
+def start_agent(processes, broker, fleet_name):
     def start_agent(data=None, tests=0, **settings):
         data = data or rows()
         lines = [",".join(("split", *data.features, data.target)), *["test,0,0,0,0"] * tests]
         lines += [
             ",".join(["train", *map(repr, [*x, y])]) for x, y in zip(data.X.tolist(), data.y.tolist(), strict=True)
         ]
-        path = tmp_path / "rows.csv"
+        path = processes.folder / "rows.csv"
         path.write_text("\n".join(lines) + "\n")
-        settings = {
-            "broker": broker.url,
-            "fleet": fleet_name,
-            "data": path,
-            "state-dir": tmp_path / "state",
-            **settings,
-        }
-        flags = [f"--{name}={value}" for name, value in settings.items()]
-        command = [sys.executable, "-m", "console.main", "agent", "--id=v1", *flags]
-        agents.append(subprocess.Popen(command))
-        return agents[-1]
+        settings = {"broker": broker.url, "fleet": fleet_name, "data": path, **settings}
+        return processes.start("agent", "--id=v1", *(f"--{name}={value}" for name, value in settings.items()))
 
-    yield start_agent
-    for agent in agents:
-        agent.kill()
-        agent.wait()
+    return start_agent
 
 
 def children(pid: int) -> list[int]:

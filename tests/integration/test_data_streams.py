@@ -1,4 +1,4 @@
-"""Live rows as a vehicle has them: a broker that asks for certificates, a file that grows, a pipe; all real."""
+"""Rows from where they live: a broker that asks for certificates, a growing file, a pipe, PostgreSQL; all real."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,12 @@ from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from edge_agent.forecast.source import Access, Samples
+from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
+from schemas.errors import DataError
 from tests.support.fleet import FleetCa
+from tests.support.postgres import PASSWORD, USER, PostgresServer
+from tests.support.processes import eventually
 
 COLLECT = [sys.executable, "-m", "console.main", "data", "collect"]
 TOPIC = "vehicle/samples"
@@ -30,15 +35,30 @@ ACL = f"user v1-samples\ntopic read {TOPIC}\n\nuser car\ntopic write {TOPIC}\n"
 """The vehicle's own broker: one reads, one writes, v1 has a certificate but no rights."""
 
 
-def wait_for(rows: int, path: Path, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not path.is_file() or WindowStore.open(path).span()[0] < rows:
-        assert time.monotonic() < end, "the collector did not keep the rows"
-        time.sleep(0.05)
+def wait_for(rows: int, path: Path) -> None:
+    eventually(lambda: path.is_file() and WindowStore.open(path).span()[0] >= rows, "the collector keeps the rows")
 
 
 def line(number: int) -> bytes:
     return json.dumps({"n": number, "speed": number * 0.5, "quality": number / 100}).encode() + b"\n"
+
+
+def started(store: Path, *options: str, **streams: Any) -> subprocess.Popen[str]:
+    """A collector that fills a window."""
+    command = [*COLLECT, "--store", str(store), *options]
+    return subprocess.Popen(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Tell a collector to end; what it had printed."""
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def numbers(store: Path) -> list[int]:
+    return [row[0] for row in WindowStore.open(store).read()[1]]
 
 
 @dataclass
@@ -48,6 +68,10 @@ class Vehicle:
     broker: MosquittoProcess
     ca: FleetCa
     folders: dict[str, Path]
+
+    def source(self, who: str) -> tuple[str, ...]:
+        """Options with which an identity reads the samples."""
+        return "--source", f"{self.broker.url}/{TOPIC}", "--identity", str(self.folders[who])
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
@@ -83,25 +107,44 @@ def vehicle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vehicle]:
     broker.stop()
 
 
+def test_collector_loses_nothing_it_was_given_before_it_was_killed(tmp_path: Path) -> None:
+    store = tmp_path / "drive.window"
+    for turn in range(3):
+        process = started(store, "--source", "-", "--max-rows", "500", stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        process.stdin.write("".join(line(number).decode() for number in range(turn * 100, turn * 100 + 100)))
+        process.stdin.flush()
+        wait_for(turn * 100 + 100, store)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdin.close()
+    assert numbers(store) == list(range(300))
+
+
+def test_collector_ends_cleanly_and_tells_its_counts_when_terminated(tmp_path: Path) -> None:
+    store = tmp_path / "drive.window"
+    process = started(store, "--source", "-", "--json", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(f"{line(1).decode()}nonsense\n{line(2).decode()}")
+    process.stdin.flush()
+    wait_for(2, store)
+    out, err = ended(process)
+    assert json.loads(out) == {"taken": 2, "refused": 1, "lost": 0, "rows": 2, "store": str(store)}, err
+
+
 @pytest.mark.mosquitto
 def test_collector_fills_the_window_over_mutual_tls_when_it_shows_its_certificate(
     vehicle: Vehicle, tmp_path: Path
 ) -> None:
     store = tmp_path / "drive.window"
-    command = [*COLLECT, "--source", f"{vehicle.broker.url}/{TOPIC}", "--store", str(store), "--count", "20", "--json"]
     with vehicle.publishing():
-        done = subprocess.run(
-            [*command, "--identity", str(vehicle.folders["v1-samples"])],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)
+        process = started(store, *vehicle.source("v1-samples"), "--count", "20", "--json")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    counts = json.loads(out)
     assert (counts["taken"], counts["refused"], counts["rows"]) == (20, 0, 20)
-    numbers = [row[0] for row in WindowStore.open(store).read()[1]]
-    assert numbers == list(range(numbers[0], numbers[0] + 20))
+    first = numbers(store)[0]
+    assert numbers(store) == list(range(first, first + 20))
 
 
 @pytest.mark.mosquitto
@@ -125,16 +168,11 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
     }
     given = [option.format(**places) for option in options]
     store = tmp_path / "drive.window"
-    done = subprocess.run(
-        [*COLLECT, "--source", f"{vehicle.broker.url}/{TOPIC}", "--store", str(store), *given],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode in {2, 4}
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    process = started(store, "--source", f"{vehicle.broker.url}/{TOPIC}", *given)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in {2, 4}
+    assert said in err
+    assert "Traceback" not in err
     assert not store.exists(), "no empty window stays behind"
 
 
@@ -142,16 +180,11 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
 def test_collector_hears_nothing_and_is_told_so_when_the_access_rules_give_its_certificate_no_topic(
     vehicle: Vehicle, tmp_path: Path
 ) -> None:
-    store = tmp_path / "drive.window"
-    command = [*COLLECT, "--source", f"{vehicle.broker.url}/{TOPIC}", "--store", str(store), "--silence", "1"]
-    process = subprocess.Popen(
-        [*command, "--identity", str(vehicle.folders["v1"])], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = started(tmp_path / "drive.window", *vehicle.source("v1"), "--silence", "1")
     assert process.stderr is not None
     with vehicle.publishing():
         first = process.stderr.readline()
-    process.terminate()
-    out, err = process.communicate(timeout=60)
+    out, err = ended(process)
     # Mosquitto grants the subscription, and then passes nothing on.
     assert "no sample for 1 s" in first
     assert "may we read it" in first
@@ -162,22 +195,14 @@ def test_collector_hears_nothing_and_is_told_so_when_the_access_rules_give_its_c
 @pytest.mark.mosquitto
 def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(vehicle: Vehicle, tmp_path: Path) -> None:
     store = tmp_path / "drive.window"
-    process = subprocess.Popen(
-        [
-            *COLLECT, "--source", f"{vehicle.broker.url}/{TOPIC}", "--store", str(store),
-            "--identity", str(vehicle.folders["v1-samples"]),
-        ],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = started(store, *vehicle.source("v1-samples"))
     with vehicle.publishing():
         wait_for(5, store)
         vehicle.broker.kill()
         vehicle.broker.start()
         before = WindowStore.open(store).span()[0]
         wait_for(before + 5, store)
-    process.terminate()
-    assert "source-lost" in process.communicate(timeout=60)[1]
-    assert process.returncode == 0
+    assert "source-lost" in ended(process)[1]
 
 
 @pytest.mark.mosquitto
@@ -208,28 +233,26 @@ def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again
 
     thread = threading.Thread(target=write)
     thread.start()
-    command = [*COLLECT, "--source", str(file), "--follow", "--store", str(store)]
     kept = 0
     while not is_over.is_set():
-        process = subprocess.Popen(command)
+        process = started(store, "--source", str(file), "--follow")
         wait_for(min(total, kept + 300), store)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.communicate()
         kept = WindowStore.open(store).span()[0]
     thread.join()
     with file.open("ab") as out:
         out.write(line(total))
-    process = subprocess.Popen(command)
+    process = started(store, "--source", str(file), "--follow")
     wait_for(total + 1, store)
-    process.terminate()
-    assert process.wait(60) == 0
-    assert [row[0] for row in WindowStore.open(store).read()[1]] == list(range(total + 1))
+    ended(process)
+    assert numbers(store) == list(range(total + 1))
 
 
 def test_collector_goes_on_with_the_new_file_when_the_log_is_rotated(tmp_path: Path) -> None:
     file, store = tmp_path / "samples.jsonl", tmp_path / "drive.window"
     file.write_bytes(line(0) + line(1))
-    process = subprocess.Popen([*COLLECT, "--source", str(file), "--follow", "--store", str(store)])
+    process = started(store, "--source", str(file), "--follow")
     wait_for(2, store)
     file.rename(tmp_path / "samples.jsonl.1")
     file.write_bytes(line(2))
@@ -239,21 +262,19 @@ def test_collector_goes_on_with_the_new_file_when_the_log_is_rotated(tmp_path: P
     time.sleep(0.5)  # until the cut was seen; a longer file at once could not be told from one that grew
     file.write_bytes(line(3))
     wait_for(4, store)
-    process.terminate()
-    assert process.wait(60) == 0
-    assert [row[0] for row in WindowStore.open(store).read()[1]] == [0, 1, 2, 3]
+    ended(process)
+    assert numbers(store) == [0, 1, 2, 3]
 
 
 def test_collector_outlives_the_writers_of_a_pipe_when_it_follows(tmp_path: Path) -> None:
     pipe, store = tmp_path / "pipe", tmp_path / "drive.window"
     os.mkfifo(pipe)
-    process = subprocess.Popen([*COLLECT, "--source", str(pipe), "--follow", "--store", str(store)])
+    process = started(store, "--source", str(pipe), "--follow")
     for number in range(3):
         with pipe.open("wb") as writer:
             writer.write(line(number))
         wait_for(number + 1, store)
-    process.terminate()
-    assert process.wait(60) == 0
+    ended(process)
 
 
 def test_collector_leaves_a_whole_window_when_the_disk_is_full(tmp_path: Path) -> None:
@@ -274,9 +295,41 @@ def test_collector_leaves_a_whole_window_when_the_disk_is_full(tmp_path: Path) -
     done = subprocess.run([*limited, *command], input=rows, capture_output=True, check=False)
     assert done.returncode == 5, done.stderr
     assert b"Check the folder, its rights and the free space" in done.stderr
-    kept = [row[0] for row in WindowStore.open(store).read()[1]]
+    kept = numbers(store)
     assert 0 < len(kept) < 20_000
     assert kept == list(range(len(kept)))
     again = subprocess.run([*COLLECT, *command], input=line(7), capture_output=True, check=False)
     assert again.returncode == 0, again.stderr
     assert WindowStore.open(store).span()[0] == len(kept) + 1
+
+
+@pytest.mark.postgresql
+def test_query_reads_postgresql_with_the_password_from_the_environment_and_cannot_write(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = postgres.database()
+    with postgres.connect(database) as connection:
+        connection.execute("CREATE TABLE drive (speed real, load integer, price numeric, quality double precision)")
+        connection.execute(
+            "INSERT INTO drive SELECT n * 0.5, n % 4, n / 7.0, n / 100.0 FROM generate_series(1, 5000) AS n"
+        )
+        connection.execute("CREATE SEQUENCE trips")
+        connection.execute("CREATE TABLE gaps AS SELECT 1 AS a, NULL::real AS y UNION ALL SELECT 2, 3")
+    place = f"postgresql://{USER}@127.0.0.1:{postgres.port}/{database}"
+    monkeypatch.setenv("PGPASSWORD", "wrong")
+    with pytest.raises(DataError, match=r"Put the password into ~/.pgpass or PGPASSWORD"):
+        read_source(f"{place}?table=drive")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    source = read_source(f"{place}?query=SELECT *, speed::int %25 2 AS even, quality AS y FROM drive WHERE load < 2")
+    assert source.train.features == ("speed", "load", "price", "quality", "even")
+    assert source.train.rows == 2500
+    assert read_source(f"{place}?table=public.drive").train.rows == 5000
+    with pytest.raises(DataError, match="Only reading is allowed here"):
+        read_source(f"{place}?query=DELETE FROM drive RETURNING speed, quality")
+    with pytest.raises(DataError, match=r"cannot execute nextval\(\) in a read-only transaction.*write a SELECT"):
+        read_source(f"{place}?query=SELECT nextval('trips') AS a, quality FROM drive")
+    with pytest.raises(DataError, match=r"row 1 .* column 'y': the cell is empty"):
+        read_source(f"{place}?query=SELECT a, y FROM gaps ORDER BY a")
+    with pytest.raises(DataError, match='relation "nosuch" does not exist'):
+        read_source(f"{place}?table=nosuch")
+    assert read_source(f"{place}?table=drive").train.rows == 5000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import sqlite3
@@ -20,7 +19,6 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
 from broker.servers.mosquitto import MosquittoProcess
-from broker.tls import save_identity
 from broker.trust import trust
 from console.checkup import machine
 from console.checkup.access import clock
@@ -32,8 +30,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from schemas.topics import Topics
-from schemas.trust.identity import load_key, new_key
-from schemas.trust.signing import Owner
+from tests.support.fleet import FleetCa
 from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.mosquitto
@@ -71,38 +68,16 @@ def plain(tmp_path: Path) -> Iterator[MosquittoProcess]:
     broker.stop()
 
 
-class Fleet:
-    """An authority, and a Mosquitto with mutual TLS."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        made = dt.datetime.now(dt.UTC) - dt.timedelta(days=10)
-        Authority.create(folder / "ca", "test CA", clock=lambda: made)
-        self.authority = Authority(folder / "ca")
-        self.authority.refresh_crl()
-        self.identity(Owner("broker", "broker"), hosts=("127.0.0.1", "localhost"))
-
-    def identity(
-        self, owner: Owner, *, days: float = 365.0, hosts: tuple[str, ...] = (), age: float = 0.0, name: str = ""
-    ) -> Path:
-        """Issue a certificate as it was done `age` days ago."""
-        folder = self.folder / (name or owner.id)
-        key = new_key()
-        clock = self.authority._clock
-        self.authority._clock = lambda: clock() - dt.timedelta(days=age)
-        made = self.authority.issue(owner, load_key(key).public_key(), days=days, hosts=hosts)
-        self.authority._clock = clock
-        save_identity(folder, key=key, ca=self.authority.ca_pem, crl=self.authority.crl_pem, certificate=made)
-        return folder
-
-
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    return Fleet(tmp_path_factory.mktemp("fleet"))
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> FleetCa:
+    """An authority, and the identity of a broker."""
+    made = FleetCa(tmp_path_factory.mktemp("fleet"))
+    made.identity("broker", "broker")
+    return made
 
 
 @pytest.fixture
-def secure(fleet: Fleet, tmp_path: Path) -> Iterator[Callable[..., MosquittoProcess]]:
+def secure(fleet: FleetCa, tmp_path: Path) -> Iterator[Callable[..., MosquittoProcess]]:
     """Starts a Mosquitto with mutual TLS and some access rules."""
     started: list[MosquittoProcess] = []
 
@@ -157,7 +132,7 @@ def test_doctor_says_that_the_password_is_wrong(doctor: Doctor, plain: Mosquitto
 
 
 def test_doctor_tells_tls_and_plain_ports_apart(
-    doctor: Doctor, plain: MosquittoProcess, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+    doctor: Doctor, plain: MosquittoProcess, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
 ) -> None:
     ca = str(fleet.folder / "broker" / "ca.pem")
     spoken = doctor("--broker", f"mqtts://{plain.address.place}", "--ca-file", ca)
@@ -189,10 +164,10 @@ def test_doctor_says_that_packets_are_too_small(doctor: Doctor, tmp_path: Path) 
 
 
 def test_doctor_finds_nothing_wrong_over_mutual_tls(
-    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+    doctor: Doctor, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
 ) -> None:
     broker = secure()
-    me = fleet.identity(Owner("agent", "v-sound"))
+    me = fleet.identity("agent", "v-sound", days=365)
     found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-sound")
     assert [item for item in found.values() if item["level"] == "wrong"] == []
     assert found["certificate"]["level"] == "ok"
@@ -200,40 +175,40 @@ def test_doctor_finds_nothing_wrong_over_mutual_tls(
     assert found["may publish"]["says"] == "everything that it must"
     assert found["must not publish"]["says"] == "nothing that is others' can be written"
     assert found["must not subscribe"]["level"] == "ok"
-    cloud = fleet.identity(Owner("coordinator", "coordinator"))
+    cloud = fleet.identity("coordinator", "coordinator", days=365)
     found = doctor("--broker", broker.url, "--identity", str(cloud), "--as-coordinator")
     assert [found[check]["level"] for check in ("may publish", "must not publish", "may subscribe")] == ["ok"] * 3
 
 
 def test_doctor_says_when_a_certificate_has_expired_or_soon_will(
-    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+    doctor: Doctor, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
 ) -> None:
     broker = secure()
-    old = fleet.identity(Owner("agent", "v-old"), days=1, age=2)
+    old = fleet.identity("agent", "v-old", days=1, ago=2)
     found = doctor("--broker", broker.url, "--identity", str(old))
     assert "has expired" in found["certificate"]["says"]
     assert "agent renew" in found["certificate"]["fix"]
     assert found["broker"]["level"] == "wrong"
-    late = fleet.identity(Owner("agent", "v-late"), days=5)
+    late = fleet.identity("agent", "v-late", days=5)
     found = doctor("--broker", broker.url, "--identity", str(late))
     assert (found["certificate"]["level"], "expires in 4 days" in found["certificate"]["says"]) == ("warning", True)
     assert found["broker"]["level"] == "ok"
 
 
 def test_doctor_says_when_the_brokers_certificate_soon_expires_or_is_foreign(
-    doctor: Doctor, fleet: Fleet, tmp_path: Path
+    doctor: Doctor, fleet: FleetCa, tmp_path: Path
 ) -> None:
-    short = fleet.identity(Owner("broker", "broker2"), days=3, hosts=("localhost",))
+    short = fleet.identity("broker", "broker2", days=3, hosts=("localhost",))
     broker = MosquittoProcess(
         tmp_path / "short", identity=short, acl=certificate_acl(TOPICS, coordinators=["coordinator"])
     )
     broker.start()
     try:
-        me = fleet.identity(Owner("agent", "v-short"))
+        me = fleet.identity("agent", "v-short")
         found = doctor("--broker", broker.url, "--identity", str(me))
         assert "the broker's certificate expires in" in found["tls"]["says"]
-        other = Fleet(tmp_path / "other")
-        stranger = other.identity(Owner("agent", "v-short"))
+        other = FleetCa(tmp_path / "other")
+        stranger = other.identity("agent", "v-short")
         found = doctor("--broker", broker.url, "--identity", str(stranger))
         assert "from a CA that is not ours" in found["broker"]["says"]
     finally:
@@ -241,9 +216,9 @@ def test_doctor_says_when_the_brokers_certificate_soon_expires_or_is_foreign(
 
 
 def test_doctor_says_when_the_own_certificate_was_revoked_and_when_the_key_is_open(
-    doctor: Doctor, fleet: Fleet
+    doctor: Doctor, fleet: FleetCa
 ) -> None:
-    me = fleet.identity(Owner("agent", "v-gone"))
+    me = fleet.identity("agent", "v-gone")
     fleet.authority.revoke("v-gone")
     (me / "crl.pem").write_bytes(fleet.authority.crl_pem)
     (me / "key.pem").chmod(0o644)
@@ -253,10 +228,10 @@ def test_doctor_says_when_the_own_certificate_was_revoked_and_when_the_key_is_op
 
 
 def test_doctor_names_each_authority_and_whose_list_is_missing(
-    fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fleet: FleetCa, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     me, other = (
-        fleet.identity(Owner("broker", "broker-two"), hosts=("localhost",)),
+        fleet.identity("broker", "broker-two", hosts=("localhost",)),
         Authority.create(tmp_path, "CA two"),
     )
     trust(me, other.ca_pem + other.crl_pem)
@@ -290,11 +265,11 @@ def test_doctor_says_what_an_identity_folder_lacks(doctor: Doctor, tmp_path: Pat
 
 
 def test_doctor_names_what_a_vehicle_is_denied(
-    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+    doctor: Doctor, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
 ) -> None:
     rules = [rule for rule in agent_rules(TOPICS, "v-less") if "evaluation" not in rule.pattern]
     broker = secure(mosquitto_acl({"v-less": rules}))
-    me = fleet.identity(Owner("agent", "v-less"))
+    me = fleet.identity("agent", "v-less")
     found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-less")
     assert found["may publish"]["level"] == "wrong"
     assert "agent/v-less/evaluation (Not authorized)" in found["may publish"]["says"]
@@ -302,10 +277,10 @@ def test_doctor_names_what_a_vehicle_is_denied(
 
 
 def test_doctor_names_what_a_vehicle_is_wrongly_allowed(
-    doctor: Doctor, fleet: Fleet, secure: Callable[..., MosquittoProcess]
+    doctor: Doctor, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
 ) -> None:
     broker = secure("user v-more\ntopic readwrite gf/1/#\n")
-    me = fleet.identity(Owner("agent", "v-more"))
+    me = fleet.identity("agent", "v-more")
     found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-more")
     said = found["must not publish"]["says"]
     assert found["must not publish"]["level"] == "wrong"

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 
-from broker.credentials import FolderCredentials
 from broker.servers.launch import launch
-from broker.signed import Patience as SealPatience
 from broker.tls import client_context, tls_of
 from console.main import run
 from coordinator.authority.web import AuthorityServer
 from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, Patience, enrol
-from edge_agent.forecast.source import SampleLimits, Samples
 from edge_agent.sources.window import WindowStore
-from schemas.errors import StorageError, WireError
-from schemas.trust.signing import Verifier
+from schemas.errors import StorageError
 from tests.support.cloud import CoordinatorProcess
 from tests.support.coordinator_http import served
 from tests.support.fleet import FleetCa
@@ -99,29 +93,6 @@ def test_window_waits_for_another_writer_as_long_as_it_was_told(tmp_path: Path) 
     threading.Timer(0.3, other.rollback).start()
     assert patient.append([{"a": 1.0, "y": 2.0}]) == []
     assert patient.span()[0] == 2
-
-
-def test_samples_keep_their_bounds(tmp_path: Path) -> None:
-    lines = tmp_path / "samples.jsonl"
-    lines.write_text("".join([json.dumps({"a": "x" * 2000}) + "\n", '{"a": 1}\n'] * 3), encoding="utf-8")
-    narrow = list(Samples(str(lines), limits=SampleLimits(waiting=1, max_bytes=1024)))
-    assert [sample for sample in narrow if isinstance(sample, dict)] == [{"a": 1}] * 3
-    whole = Samples(str(lines), limits=SampleLimits(waiting=1, max_bytes=4096))
-    assert [type(sample) for sample in whole] == [dict] * 6
-
-
-def test_verifier_and_patience_remember_so_many_and_judge_no_otherwise(tmp_path: Path) -> None:
-    ca = FleetCa(tmp_path)
-    verifier = Verifier(ca.authority.ca_pem, time.time, remembered=1)
-    agents = [FolderCredentials(ca.identity("agent", name)).signer for name in ("v1", "v2")]
-    for signer in agents * 2:
-        verifier.verify(b"text", signer.sign(b"text"), signer.certificate)
-        with pytest.raises(WireError, match="signature"):
-            verifier.verify(b"other", signer.sign(b"text"), signer.certificate)
-    patience = SealPatience(1, 0.001, 1, clock=lambda: 0.0)
-    for name in ("v1", "v2"):
-        patience.spend(name)
-    assert (patience.has("v1"), patience.has("v2")) == (True, False)
 
 
 def test_processes_name_former_settings_and_go_on(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import httpx
 import numpy as np
 
 from coordinator.journal.sql import SqlJournal
+from coordinator.service import Service
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
@@ -84,6 +87,18 @@ class CoordinatorProcess:
             self.process.send_signal(number)
         _, told = self.process.communicate(timeout=30)
         return self.process.returncode, told
+
+
+@contextlib.contextmanager
+def serving(service: Service) -> Iterator[Service]:
+    """Let a coordinator of this process serve meanwhile."""
+    thread = threading.Thread(target=service.serve_forever)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+        thread.join()
 
 
 def has_ended(api: httpx.Client, run: str) -> bool:

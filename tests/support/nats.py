@@ -75,11 +75,6 @@ class NatsProcess(ChildBroker):
     ----------
     state_dir : Path
         Made if it does not exist; holds everything that the server writes.
-    port : int
-        0: a free one.
-    max_message_bytes : int
-    dies_with_parent : bool
-        See `broker.servers.child.ChildBroker`.
 
     Raises
     ------
@@ -89,26 +84,16 @@ class NatsProcess(ChildBroker):
         The state directory cannot be written.
     """
 
-    def __init__(
-        self,
-        state_dir: Path,
-        *,
-        port: int = 0,
-        max_message_bytes: int = 1024 * 1024,
-        dies_with_parent: bool = True,
-    ) -> None:
+    def __init__(self, state_dir: Path) -> None:
         program = find_nats()
         if program is None:
             raise BrokerError("nats-server is not installed: apt install nats-server, or use Mosquitto")
         state_dir = prepare_state_dir(state_dir)
         password = kept_password(state_dir)
-        self.config = NatsConfig(
-            port or free_port(), free_port(), state_dir, password, max_message_bytes=max_message_bytes
-        )
+        self.config = NatsConfig(free_port(), free_port(), state_dir, password)
         write_private(state_dir / "nats.conf", self.config.render())
         super().__init__(
             "nats",
             BrokerAddress(self.config.host, self.config.port, username=USER, password=password),
             Program("nats", [program, "-c", str(state_dir / "nats.conf")], state_dir),
-            dies_with_parent=dies_with_parent,
         )

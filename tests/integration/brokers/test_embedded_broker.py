@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,16 +20,6 @@ from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
 
 CONNECT_V5 = bytes.fromhex("101100044d51545405021e0005110000000a0001 78".replace(" ", ""))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
-    running = EmbeddedProcess(tmp_path_factory.mktemp("broker"))
-    running.start()
-    yield running
-    running.stop()
-    log = tmp_path_factory.getbasetemp() / "broker0" / "broker.log"
-    assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
 
 
 def test_hundred_agents_answer_a_request_and_get_their_receipts(broker):
@@ -82,6 +72,26 @@ def test_retained_messages_reach_subscribers_only_when_a_client_comes_back(broke
     assert {m.topic for m in back.messages} == {"gf/1/r/b"}
     a.transport.stop()
     back.transport.stop()
+
+
+def test_client_that_leaves_in_the_middle_of_traffic_gets_the_rest_in_order_when_it_is_back(broker):
+    sender = Client(PahoTransport(Link(broker.url, "o-sender"))).start()
+    for attempt in range(12):
+        topic = f"gf/1/o/{attempt}"
+        leaver = Client(PahoTransport(Link(broker.url, f"o-{attempt}")))
+        leaver.transport.subscribe(topic)
+        make_ready(eventually, leaver.start())
+        stopping = threading.Thread(target=leaver.transport.stop)
+        stopping.start()
+        for n in range(20):
+            sender.transport.publish(topic, b"%d" % n)
+        stopping.join()
+        assert sender.transport.flush(30)
+        back = Client(PahoTransport(Link(broker.url, f"o-{attempt}"))).start()
+        eventually(lambda back=back: b"19" in back.payloads(), "the last one arrived")
+        assert back.payloads() == sorted(back.payloads(), key=int)
+        back.transport.stop()
+    sender.transport.stop()
 
 
 def test_client_that_was_taken_over_and_came_back_is_served_at_once(broker):

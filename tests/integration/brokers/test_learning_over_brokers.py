@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from coordinator.service import Service
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
+from tests.support.cloud import serving
 from tests.support.fake_coordinator import source
 from tests.support.processes import eventually
 from tests.support.simulation import central_digest
@@ -47,33 +48,26 @@ def fleet_name() -> str:
 
 
 @pytest.fixture
-def service(broker, fleet_name, tmp_path) -> Iterator[Service]:
+def settings(broker, fleet_name) -> dict[str, Any]:
+    """What coordinator and agents are both told."""
     protocol, running = broker
-    made = build(
-        load_config(
-            broker=running.url,
-            fleet=fleet_name,
-            state_dir=tmp_path / "cloud",
-            api=False,
-            max_message_bytes=SMALL,
-            protocol=protocol,
-        )
-    )
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    # RabbitMQ gives no retained births to a coordinator that comes after its agents.
-    eventually(lambda: made.is_connected)
-    yield made
-    made.stop()
-    thread.join()
+    return {"broker": running.url, "fleet": fleet_name, "max_message_bytes": SMALL, "protocol": protocol}
+
+
+@pytest.fixture
+def cloud(settings, tmp_path) -> Service:
+    """A coordinator that does not serve yet."""
+    return build(load_config(**settings, state_dir=tmp_path / "cloud", api=False))
 
 
 @pytest.mark.parametrize("participation", ["cohort", "elastic"])
-def test_fleet_learns_the_central_model_over_every_broker(broker, service, fleet_name, tmp_path: Path, participation):
-    protocol, running = broker
+def test_fleet_learns_the_central_model_over_every_broker(cloud, settings, tmp_path: Path, participation):
     sources = {name: source(seed, count=400) for seed, name in enumerate(AGENTS)}
-    settings = {"fleet": fleet_name, "max_message_bytes": SMALL, "protocol": protocol}
-    with Fleet(sources, broker=running.url, state_dir=tmp_path / "vehicles", **settings):
+    fleet = Fleet(sources, state_dir=tmp_path / "vehicles", **settings)
+    with serving(cloud) as service:
+        # RabbitMQ gives no retained births to a coordinator that comes after its agents.
+        eventually(lambda: service.is_connected)
+        fleet.start()
         spec = RunSpec(
             scheme="frt",
             parameters={"nullify": False, "min_rows": 1},
@@ -83,38 +77,25 @@ def test_fleet_learns_the_central_model_over_every_broker(broker, service, fleet
         )
         run = service.call(lambda coordinator: coordinator.start_run(spec))
         eventually(lambda: service.call(lambda coordinator: coordinator.runs.live.get(run)) is None)
-    document = service.call(lambda coordinator: coordinator.runs.document(run))
+        fleet.stop()
+        document = service.call(lambda coordinator: coordinator.runs.document(run))
+        stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]
     assert (document["outcome"], document["cohort"]) == ("finished", list(AGENTS)), document["reason"]
-    stored = service.call(lambda coordinator: coordinator.registry.versions("m"))[-1]
     record = ModelRecord.from_bytes(stored.record)
     assert len(stored.record) > SMALL
     assert record.digest == central_digest(record, sources)
 
 
-def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(broker, fleet_name, tmp_path: Path):
+def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(cloud, settings, tmp_path: Path):
     """RabbitMQ keeps births from a new coordinator, and requests and models from new agents: they use wildcards."""
-    protocol, running = broker
     sources = {name: source(seed, count=200) for seed, name in enumerate(AGENTS)}
-    settings = {"fleet": fleet_name, "max_message_bytes": SMALL, "protocol": protocol}
 
     def fleet(*names: str) -> Fleet:
-        chosen = {name: sources[name] for name in names}
-        return Fleet(chosen, broker=running.url, state_dir=tmp_path / "vehicles", **settings)
+        return Fleet({name: sources[name] for name in names}, state_dir=tmp_path / "vehicles", **settings)
 
-    config = load_config(
-        broker=running.url,
-        fleet=fleet_name,
-        state_dir=tmp_path / "cloud",
-        api=False,
-        max_message_bytes=SMALL,
-        protocol=protocol,
-    )
     with fleet("v1", "v2") as early:
         eventually(lambda: all(agent.transport.is_connected for agent in early.agents.values()))
-        service = build(config)
-        thread = threading.Thread(target=service.serve_forever)
-        thread.start()
-        try:
+        with serving(cloud) as service:
             eventually(lambda: set(service.call(lambda coordinator: coordinator.fleet.offers())) >= {"v1", "v2"})
             spec = RunSpec(
                 scheme="frt",
@@ -132,9 +113,6 @@ def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(b
                 kept = late.agents["v4"].config.directory / "models" / "m.json"
                 eventually(kept.exists)
                 assert ModelRecord.from_bytes(kept.read_bytes()).cohort == ["v1", "v2", "v3"]
-        finally:
-            service.stop()
-            thread.join()
 
 
 def _accepted(service: Service, run: str) -> tuple[str, ...]:

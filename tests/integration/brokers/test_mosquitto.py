@@ -56,4 +56,3 @@ def test_configuration_has_the_measured_necessities(tmp_path):
     ):
         assert line in text.splitlines()
     assert "listener 1 127.0.0.1" in text
-    assert "persistence false" in MosquittoConfig(port=1, state_dir=tmp_path, persistence=False).render()

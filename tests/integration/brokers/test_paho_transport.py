@@ -24,14 +24,6 @@ CONNACK_V311_REFUSED = b"\x20\x02\x00\x01"
 CONNACK_V311 = b"\x20\x02\x00\x00"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
-    running = EmbeddedProcess(tmp_path_factory.mktemp("broker"))
-    running.start()
-    yield running
-    running.stop()
-
-
 @contextlib.contextmanager
 def listener(meet) -> Iterator[str]:
     """A TCP server at the yielded address; `meet` gets each connection and the first bytes that came over it."""

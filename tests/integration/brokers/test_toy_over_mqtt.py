@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,14 @@ from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
 from schemas.record import ModelRecord
+from tests.support.cloud import serving
 from tests.support.fake_coordinator import source
 from tests.support.processes import eventually
 from tests.support.simulation import central_digest
-from tests.support.transports import start_broker
 
 TOY = Path(__file__).parents[2] / "conformance" / "toy"
 NAME = "federated_mean"
 AGENTS = ("v1", "v2", "v3")
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: Any) -> Iterator[ChildBroker]:
-    running = start_broker("embedded", tmp_path_factory.mktemp("broker"))
-    assert running is not None
-    yield running
-    running.stop()
 
 
 @pytest.fixture(params=["folder beside ours", "entry point of another package"])
@@ -61,12 +52,8 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 @pytest.fixture
 def service(broker: ChildBroker, way: str, tmp_path: Path) -> Iterator[Service]:
     config = load_config(broker=broker.url, fleet=fleet_of(way), state_dir=tmp_path / "cloud", api=False)
-    made = build(config)
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.stop()
-    thread.join()
+    with serving(build(config)) as made:
+        yield made
 
 
 def fleet_of(way: str) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker.credentials import FolderCredentials
 from broker.port import Handlers, Link, Message
@@ -102,38 +104,6 @@ def test_half_renewed_identity_is_not_taken_over_until_it_is_whole(ca, clock, br
     assert credentials.signer.certificate == before.certificate
 
 
-def test_grown_list_is_taken_over_and_an_older_or_foreign_one_is_not(ca, clock, tmp_path):
-    cloud, stolen = ca.identity("coordinator", "cloud"), ca.identity("agent", "v1")
-    topic, sealed = sealed_birth(stolen, "v1")
-    credentials = FolderCredentials(cloud, clock=clock)
-    older = credentials.crl
-    assert credentials.verifier.open(topic, sealed, (Owner("agent", "v1"),))
-    ca.authority.revoke("v1", "stolen")
-    save_identity(cloud, crl=ca.authority.crl_pem)
-    assert look(credentials, clock)
-    newest = credentials.crl
-    assert newest == ca.authority.crl_pem
-    for wrong in (older, FleetCa(tmp_path / "other").authority.crl_pem, newest[:80]):
-        save_identity(cloud, crl=wrong)
-        look(credentials, clock)
-        assert credentials.crl == newest
-        with pytest.raises(WireError, match="revoked"):
-            credentials.verifier.open(topic, sealed, (Owner("agent", "v1"),))
-
-
-def test_list_that_was_heard_is_kept_over_a_restart_though_somebody_withholds_it(ca, clock):
-    agent, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
-    topic, sealed = sealed_birth(cloud, "cloud")
-    credentials = FolderCredentials(agent, clock=clock)
-    ca.authority.revoke("cloud")
-    assert credentials.take_crl(ca.authority.crl_pem)
-    assert not credentials.take_crl(ca.authority.crl_pem)
-    again = FolderCredentials(agent, clock=clock)
-    assert number_in(again.crl) == number_in(ca.authority.crl_pem)
-    with pytest.raises(WireError, match="revoked"):
-        again.verifier.open(topic, sealed, CLOUD)
-
-
 def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_look(ca, clock):
     folder = ca.identity("agent", "v1")
     ca.identity("agent", "v2")
@@ -144,44 +114,6 @@ def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_
     assert credentials.take_crl(ca.authority.crl_pem)
     assert look(credentials, clock)
     assert credentials.signer.certificate != before.certificate
-
-
-def test_newer_list_of_an_operator_is_not_replaced_by_an_older_one_that_is_heard(ca, clock):
-    folder = ca.identity("agent", "v1")
-    for name in ("v2", "v3"):
-        ca.identity("agent", name)
-    credentials = FolderCredentials(folder, clock=clock)
-    ca.authority.revoke("v2")
-    heard = ca.authority.crl_pem
-    ca.authority.revoke("v3")
-    save_identity(folder, crl=ca.authority.crl_pem)
-    assert credentials.take_crl(heard)
-    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem
-    assert look(credentials, clock)
-    assert credentials.crl == ca.authority.crl_pem
-
-
-@pytest.mark.parametrize("in_folder", ["an older list", "none", "a torn one's remains, unreadable"])
-def test_heard_list_is_kept_over_a_restart_when_what_was_put_into_the_folder_is_older(ca, clock, in_folder):
-    folder = ca.identity("agent", "v1")
-    stolen = ca.identity("coordinator", "cloud")
-    credentials = FolderCredentials(folder, clock=clock)
-    ca.authority.refresh_crl()
-    save_identity(folder, crl=ca.authority.crl_pem)
-    if in_folder != "an older list":
-        (folder / "crl.pem").unlink()
-    if in_folder == "a torn one's remains, unreadable":
-        (folder / "crl.pem").symlink_to(folder / "nowhere")
-    ca.authority.revoke("cloud", "stolen")
-    # Heard before the next look, which may be a day away.
-    assert credentials.take_crl(ca.authority.crl_pem)
-    again = FolderCredentials(folder, clock=clock)
-    assert number_in(again.crl) == number_in(ca.authority.crl_pem)
-    topic, sealed = sealed_birth(stolen, "cloud")
-    with pytest.raises(WireError, match="revoked"):
-        again.verifier.open(topic, sealed, CLOUD)
-    look(credentials, clock)
-    assert number_in(credentials.crl) == number_in(ca.authority.crl_pem)
 
 
 def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
@@ -208,13 +140,77 @@ def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
 
 
-def revoked_after_restart(folder: Path, sealed: tuple[str, bytes]) -> bool:
-    """Whether a process that starts now refuses what the coordinator's stolen identity seals."""
+LISTS = 5
+"""Lists that the authority makes one after the other; from the one in the middle on, they revoke the coordinator."""
+
+PUTS = (*range(LISTS), "nothing", "half a list", "another fleet's", "behind what cannot be read")
+STEPS = st.lists(
+    st.tuples(st.just("put"), st.sampled_from(PUTS))
+    | st.tuples(st.just("hear"), st.integers(0, LISTS - 1))
+    | st.tuples(st.sampled_from(["look", "restart"]), st.just(0)),
+    max_size=12,
+)
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, bytes], list[bytes], bytes]:
+    """An agent's identity, what the coordinator sealed, the lists of the fleet, and one of another fleet."""
+    ca, other = (FleetCa(tmp_path_factory.mktemp(name)) for name in ("ca", "other"))
+    folder, sealed = ca.identity("agent", "v1"), sealed_birth(ca.identity("coordinator", "cloud"), "cloud")
+    made = [ca.authority.crl_pem]
+    for number in range(1, LISTS):
+        if number == LISTS // 2:
+            ca.authority.revoke("cloud", "stolen")
+        else:
+            ca.authority.refresh_crl()
+        made.append(ca.authority.crl_pem)
+    return folder, sealed, made, other.authority.crl_pem
+
+
+@settings(max_examples=150)
+@given(STEPS)
+def test_newest_list_that_was_heard_or_seen_counts_and_is_in_the_folder_whatever_is_put_there(lists, steps):
+    folder, sealed, made, foreign = lists
+    path, clock = folder / "crl.pem", Clock()
+    junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
+    odd = {"nothing": b"", "half a list": made[-1][:80], "another fleet's": foreign, PUTS[-1]: junk + made[1]}
+    path.write_bytes(made[0])
+    credentials = FolderCredentials(folder, clock=clock)
+    known = there = 0  # the newest that the process knows, and that is in the folder; -1: none
+    for step, which in steps:
+        if step == "put":
+            path.unlink(missing_ok=True)
+            if content := made[which] if isinstance(which, int) else odd[which]:
+                path.write_bytes(content)
+            there = which if isinstance(which, int) else 1 if which == PUTS[-1] else -1
+        elif step == "hear":
+            assert credentials.take_crl(made[which]) == (which > known)
+            if which > known:
+                known = which
+                there = max(known, there)
+        elif step == "look":
+            look(credentials, clock)
+            known = there = max(known, there)
+        else:
+            credentials, known = FolderCredentials(folder, clock=clock), there
+        assert credentials.crl == (made[known] if known >= 0 else b"")
+        assert revokes(credentials, sealed) == (known >= LISTS // 2)
+        if step != "put" and there >= 0:
+            assert made[there] in path.read_bytes()
+
+
+def revokes(credentials: FolderCredentials, sealed: tuple[str, bytes]) -> bool:
+    """Whether a process refuses what the coordinator's stolen identity sealed."""
     try:
-        FolderCredentials(folder).verifier.open(*sealed, CLOUD)
+        credentials.verifier.open(*sealed, CLOUD)
     except WireError as fault:
         return fault.code == "revoked-certificate"
     return False
+
+
+def revoked_after_restart(folder: Path, sealed: tuple[str, bytes]) -> bool:
+    """The same of a process that starts now."""
+    return revokes(FolderCredentials(folder), sealed)
 
 
 def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_was_changed(ca, clock, tmp_path):
@@ -297,28 +293,6 @@ def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
     credentials = FolderCredentials(folder, clock=clock)
     after.revoke("cloud", "stolen")
     assert credentials.take_crl(after.crl_pem)
-    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
-
-
-@pytest.mark.parametrize("in_folder", ["an older list", "half a list", "no list"])
-def test_heard_list_is_put_back_when_something_worth_less_takes_its_place_afterwards(ca, clock, in_folder):
-    folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
-    older = (folder / "crl.pem").read_bytes()
-    credentials = FolderCredentials(folder, clock=clock)
-    ca.authority.revoke("cloud", "stolen")
-    heard = ca.authority.crl_pem
-    assert credentials.take_crl(heard)
-    match in_folder:
-        case "an older list":
-            save_identity(folder, crl=older)
-        case "half a list":
-            (folder / "crl.pem").write_bytes(heard[:80])
-        case "no list":
-            (folder / "crl.pem").unlink()
-    assert look(credentials, clock)
-    assert not look(credentials, clock), "what we wrote ourselves is no news"
-    assert not credentials.take_crl(heard)
-    assert (folder / "crl.pem").read_bytes() == heard
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
@@ -523,12 +497,11 @@ def test_tap_says_who_sealed_each_message_and_what_the_fleet_would_refuse():
     assert _text(line).isprintable()
 
 
-def test_good_list_in_the_folder_is_taken_over_behind_many_that_cannot_be_read(ca, clock):
-    folder, stolen = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
-    ca.authority.revoke("cloud", "stolen")
+def test_good_list_in_the_folder_is_kept_behind_many_that_cannot_be_read_when_another_one_comes(ca):
+    folder = ca.identity("agent", "v1")
+    ca.authority.refresh_crl()
     junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
     (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
-    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
     after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
     trust(folder, after.ca_pem + after.crl_pem)
     assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem

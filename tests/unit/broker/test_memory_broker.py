@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,17 +155,6 @@ def test_killed_client_never_comes_back_and_its_successor_gets_the_session():
     assert again.first() == [b"1"]
 
 
-def test_client_that_is_killed_before_it_connected_stays_away():
-    hub = MemoryHub()
-    hub.stop_broker()
-    peer = Peer(hub, "a").start()
-    hub.advance(10)
-    hub.kill("a")
-    hub.start_broker()
-    hub.advance(100)
-    assert peer.events == []
-
-
 def test_client_killed_behind_a_partition_leaves_its_will_once_that_heals():
     hub = MemoryHub()
     a = Peer(hub, "a").start("will")
@@ -209,25 +197,3 @@ def test_absent_clients_queue_overflows_silently_when_it_is_bounded():
     back = Peer(hub, "b").start("t")
     hub.pump()
     assert back.first() == [b"%d" % n for n in range(10)]
-
-
-def test_timers_of_the_simulation_run_in_virtual_time():
-    hub = MemoryHub()
-    seen: list[float] = []
-    hub.call_at(5.0, lambda: seen.append(hub.now))
-    hub.call_at(2.0, lambda: seen.append(hub.now))
-    hub.advance(10)
-    assert seen == [2.0, 5.0]
-
-
-def test_handler_that_fails_is_not_hidden():
-    def fail(message: Message) -> None:
-        raise LookupError(message.topic)
-
-    hub = MemoryHub()
-    peer = Peer(hub, "a")
-    peer.transport.subscribe("t")
-    peer.transport.start(Handlers(fail, lambda: None, lambda why: None))
-    peer.transport.publish("t", b"x")
-    with pytest.raises(LookupError):
-        hub.pump()

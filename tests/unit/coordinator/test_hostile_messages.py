@@ -68,7 +68,7 @@ def test_coordinator_joins_a_contribution_that_came_in_parts() -> None:
     fleet = Fleet().begin("a")
     body = contribution("a", fleet.task())
     body.contribution["values"] = {"noise": np.random.default_rng(1).integers(0, 2**62, 3000)}
-    frames = frames_for_contribution(Envelope(fleet="f", body=body, run="r1", agent="a"), TOPICS, 4096, compress=False)
+    frames = frames_for_contribution(Envelope(fleet="f", body=body, run="r1", agent="a"), TOPICS, 4096)
     assert len(frames) > 3
     for frame in reversed(frames):
         fleet.publish(frame.topic, frame.payload)

@@ -1,26 +1,72 @@
-"""An agent on a broker in memory, in virtual time: its answers, and what becomes of them."""
+"""An agent on a broker in memory, in virtual time: its birth and death, its answers, and what becomes of them."""
 
 import hashlib
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from broker.port import Message
 from glassfleet import catalogue
 from glassfleet.scheme import Contribution, Task
 from schemas import limits
-from schemas.errors import StorageError
+from schemas.errors import IdentityError, StorageError, UsageError
+from schemas.messages import AgentState
 from tests.support.agent_bench import Bench
 from tests.support.fake_coordinator import first_task, rows, source
 
 
-@pytest.fixture
-def bench(tmp_path):
-    return Bench(tmp_path)
+def test_agent_announces_what_it_can_when_connected(bench):
+    bench.agent()
+    bench.run()
+    (birth,) = bench.coordinator.bodies(AgentState)
+    assert (birth.status, birth.features, birth.target) == ("up", ["a", "b", "c"], "y")
+    assert "frt" in birth.schemes
 
 
-@pytest.fixture
-def task():
-    return first_task(rows())
+def test_agent_refuses_to_start_when_its_columns_do_not_fit_one_message(tmp_path):
+    data = rows()
+    wide = type(data)(tuple(f"column-{index:04d}" for index in range(999)), "y", np.zeros((60, 999)), data.y)
+    with pytest.raises(UsageError, match=r"999 column names .* raise max_message_bytes"):
+        Bench(tmp_path, limit=4096).agent(data=type(source())(wide, wide))
+
+
+def test_agent_is_declared_down_by_its_will_when_killed(bench):
+    agent = bench.agent()
+    bench.run()
+    bench.kill(agent)
+    bench.run()
+    assert [state.status for state in bench.coordinator.bodies(AgentState)] == ["up", "down"]
+
+
+def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench):
+    bench.agent()
+    with pytest.raises(IdentityError, match="--state-dir"):
+        bench.agent()
+
+
+def test_agent_refuses_to_start_when_its_allow_list_names_a_scheme_that_is_not_there(bench):
+    with pytest.raises(UsageError, match="'alchemy' cannot be offered"):
+        bench.agent(schemes=("alchemy",))
+
+
+def state_of(agent: Any) -> Any:
+    return agent.session, agent.outbox.contents(), dict(agent._effects.jobs), set(agent.transport.patterns)
+
+
+def test_agent_counts_and_ignores_a_request_that_contradicts_itself(bench, task):
+    agent = bench.agent()
+    bench.run(1)
+    envelope = bench.coordinator.request(task)
+    before = state_of(agent)
+    for wrong, code in (
+        (replace(envelope, fleet="other"), "foreign-fleet"),
+        (replace(envelope, body=envelope.body.model_copy(update={"task_digest": "0" * 64})), "digest-mismatch"),
+    ):
+        agent.handle(Message(bench.coordinator.topics.request("r1"), wrong.to_bytes()))
+        assert agent.counts[f"ignored-{code}"] == 1
+        assert state_of(agent) == before
 
 
 def test_agent_answers_as_the_client_half_does_from_the_request_alone(bench, task):

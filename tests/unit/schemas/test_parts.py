@@ -20,6 +20,9 @@ from schemas.trust.joining import Assembler, BlobStore
 
 TOPICS = Topics("fleet")
 LIMIT = limits.MIN_MESSAGE_BYTES
+ROOM = LIMIT - limits.MAX_SEAL_BYTES
+"""What the smallest limit that can be set leaves beside a seal."""
+
 DIGEST = "a" * 64
 
 
@@ -55,18 +58,11 @@ def altered(envelope: Envelope, **changes) -> Envelope:
     return Envelope(body=Part(**(body.model_dump() | changes)), **head)
 
 
-def test_small_contribution_travels_as_it_is():
-    envelope = answer(100)
-    assert parts.frames_for_contribution(envelope, TOPICS, LIMIT) == [
-        (TOPICS.contribution("v1", "r1"), envelope.to_bytes())
-    ]
-
-
 @settings(max_examples=40)
-@given(st.integers(1, 60_000), st.integers(LIMIT, 20_000), st.booleans(), st.randoms(use_true_random=False))
-def test_assembler_gives_back_what_was_cut_whatever_the_order_and_the_duplicates(size, limit, compress, rng):
-    envelope = answer(size)
-    frames = parts.frames_for_contribution(envelope, TOPICS, limit, compress=compress)
+@given(st.integers(1, 60_000), st.integers(ROOM, 20_000), st.booleans(), st.randoms(use_true_random=False))
+def test_assembler_gives_back_what_was_cut_whatever_the_order_and_the_duplicates(size, limit, is_noise, rng):
+    envelope = answer(size, filler=None if is_noise else b"a")
+    frames = parts.frames_for_contribution(envelope, TOPICS, limit)
     assert all(len(frame.payload) <= limit for frame in frames)
     assert {frame.topic for frame in frames} == {TOPICS.contribution("v1", "r1")}
     arriving = received(frames)
@@ -89,15 +85,10 @@ def test_signature_travels_inside_the_parts():
     assert joined.signature == b"s" * 64
 
 
-def test_compressible_contribution_needs_fewer_parts():
-    assert len(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT)) == 1
-    assert len(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT, compress=False)) > 20
-
-
-@given(st.binary(max_size=2000), st.booleans())
-def test_packing_is_undone_and_never_grows_by_more_than_its_marker(content, compress):
-    packed = parts.pack(content, compress=compress)
-    assert len(packed) <= len(content) + 1
+@given(st.binary(max_size=2000) | st.binary(max_size=9).map(lambda part: part * 99))
+def test_packing_is_undone_and_never_grows_by_more_than_its_marker(content):
+    packed = parts.pack(content)
+    assert len(packed) <= min(len(content), len(zlib.compress(content))) + 1
     assert parts.unpack(packed) == content
 
 
@@ -131,13 +122,6 @@ def test_assembler_completes_again_when_everything_is_sent_again():
     for _ in range(3):
         assert [assembler.add(each) is not None for each in arriving] == [False] * (len(arriving) - 1) + [True]
     assert (assembler.open_messages, assembler.kept_bytes) == (0, 0)
-
-
-def test_assembler_keeps_senders_apart():
-    assembler = Assembler()
-    one, two = cut(agent="v1", seed=1), cut(agent="v2", seed=2)
-    results = [assembler.add(each) for pair in zip(one, two, strict=True) for each in pair]
-    assert [r.agent for r in results if r is not None] == ["v1", "v2"]
 
 
 @pytest.mark.parametrize(
@@ -184,11 +168,6 @@ def test_assembler_refuses_what_is_not_a_message_of_this_sender():
         assert assembler.kept_bytes == 0
 
 
-def test_assembler_is_misused_when_given_something_else():
-    with pytest.raises(TypeError):
-        Assembler().add(answer(1))
-
-
 def test_assembler_refuses_more_bytes_than_a_message_may_have():
     assembler = Assembler(max_bytes=10_000)
     arriving = cut(20_000)
@@ -198,13 +177,9 @@ def test_assembler_refuses_more_bytes_than_a_message_may_have():
         assembler.add(arriving[2])
     assert caught.value.code == "oversize"
     assert assembler.kept_bytes == 0
-
-
-def test_assembler_refuses_a_message_that_unpacks_to_more_than_it_may_have():
     (outer,) = received(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT))
-    with pytest.raises(WireError) as caught:
-        Assembler(max_bytes=50_000).add(outer)
-    assert caught.value.code == "oversize"
+    with pytest.raises(WireError, match="oversize: decompresses"):
+        assembler.add(outer)
 
 
 def test_one_sender_cannot_push_the_others_out():
@@ -260,14 +235,7 @@ def test_contribution_without_agent_or_run_is_misuse(envelope):
 
 def test_limit_below_the_smallest_is_misuse():
     with pytest.raises(UsageError, match="max_message_bytes"):
-        parts.frames_for_contribution(answer(1), TOPICS, LIMIT - limits.MAX_SEAL_BYTES - 1)
-
-
-def test_smallest_limit_that_can_be_set_has_room_for_a_seal():
-    room = LIMIT - limits.MAX_SEAL_BYTES
-    sent = parts.frames_for_contribution(answer(20_000), TOPICS, room)
-    assert len(sent) > 1
-    assert all(len(frame.payload) <= room for frame in sent)
+        parts.frames_for_contribution(answer(1), TOPICS, ROOM - 1)
 
 
 def test_contribution_that_no_receiver_takes_is_refused_by_the_sender(monkeypatch):
@@ -282,16 +250,10 @@ def test_contribution_that_no_receiver_takes_is_refused_by_the_sender(monkeypatc
 # Requests and models: manifests and retained blobs
 
 
-def test_small_request_is_retained_as_it_is():
-    sent = parts.frames_for_request(request(100), TOPICS, LIMIT)
-    assert sent.frames == ((TOPICS.request("r1"), request(100).to_bytes()),)
-    assert sent.blobs == ()
-
-
 @settings(max_examples=40)
-@given(st.integers(1, 60_000), st.integers(LIMIT, 20_000), st.booleans(), st.randoms(use_true_random=False))
-def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, compress, rng):
-    sent = parts.frames_for_request(request(size), TOPICS, limit, compress=compress)
+@given(st.integers(1, 60_000), st.integers(LIMIT, 20_000), st.randoms(use_true_random=False))
+def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, rng):
+    sent = parts.frames_for_request(request(size), TOPICS, limit)
     assert all(len(frame.payload) <= limit for frame in sent.frames)
     *blobs, (topic, payload) = sent.frames
     assert topic == TOPICS.request("r1")
@@ -303,7 +265,6 @@ def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, 
     assert isinstance(outer.body, Manifest)
     store = BlobStore(TOPICS)
     assert store.want(outer.body) == f"gf/1/fleet/blob/{outer.body.digest}/+"
-    assert store.missing(outer.body.digest) == list(sent.blobs)
     arriving = blobs[1:] * 2
     rng.shuffle(arriving)
     contents = [store.add(*each) for each in [*arriving, blobs[0]]]
@@ -311,7 +272,6 @@ def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, 
     assert len(done) == 1
     assert parts.open_request(outer, done[0]) == request(size)
     assert store.open_digests == ()
-    assert store.missing(outer.body.digest) == []
 
 
 def large(size: int = 20_000) -> tuple[Envelope, Manifest, list[parts.Frame]]:
@@ -328,8 +288,7 @@ def test_store_ignores_blobs_that_nobody_wants():
     store.want(manifest)
     assert store.add(TOPICS.blob(manifest.digest, manifest.count), b"beyond") is None
     assert store.add(blobs[0].topic, b"") is None, "a cleared blob is not a blob"
-    assert len(store.missing(manifest.digest)) == manifest.count
-    store.close(manifest.digest)
+    assert [store.add(*blob) is not None for blob in blobs] == [False] * (len(blobs) - 1) + [True]
     assert all(store.add(*blob) is None for blob in blobs)
 
 
@@ -358,13 +317,6 @@ def test_store_refuses_more_bytes_than_the_manifest_says():
     with pytest.raises(WireError) as caught:
         BlobStore(TOPICS, max_bytes=manifest.size - 1).want(manifest)
     assert caught.value.code == "oversize"
-
-
-def test_store_refuses_topics_that_are_no_blobs():
-    store = BlobStore(TOPICS)
-    for topic in (TOPICS.request("r1"), "elsewhere/blob", TOPICS.blob("short", 0)):
-        with pytest.raises(WireError):
-            store.add(topic, b"x")
 
 
 def test_store_lets_the_oldest_manifest_go_when_too_many_are_open():
@@ -398,13 +350,10 @@ def test_request_without_a_run_is_misuse():
         parts.frames_for_request(Envelope(fleet="fleet", body=request(1).body), TOPICS)
 
 
-def test_small_model_record_is_retained_as_its_json():
-    sent = parts.frames_for_model(b'{"a":1}', TOPICS, "qoe", 3, LIMIT)
-    assert sent.frames == ((TOPICS.model_version("qoe", 3), b'{"a":1}'),)
+def test_receiver_gets_a_model_record_small_or_large():
+    small = parts.frames_for_model(b'{"a":1}', TOPICS, "qoe", 3, LIMIT)
+    assert small.frames == ((TOPICS.model_version("qoe", 3), b'{"a":1}'),)
     assert parts.read_model(b'{"a":1}', fleet="fleet") == b'{"a":1}'
-
-
-def test_receiver_gets_a_large_model_record():
     record = b'{"a":"' + noise(15_000).hex().encode() + b'"}'
     sent = parts.frames_for_model(record, TOPICS, "qoe", 3, LIMIT)
     *blobs, pointer = sent.frames
@@ -422,7 +371,3 @@ def test_model_topic_holding_something_else_is_refused():
     for payload in (b"", b"[1]", b"junk", request_manifest.to_bytes(), receipt.to_bytes()):
         with pytest.raises(WireError):
             parts.read_model(payload, fleet="fleet")
-
-
-def test_clearing_frames_are_empty():
-    assert parts.clearing(("a", "b")) == [("a", b""), ("b", b"")]

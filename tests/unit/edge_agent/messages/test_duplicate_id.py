@@ -2,9 +2,7 @@
 
 import pytest
 
-from edge_agent.messages.duplicate_id import Duel, Identity
-
-QUIET, SPAN = Duel().quiet, Duel().span
+from edge_agent.messages.duplicate_id import QUIET, SPAN, Identity
 
 
 def test_identity_ignores_its_own_birth_and_repeats_it_when_its_own_will_is_read():

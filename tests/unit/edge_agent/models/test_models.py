@@ -5,21 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from coordinator.messages.publisher import birth
 from edge_agent.models.evaluation import macro_f1, predict_in_blocks, root_mean_square
 from glassfleet import local
 from schemas.messages import Evaluation
+from schemas.topics import Topics
 from tests.support.agent_bench import Bench, learned
-from tests.support.fake_coordinator import first_task, rows, source
-
-
-@pytest.fixture
-def bench(tmp_path):
-    return Bench(tmp_path)
-
-
-@pytest.fixture
-def task():
-    return first_task(rows())
+from tests.support.fake_coordinator import rows, source
 
 
 @pytest.mark.parametrize("limit", [4096, 128 * 1024])
@@ -100,3 +92,26 @@ def test_scores_are_what_their_names_say():
 
     X = np.arange(9000.0)[:, None]
     assert np.array_equal(predict_in_blocks(Doubles(), X), np.arange(9000.0) * 2)
+
+
+def test_agent_tells_its_scores_again_when_a_new_coordinator_comes(bench):
+    _, model = learned()
+    agent = bench.agent()
+    bench.run(1)
+
+    def comes(incarnation: str) -> None:
+        message = birth(Topics("fleet"), incarnation, "test", "up")
+        bench.coordinator.transport.publish(message.topic, message.payload, retain=True)
+        bench.run(6)
+
+    comes("first")
+    bench.coordinator.publish_model(model.to_document())
+    bench.run(2)
+    while agent.idle():
+        pass
+    bench.run(1)
+    (scores,) = bench.coordinator.bodies(Evaluation)
+    comes("first")
+    assert bench.coordinator.bodies(Evaluation) == [scores]
+    comes("second")
+    assert bench.coordinator.bodies(Evaluation) == [scores, scores]

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from edge_agent.session import session
 from edge_agent.session.events import (
     Compute,
@@ -64,12 +62,6 @@ def test_session_computes_then_sends_when_asked():
     assert state.phase("r1", A) == "sending"
 
 
-def test_session_ignores_a_request_that_asks_others():
-    state, effects = play(fresh(), Connected(), seen(asked=["v2"]))
-    assert effects == []
-    assert state.phase("r1", A) == "unseen"
-
-
 def test_session_refuses_by_name_and_keeps_silent_in_general_when_the_scheme_is_not_installed():
     _, effects = play(fresh(), Connected(), seen(asked=["v1"], scheme="fedga"))
     assert [(effect.reason) for effect in effects] == ["scheme 'fedga' is not installed here"]
@@ -82,14 +74,6 @@ def test_session_refuses_again_when_the_request_is_seen_again():
     _, effects = play(fresh(), Connected(), seen(), failed, seen(sent=2.0))
     assert kinds(effects) == [Compute, Refuse, Refuse]
     assert effects[2].reason == "no column 'x'"
-
-
-@pytest.mark.parametrize("outcome", ["accepted", "duplicate", "late", "rejected", "unknown-run"])
-def test_session_never_sends_again_after_any_receipt(outcome):
-    state, _ = play(fresh(), Connected(), seen(), Computed("r1", A))
-    state, effects = play(state, ReceiptSeen("r1", A, outcome), Tick(1e6), seen(sent=9.0), Disconnected(), Connected())
-    assert kinds(effects) == [Forget]
-    assert state.next_due() is None
 
 
 def test_session_resends_with_growing_jittered_waits_when_no_receipt_comes():
@@ -210,12 +194,3 @@ def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():
         state, _ = step(state, seen(f"{index:064x}", sent=float(index), run="long"))
     assert len(state.runs["long"]) == 16
     assert state.phase("long", f"{35:064x}") == "computing"
-
-
-def test_session_table_names_only_phases_and_triggers_that_its_prose_explains():
-    prose = session.__doc__
-    for before, _ in session.TRANSITIONS:
-        assert before in prose
-    for after in session.TRANSITIONS.values():
-        assert after in prose
-    assert all(before != "ended" for before, _ in session.TRANSITIONS), "ended is the end"

@@ -13,13 +13,13 @@ import pytest
 from edge_agent.compute.budget import Budget
 from edge_agent.session.answers import Answerer
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
-from edge_agent.storage import Lock, load_secret, make_directory, replacing
+from edge_agent.storage import load_secret, make_directory, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.draw import draw
 from schemas import codec
-from schemas.errors import IdentityError, StorageError
+from schemas.errors import StorageError
 from schemas.topics import Topics
 
 SECRET = bytes(range(32))
@@ -189,11 +189,3 @@ def test_directory_error_says_what_is_in_the_way(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="a file is in the way"):
         make_directory(tmp_path / "file" / "state")
-
-
-def test_lock_refuses_a_second_process_with_the_same_state(tmp_path):
-    lock = Lock(tmp_path, "v1")
-    with pytest.raises(IdentityError, match="another process is agent 'v1' already"):
-        Lock(tmp_path, "v1")
-    lock.release()
-    Lock(tmp_path, "v1").release()

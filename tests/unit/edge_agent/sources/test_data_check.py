@@ -35,17 +35,6 @@ TESTED = "a,b,split,y\n" + "".join(
 Write = Callable[..., Path]
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write(text: str | bytes, name: str = "data.csv") -> Path:
-        path = tmp_path / name
-        data = text.encode() if isinstance(text, str) else text
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
-
-    return write
-
-
 def faults(findings: Findings, level: str = "error") -> list[tuple[str, str, tuple[int, ...]]]:
     return [(fault.column, fault.what, fault.lines) for fault in findings.faults if fault.level == level]
 

@@ -42,31 +42,6 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_follower_gives_no_row_that_nobody_wrote_when_a_begun_line_is_cut_away(file: Path) -> None:
-    with file.open("ab") as out:
-        out.write(b'{"n":3,"x":')
-    lines, _ = followed(file)
-    assert [next(lines)[0], next(lines)[0]] == [b'{"n": 1}', b'{"n": 2}']
-    waiting = threading.Thread(target=lambda: given.append(next(lines)[0]))
-    given: list[bytes | None] = []
-    waiting.start()  # it sees the begun line
-    waiting.join(0.3)
-    os.truncate(file, len(ROWS))
-    with file.open("ab") as out:
-        out.write(b'{"n":4,"y":1234567890}\n')
-    waiting.join(60)
-    assert given == [b'{"n":4,"y":1234567890}']
-
-
-def test_follower_starts_anew_when_the_file_at_its_place_is_another_with_the_same_inode(file: Path) -> None:
-    lines, _ = followed(file)
-    places = [next(lines)[1] for _ in range(2)]
-    # What ext4 does with the inode of a deleted file; the new one has a line end at the same place.
-    file.write_bytes(b'{"m": 1}\n{"m": 2}\n{"m": 3}\n')
-    again, _ = followed(file, behind=places[1])
-    assert [next(again)[0] for _ in range(3)] == [b'{"m": 1}', b'{"m": 2}', b'{"m": 3}']
-
-
 @pytest.mark.parametrize(("at", "first"), [(9, b'{"n": 2}'), (0, b'{"n": 1}'), (5, b'{"n": 1}'), (99, b'{"n": 1}')])
 def test_follower_takes_places_of_older_windows_when_a_line_ends_there(file: Path, at: int, first: bytes) -> None:
     known = file.stat()

@@ -1,6 +1,5 @@
 """A vehicle's data: what is read, and what is said when it cannot be."""
 
-import gzip
 import sys
 
 import numpy as np
@@ -8,18 +7,6 @@ import pytest
 
 from edge_agent.sources import read_source, read_table
 from schemas.errors import DataError
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="data.csv"):
-        path = tmp_path / name
-        data = text.encode() if isinstance(text, str) else text
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
-
-    return write
-
 
 GOOD = "split,a,b,y\ntrain,1,2,3\ntest,4,5,6\ntrain,7,8.5,-9e1\n"
 
@@ -166,17 +153,3 @@ def test_table_reports_text_columns_and_reads_numbers_as_floats(write):
         table.matrix(["kind"])
     with pytest.raises(DataError, match="there is no column 'z'"):
         table.column("z")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a,y\n1,2\n,4\n", "row 2 (after the header), column 'a': the cell is empty"),
-        ("a,y\n1,2\nnan,4\n", "column 'a': nan is not a finite number"),
-        ("a,y\n", "there are columns but no rows"),
-    ],
-)
-def test_table_names_fault_and_place_when_it_cannot_be_used(write, text, message):
-    with pytest.raises(DataError) as caught:
-        read_table(write(text))
-    assert message in str(caught.value)

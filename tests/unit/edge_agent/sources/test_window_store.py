@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Link
-from edge_agent.agent import Agent
-from edge_agent.config import load_config
-from edge_agent.runner import link_of
 from edge_agent.sources import read_source, read_table
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError, StorageError
-from tests.support.fake_coordinator import FakeCoordinator, first_task, rows
+from tests.support.agent_bench import Bench
+from tests.support.fake_coordinator import first_task, rows
 
 
 def sample(number: int, **more: Any) -> dict[str, Any]:
@@ -125,7 +120,7 @@ def test_source_of_a_window_moves_on_and_is_read_again_only_when_it_did(tmp_path
     assert moved.current().train is source.current().train
 
 
-def test_agent_freezes_what_is_in_the_window_when_a_run_asks(tmp_path: Path) -> None:
+def test_agent_freezes_what_is_in_the_window_when_a_run_asks(bench: Bench, tmp_path: Path) -> None:
     data = rows(count=90)
     store = WindowStore(tmp_path / "w.window", max_rows=60)
 
@@ -134,62 +129,39 @@ def test_agent_freezes_what_is_in_the_window_when_a_run_asks(tmp_path: Path) -> 
         assert store.append([{**dict(zip("abc", x, strict=True)), "y": y} for x, y in lines]) == []
 
     collect(0, 20)
-    hub = MemoryHub()
-    coordinator = FakeCoordinator(MemoryTransport(hub, Link("mqtt://memory", "coordinator")))
-    config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
-    agent = Agent(
-        config,
-        read_source(store.path),
-        lambda will: MemoryTransport(hub, link_of(config, will)),
-        clock=lambda: hub.now,
-        wall=lambda: hub.now,
-    )
-    agent.start()
-
-    def turn() -> None:
-        for _ in range(10):
-            hub.advance(0.1)
-            agent.tick(hub.now)
-
-    turn()
+    coordinator = bench.coordinator
+    agent = bench.agent(data=read_source(store.path))
+    bench.run(1)
     collect(20, 70)  # the window is full, and moves
     first = first_task(data)
     coordinator.ask(first)
-    turn()
+    bench.run(1)
     collect(70, 90)
     coordinator.acknowledge("v1", first.digest)
     second = first_task(data, max_depth=2)
     coordinator.ask(second, number=2)
-    turn()
+    bench.run(1)
     coordinator.acknowledge("v1", second.digest)
     coordinator.ask(first, run="r2")
-    turn()
+    bench.run(1)
     answers = [(answer.rows, answer.data_digest) for answer in coordinator.answers]
     assert [count for count, _ in answers] == [60, 60, 60]
     assert answers[0][1] == answers[1][1]  # one run, one set of rows, though the window moved
     assert answers[2][1] != answers[0][1]
-    assert (tmp_path / "agents").exists()
     agent.stop()
 
 
-def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(tmp_path: Path) -> None:
+def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(bench: Bench, tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "w.window")
     data = rows(count=30)
     lines = zip(data.X.tolist(), data.y.tolist(), strict=True)
     store.append([{**dict(zip("abc", x, strict=True)), "y": y} for x, y in lines])
-    hub = MemoryHub()
-    coordinator = FakeCoordinator(MemoryTransport(hub, Link("mqtt://memory", "coordinator")))
-    config = load_config(id="v1", broker="mqtt://memory", data=str(store.path), state_dir=tmp_path)
-    source = read_source(store.path)
-    agent = Agent(config, source, lambda will: MemoryTransport(hub, link_of(config, will)), clock=lambda: hub.now)
-    agent.start()
+    agent = bench.agent(data=read_source(store.path))
     with sqlite3.connect(store.path) as other:
         other.execute("DELETE FROM rows")
-    coordinator.ask(first_task(data))
-    for _ in range(20):
-        hub.advance(0.1)
-        agent.tick(hub.now)
-    (refusal,) = coordinator.refusals
+    bench.coordinator.ask(first_task(data))
+    bench.run(2)
+    (refusal,) = bench.coordinator.refusals
     assert "Collect data first" in refusal.reason
-    assert coordinator.answers == []
+    assert bench.coordinator.answers == []
     agent.stop()
