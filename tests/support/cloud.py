@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,10 @@ class CoordinatorProcess:
             self.process.send_signal(number)
         _, told = self.process.communicate(timeout=30)
         return self.process.returncode, told
+
+
+Start = Callable[..., CoordinatorProcess]
+"""The fixture of that name: starts a coordinator in a state folder, with further arguments."""
 
 
 def has_ended(api: httpx.Client, run: str) -> bool:
