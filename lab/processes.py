@@ -76,6 +76,12 @@ class Process:
         """Whether it was started, and ended without `kill` or `reap`."""
         return self._child is not None and self._child.poll() is not None
 
+    @property
+    def pid(self) -> int:
+        """Its process id; it must have been started."""
+        assert self._child is not None
+        return self._child.pid
+
     def start(self) -> None:
         """Start it; nothing happens when it runs."""
         if self.is_running:
