@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +12,7 @@ from pathlib import Path
 from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_plain_csv
 from lab.datasets.known import Known, Source
 from schemas.errors import DataError, StorageError, UsageError, VerificationError
+from schemas.private_files import replace_private
 
 MAX_BYTES = 256 << 20
 """Most bytes of a file: more cannot be one of these datasets."""
@@ -168,15 +167,7 @@ def put(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; raises StorageError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_private(path, data, 0o644)
     except OSError as fault:
         raise StorageError(f"cannot write {path}: {fault.strerror}. Make room, or choose another --data-dir") from fault
 

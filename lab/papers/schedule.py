@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from lab.experiments.workers import Worker, ask_all
 from lab.papers.jobs import Job
 from lab.papers.work import run_job
 from schemas.errors import RunFailedError, StorageError
+from schemas.private_files import replace_private
 
 
 def results_of(
@@ -100,9 +99,6 @@ def _make(folder: Path) -> None:
 def _write(path: Path, result: Any) -> None:
     """Write whole or not at all: a report that is interrupted goes on from here."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(result, file, allow_nan=False)
-        Path(name).replace(path)
+        replace_private(path, json.dumps(result, allow_nan=False).encode(), 0o644)
     except OSError as fault:
         raise StorageError(f"cannot keep a result in {path.parent}: {fault.strerror}. Make room there") from fault

@@ -7,9 +7,8 @@ mean squared error. Splits are drawn with numpy; scikit-learn is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -69,16 +68,6 @@ class SplitResult:
         """Per agent, in percent; agents whose local score is 0 are left out."""
         return [(own / alone - 1.0) * 100.0 for own, alone in zip(self.federated, self.local, strict=True) if alone > 0]
 
-    @property
-    def delta(self) -> float:
-        """Mean over the agents."""
-        return fmean(self.deltas)
-
-    @property
-    def better(self) -> float:
-        """Share of the agents whose delta is positive."""
-        return fmean(delta > 0 for delta in self.deltas)
-
 
 def run_split(
     scheme: Scheme,
@@ -133,11 +122,6 @@ def run_split(
         scores["federated"], scores["local"], _constant(domain, everything, y), macro,
         {kind: fmean(float(tree.complexity()["nodes"]) for tree in trees) for kind, trees in pairs.items()},
     )  # fmt: skip
-
-
-def median_delta(results: Sequence[SplitResult]) -> float:
-    """Return the median over splits of the mean delta."""
-    return median(predictions.delta for predictions in results)
 
 
 def _confusion(

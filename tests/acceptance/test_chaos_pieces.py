@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
@@ -28,16 +29,12 @@ VEHICLES = ("v0", "v1", "v2")
 # The schedule
 
 
-def test_schedule_is_a_function_of_the_seed() -> None:
-    assert make_schedule(7, 60, VEHICLES) == make_schedule(7, 60, VEHICLES)
+def test_schedule_is_a_function_of_the_seed_and_begins_alike_when_more_faults_are_asked_for() -> None:
+    assert make_schedule(7, 60, VEHICLES) == make_schedule(7, 200, VEHICLES)[:60]
     assert make_schedule(7, 60, VEHICLES) != make_schedule(8, 60, VEHICLES)
 
 
-def test_schedule_begins_alike_when_more_faults_are_asked_for() -> None:
-    assert make_schedule(7, 200, VEHICLES)[:20] == make_schedule(7, 20, VEHICLES)
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_schedule_has_every_kind_at_every_target_and_in_every_state(seed: int) -> None:
     schedule = make_schedule(seed, 300, VEHICLES)
     assert {fault.kind for fault in schedule[: len(KINDS)]} == set(KINDS)
@@ -56,34 +53,23 @@ def test_percentiles_are_those_of_the_values_that_were_measured() -> None:
 # The road
 
 
-@pytest.fixture
-def echo() -> Iterator[int]:
-    """A server that says back what it hears."""
-    server = socket.create_server(("127.0.0.1", 0))
+class Echo(socketserver.BaseRequestHandler):
+    """Says back what it hears."""
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            threading.Thread(target=answer, args=[connection], daemon=True).start()
-
-    def answer(connection: socket.socket) -> None:
-        with connection:
-            while heard := connection.recv(4096):
-                connection.sendall(heard)
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield server.getsockname()[1]
-    server.close()
+    def handle(self) -> None:
+        while heard := self.request.recv(4096):
+            self.request.sendall(heard)
 
 
 @pytest.fixture
-def proxy(echo: int) -> Iterator[Proxy]:
-    proxy = Proxy("127.0.0.1", echo)
-    yield proxy
-    proxy.close()
+def proxy() -> Iterator[Proxy]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        proxy = Proxy("127.0.0.1", server.server_address[1])
+        yield proxy
+        proxy.close()
+        server.shutdown()
 
 
 def test_proxy_carries_every_byte_in_order(proxy: Proxy) -> None:
@@ -98,21 +84,22 @@ def test_proxy_carries_every_byte_in_order(proxy: Proxy) -> None:
 
 
 def test_proxy_ends_connections_and_refuses_new_ones_while_the_road_is_cut(proxy: Proxy) -> None:
+    def says(port: int, words: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), 5) as road:
+            road.sendall(words)
+            return _heard(road)
+
     port, other = proxy.open("v0"), proxy.open("v1")
     with socket.create_connection(("127.0.0.1", port), 5) as road:
         road.sendall(b"hello")
-        assert road.recv(10) == b"hello"
+        assert _heard(road) == b"hello"
         proxy.cut("v0")
-        assert _is_ended(road)
+        assert _heard(road) == b""
     with socket.create_connection(("127.0.0.1", port), 5) as road:
-        assert _is_ended(road)
-    with socket.create_connection(("127.0.0.1", other), 5) as road:
-        road.sendall(b"other")
-        assert road.recv(10) == b"other"
+        assert _heard(road) == b""
+    assert says(other, b"other") == b"other"
     proxy.mend("v0")
-    with socket.create_connection(("127.0.0.1", port), 5) as road:
-        road.sendall(b"again")
-        assert road.recv(10) == b"again"
+    assert says(port, b"again") == b"again"
 
 
 def test_proxy_delivers_what_was_sent_when_a_stall_ends(proxy: Proxy) -> None:
@@ -127,11 +114,12 @@ def test_proxy_delivers_what_was_sent_when_a_stall_ends(proxy: Proxy) -> None:
         assert road.recv(10) == b"patience"
 
 
-def _is_ended(road: socket.socket) -> bool:
+def _heard(road: socket.socket) -> bytes:
+    """Return what comes next; nothing, when the connection has ended."""
     try:
-        return road.recv(10) == b""
+        return road.recv(10)
     except ConnectionError:
-        return True
+        return b""
 
 
 # The transport

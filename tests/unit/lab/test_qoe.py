@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.sources import read_source
+from edge_agent.sources import Source, read_source
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from lab.demo.plan import make_plan
 from lab.demo.preflight import MANY_ROUNDS, Preflight, run_preflight, tempo
-from lab.demo.vehicles import VehicleRows, check_columns, labelled_files, read_rows, real_files
+from lab.demo.vehicles import check_columns, labelled_files, read_rows, real_files
 from lab.qoe import cells, video
 from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
 from lab.qoe.windows import (
@@ -267,7 +267,7 @@ def test_plan_kills_and_returns_within_the_run_when_it_has_few_rounds() -> None:
 def test_preflight_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
     X = np.random.default_rng(3).uniform(0, 1, (80, 2))
     part = Dataset(("a", "b"), "q", X, np.where(X[:, 0] + 0.3 * X[:, 1] > 0.6, "Good", "Poor"))
-    scheme, rows = catalogue.load("frbc"), [VehicleRows(part, part)] * 3
+    scheme, rows = catalogue.load("frbc"), [Source(part, part)] * 3
     whole = run_preflight(scheme, scheme.exact(scheme.Parameters()), rows, 0, at_most=9)
     assert whole.rounds == 4, "two for the domain, rules, strengths"
     assert whole.seconds > 0

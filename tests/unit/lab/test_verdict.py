@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -16,14 +17,13 @@ from glassfleet.scheme import promises_central
 from lab.demo.command import keep_promise
 from lab.demo.reference import Verdict, choices, judge, participation_of
 from lab.demo.report import _parts, _what_it_says, score_lines
-from lab.demo.vehicles import VehicleRows
 from schemas.errors import VerificationError
 from schemas.record import ModelRecord
 from tests.support.fake_coordinator import record_of
 from tests.support.sample_models import model, population
 
 FEATURES = (Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1))
-Fleet = dict[str, VehicleRows]
+Fleet = dict[str, Source]
 
 
 def _fleet(scheme: Any) -> Fleet:
@@ -36,7 +36,7 @@ def _fleet(scheme: Any) -> Fleet:
         if "classification" in scheme.purpose:
             y = np.where(y > 0.4, "Good", "Poor")
         part = Dataset(("a", "b"), "q", X, y)
-        fleet[f"v{number}"] = VehicleRows(part, part)
+        fleet[f"v{number}"] = Source(part, part)
     return fleet
 
 
@@ -58,7 +58,7 @@ def _verdict(name: str, *, rows_lost: int = 0, **parameters: Any) -> Verdict:
     scheme = catalogue.load(name)
     fleet = _fleet(scheme)
     first = fleet["v0"].train
-    some = VehicleRows(Dataset(first.features, first.target, first.X[rows_lost:], first.y[rows_lost:]), first)
+    some = Source(Dataset(first.features, first.target, first.X[rows_lost:], first.y[rows_lost:]), first)
     exact = scheme.exact(scheme.Parameters.model_validate(parameters))
     return judge(_learned({**fleet, "v0": some}, scheme, exact), fleet, 0)
 
@@ -142,7 +142,7 @@ def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_ever
     last = fleet["v2"].train
     X = np.tile(last.X, (5, 1))
     turned = Dataset(last.features, last.target, X, np.where(X[:, 1] > 0.5, "Good", "Poor"))
-    fleet["v2"] = VehicleRows(turned, turned)
+    fleet["v2"] = Source(turned, turned)
     parameters = scheme.exact(scheme.Parameters())
     head, note = "central over the rows of all 3 vehicles (CL all)", "central over the cohort's rows alone"
     some = {vehicle: fleet[vehicle] for vehicle in ("v0", "v1")}
