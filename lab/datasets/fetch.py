@@ -43,9 +43,7 @@ class Check:
     words: str
 
 
-def download(
-    url: str, *, most: int = MAX_BYTES, timeout: float = TIMEOUT, arrived: Arrived = lambda _size, _of: None
-) -> bytes:
+def download(url: str, *, most: int = MAX_BYTES, arrived: Arrived = lambda _size, _of: None) -> bytes:
     """Return what is at an http(s) address.
 
     Parameters
@@ -53,8 +51,6 @@ def download(
     url : str
     most : int
         Bytes.
-    timeout : float
-        Seconds of silence.
     arrived : callable
         Is told how much came.
 
@@ -69,7 +65,7 @@ def download(
         raise UsageError(f"{url}: only http and https addresses are fetched")
     request = urllib.request.Request(url, headers={"User-Agent": "glassfleet"})  # noqa: S310 - checked above
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310 - checked above
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - checked above
             parts, size = [], 0
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(_CHUNK):

@@ -75,9 +75,7 @@ def run_split(
     dataset: Dataset,
     split: int,
     *,
-    agents: int = AGENTS,
     participation: float = 1.0,
-    seed: int = SPLIT_SEED,
 ) -> SplitResult:
     """Learn federated and local trees of one split and score them.
 
@@ -94,7 +92,7 @@ def run_split(
         Share of the agents that answer each round, (0, 1].
     """
     domain = minmax_domain(dataset)
-    rows = common_test_split(dataset.y, split, agents=agents, seed=seed)
+    rows = common_test_split(dataset.y, split)
     train = {
         f"agent-{index:03d}": Dataset(
             dataset.features, dataset.target, dataset.X[part], dataset.y[part], categories=dataset.categories
@@ -102,8 +100,8 @@ def run_split(
         for index, (part, _) in enumerate(rows)
     }
     X, y = dataset.X[rows[0][1]], dataset.y[rows[0][1]]
-    run_seed = seed * 1000 + split
-    present = drawn(max(1, round(participation * agents)), run_seed) if participation < 1 else None
+    run_seed = SPLIT_SEED * 1000 + split
+    present = drawn(max(1, round(participation * AGENTS)), run_seed) if participation < 1 else None
     model = federated(scheme, parameters, domain, train, run_seed, present=present).model
     alone: Any = scheme
     pairs = {

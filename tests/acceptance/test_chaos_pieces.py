@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import socketserver
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,8 +19,8 @@ from lab.chaos.faulty_transport import VARIABLE, FaultyTransport, Mischief, Misc
 from lab.chaos.proxy import Proxy
 from lab.chaos.report import percentiles
 from lab.chaos.schedule import EVERYONE, KINDS, STATES, make_schedule
+from tests.support.processes import python
 
-ROOT = Path(__file__).resolve().parents[2]
 VEHICLES = ("v0", "v1", "v2")
 
 
@@ -239,10 +237,7 @@ def test_child_lets_the_wall_clock_jump_and_nothing_else(tmp_path: Path) -> None
         "from coordinator.main import PahoTransport; from edge_agent.runner import PahoTransport as other;"
         "print(round((time.time() - before) / 1e9), time.monotonic() - steady < 60, PahoTransport is other)"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "m.json")],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    )  # fmt: skip
+    told = python(code, str(tmp_path / "m.json"))
     assert told.stdout.split() == ["-1", "True", "True"]
 
 
@@ -252,8 +247,5 @@ def test_deployed_processes_know_no_faults() -> None:
         f"assert 'lab.chaos.faulty_transport' not in sys.modules; assert {VARIABLE!r} in os.environ;"
         "print(coordinator.main.PahoTransport.__module__)"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, VARIABLE: "anything"},
-    )  # fmt: skip
+    told = python(code, environment={VARIABLE: "anything"})
     assert told.stdout.strip() == "broker.paho_transport"

@@ -45,6 +45,16 @@ def glassfleet(
     )  # fmt: skip
 
 
+def python(
+    code: str, *arguments: str, check: bool = True, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own, with further variables in its environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, check=check, timeout=60,
+        capture_output=True, text=True, env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+
+
 class Processes:
     """The processes of a fleet that share a state folder, and the commands that are run beside them.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,7 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support import sample_models
 from tests.support.commands import every_command
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.processes import ROOT, python
 
 
 @pytest.fixture(autouse=True)
@@ -81,9 +79,7 @@ def drive(tmp_path: Path) -> Path:
 
 def test_reference_page_says_what_every_command_says() -> None:
     # In a process of its own: the page is rendered with another state folder and in one terminal width.
-    rendered = subprocess.run(
-        [sys.executable, "-m", "deploy.site.reference"], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout
+    rendered = python("from deploy.site.reference import render; print(render(), end='')").stdout
     page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     assert rendered == page, "renew it: python -m deploy.site.reference > docs/reference/cli.md"
     for path, command in every_command():
@@ -189,8 +185,7 @@ def test_agent_command_loads_the_core_only() -> None:
         "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
         f"print([name for name in {extras} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert result.stdout.strip() == "[]"
+    assert python(code).stdout.strip() == "[]"
 
 
 def test_help_imports_no_command() -> None:
@@ -199,8 +194,7 @@ def test_help_imports_no_command() -> None:
         "import sys; from console.main import run; run(['--help']); "
         f"print([name for name in {modules} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert result.stdout.strip().splitlines()[-1] == "[]"
+    assert python(code).stdout.strip().splitlines()[-1] == "[]"
 
 
 def test_fill_in_takes_the_broker_that_was_noted_unless_one_is_named(

@@ -167,55 +167,52 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
     assert not COLOUR.search(capfd.readouterr().out)
 
 
-# What each shell is told in its own way: take the script, then say what it would offer for a line that was typed. zsh
-# gives its candidates to `compadd` and `_describe` (which tell descriptions, too), so these print what they are given.
+COMPLETED = {"da": {"data", "datasets"}, "model ex": {"explain", "export"}, "data check --sc": {"--scheme"}}
+LINES = " ".join(map(repr, COMPLETED))
+# What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.
+# zsh gives its candidates to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.
 SHELLS = {
-    "bash": """
+    "bash --norc": f"""
         eval "$(glassfleet completion bash)"
         complete -p glassfleet >&2
-        COMP_WORDS=(glassfleet %s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-        _glassfleet_completion glassfleet
-        printf '%%s\\n' "${COMPREPLY[@]}"
+        for line in {LINES}; do
+            COMPREPLY=(); COMP_WORDS=(glassfleet $line); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+            _glassfleet_completion glassfleet
+            printf '%s\\n' "${{COMPREPLY[@]}}" :
+        done
     """,
-    "zsh": """
+    "zsh -f": f"""
         autoload -Uz compinit; compinit -D -u
         source <(glassfleet completion zsh)
         print -u2 registered=$_comps[glassfleet]
-        _describe() { local each; for each in ${(P)3}; do print -r -- ${each%%%%:*}; done }
-        compadd() { print -r -l -- ${(P)@[-1]} }
-        words=(glassfleet %s); CURRENT=$#words
-        _glassfleet_completion
+        _describe() {{ local each; for each in ${{(P)3}}; do print -r -- ${{each%%:*}}; done }}
+        compadd() {{ print -r -l -- ${{(P)@[-1]}} }}
+        for line in {LINES}; do words=(glassfleet ${{=line}}); CURRENT=$#words; _glassfleet_completion; print :; done
     """,
-    "fish": """
+    "fish --no-config": f"""
         glassfleet completion fish | source
         echo registered=(complete --command glassfleet | string match --regex _glassfleet_completion) >&2
-        complete --do-complete "glassfleet %s" | string split --fields 1 \\t
+        for line in {LINES}; complete --do-complete "glassfleet $line" | string split --fields 1 \\t; echo :; end
     """,
 }
-BARE = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}
-"""The option with which a shell reads no file of its user."""
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [("da", {"data", "datasets"}), ("model ex", {"explain", "export"}), ("data check --sc", {"--scheme"})],
-)
 @pytest.mark.parametrize("shell", SHELLS)
-def test_shell_completes_commands_and_options_when_the_script_is_sourced(
-    shell: str, words: str, wanted: set[str], tmp_path: Path
-) -> None:
-    program = shutil.which(shell)
+def test_shell_completes_commands_and_options_when_the_script_is_sourced(shell: str, tmp_path: Path) -> None:
+    name, option = shell.split()
+    program = shutil.which(name)
     if program is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"{name} is not installed")
     done = subprocess.run(
-        [program, BARE[shell], "-c", SHELLS[shell] % words],
+        [program, option, "-c", SHELLS[shell]],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(tmp_path)},
     )
     assert "_glassfleet_completion" in done.stderr
-    assert set(done.stdout.split()) == wanted
+    offered = [set(words.split()) for words in done.stdout.split(":\n")[:-1]]
+    assert dict(zip(COMPLETED, offered, strict=True)) == COMPLETED
 
 
 @pytest.mark.parametrize("streams", ["stdout", "both"])
