@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,11 +89,6 @@ class Played:
     recoveries: Mapping[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
     broker_kind: str = ""
-
-    @property
-    def by_kind(self) -> dict[str, int]:
-        """How many faults of each kind were injected."""
-        return dict(sorted(Counter(fault["kind"] for fault in self.injected).items()))
 
 
 def write_data(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:

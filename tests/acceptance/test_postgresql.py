@@ -25,12 +25,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeou
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.remove()
 
 
 def rounds(api: httpx.Client, run: str) -> int:

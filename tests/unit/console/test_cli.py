@@ -23,7 +23,6 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import counterfactual
 from glassfleet.rules import Activation, Condition, Consequent, Explanation, Rule, Slope
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Receipt, Request
@@ -31,6 +30,7 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support import sample_models
 from tests.support.commands import every_command
+from tests.support.fake_coordinator import record_of
 from tests.support.processes import ROOT, python
 
 
@@ -52,17 +52,7 @@ def record() -> ModelRecord:
     )
     scheme = catalogue.load("frt")
     document = local.central(scheme, scheme.Parameters(), domain, data).model.to_document()
-    return ModelRecord(
-        name="qoe",
-        version=1,
-        digest=document_digest(document),
-        document=document,
-        fleet="demo",
-        run="run-1",
-        scheme="frt",
-        cohort=["a", "b"],
-        created="2026-01-01T00:00:00+00:00",
-    )
+    return record_of(document, name="qoe", fleet="demo", run="run-1", cohort=["a", "b"])
 
 
 @pytest.fixture
