@@ -68,8 +68,10 @@ def no_broker(state_dir: Path) -> str:
     )
 
 
-def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROKER) -> str:
+def awaited_broker(state_dir: Path, wait: float) -> str:
     """Return the URL of a broker that is about to start: a service may have been started together with it.
+
+    `ANONYMOUS_BROKER` is taken too, if it lets us in without a password.
 
     Parameters
     ----------
@@ -77,8 +79,6 @@ def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROK
         Where ``glassfleet broker`` notes its URL.
     wait : float
         Seconds, at least 0; 0: for ever.
-    anonymous : str
-        A broker there is taken too, if it lets us in without a password.
 
     Raises
     ------
@@ -95,12 +95,12 @@ def awaited_broker(state_dir: Path, wait: float, anonymous: str = ANONYMOUS_BROK
         if url:
             return url
         try:
-            connect_once(Link(anonymous, "probe"), timeout=2.0)
+            connect_once(Link(ANONYMOUS_BROKER, "probe"), timeout=2.0)
         except BrokerError:
             pass
         else:
             # One that is just starting may have written its note after we looked for it.
-            return noted_broker(state_dir) or anonymous
+            return noted_broker(state_dir) or ANONYMOUS_BROKER
         if time.monotonic() >= deadline:
             raise BrokerError(no_broker(state_dir))
         if not is_announced:

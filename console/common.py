@@ -61,15 +61,6 @@ class BrokerOptions:
     state_dir: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoordinatorOptions:
-    """What `coordinator_options` adds."""
-
-    coordinator: str | None
-    token: str | None
-    state_dir: Path
-
-
 def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse a database's password on the command line; a click callback for what names a vehicle's rows."""
     if value is not None and "://" in value and ctx.get_parameter_source(str(parameter.name)) is COMMANDLINE:
@@ -345,17 +336,3 @@ def broker_kind_option(flag: str) -> Callable[[F], F]:
         show_default=True,
         help="auto: Mosquitto when it is found, else the embedded one.",
     )
-
-
-def coordinator_options(function: F) -> F:
-    """Add ``--coordinator URL``, ``--token TEXT`` and ``--state-dir DIR``."""
-    function = state_dir_option(function)
-    function = click.option(
-        "--token", envvar="GLASSFLEET_TOKEN", help="For actions. Default: what is in STATE_DIR/api-token."
-    )(function)
-    return click.option(
-        "--coordinator",
-        envvar="GLASSFLEET_COORDINATOR",
-        metavar="URL",
-        help="The coordinator's HTTP address. Default: what is in STATE_DIR/api-url.",
-    )(function)

@@ -68,11 +68,15 @@ def descriptions(config: type[Settings]) -> dict[str, tuple[str, str]]:
 
 def attributes(owner: type[Any]) -> dict[str, str]:
     """Return what the ``Attributes`` section of a class's docstring says, by name."""
-    section = inspect.getdoc(owner) or ""
-    _, _, attributes = section.partition("Attributes\n----------\n")
+    return described_attributes(inspect.getdoc(owner) or "")
+
+
+def described_attributes(text: str) -> dict[str, str]:
+    """Return what the ``Attributes`` section of a numpydoc text says, by name."""
+    _, _, section = text.partition("Attributes\n----------\n")
     found: dict[str, str] = {}
     names: list[str] = []
-    for line in attributes.splitlines():
+    for line in section.splitlines():
         heading = re.match(r"^([a-z_0-9, ]+) : ", line)
         if heading:
             names = [name.strip() for name in heading.group(1).split(",")]

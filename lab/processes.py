@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -75,6 +75,12 @@ class Process:
     def has_ended(self) -> bool:
         """Whether it was started, and ended without `kill` or `reap`."""
         return self._child is not None and self._child.poll() is not None
+
+    @property
+    def pid(self) -> int:
+        """Its process id; it must have been started."""
+        assert self._child is not None
+        return self._child.pid
 
     def start(self) -> None:
         """Start it; nothing happens when it runs."""
@@ -153,7 +159,7 @@ class Process:
         return (errors or lines or ["(it said nothing)"])[-1][:600]
 
 
-class ProcessFleet(Mapping[str, Process]):
+class ProcessFleet(dict[str, Process]):
     """Processes by name, each with its own log file.
 
     On leaving the context all are ended, whatever happened; if this process is killed outright, the system ends them
@@ -168,10 +174,10 @@ class ProcessFleet(Mapping[str, Process]):
     """
 
     def __init__(self, logs: Path, module: str = "console.main") -> None:
+        super().__init__()
         logs.mkdir(parents=True, exist_ok=True)
         self._logs = logs
         self._module = module
-        self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -181,20 +187,11 @@ class ProcessFleet(Mapping[str, Process]):
     ) -> None:
         self.end()
 
-    def __getitem__(self, name: str) -> Process:
-        return self._processes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._processes)
-
-    def __len__(self) -> int:
-        return len(self._processes)
-
     def add(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Process:
         """Add a process, not started yet; return it."""
         log = self._logs / f"{name}.log"
-        self._processes[name] = Process(name, arguments, environment, log, self._module)
-        return self._processes[name]
+        self[name] = Process(name, arguments, environment, log, self._module)
+        return self[name]
 
     def end(self, names: Collection[str] | None = None, patience: float = 3.0) -> None:
         """End processes, all when none is named: politely at once, after `patience` seconds by force. Idempotent."""

@@ -99,12 +99,8 @@ def glassfleet_data() -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server that all tests of a process share; each takes a database of its own."""
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture

@@ -193,8 +193,8 @@ def rules(options: RulesOptions) -> None:
     Examples:
       glassfleet model rules qoe --top 5
     """
-    from console.model.words import by_support, rule_json, rule_lines
-    from glassfleet.explain import summary
+    from console.model.words import by_support, rule_lines
+    from glassfleet.explain import RuleView, summary
     from glassfleet.nature import nature, readable_rules
 
     learned = spoken(load(options)[1], options.words)
@@ -203,7 +203,7 @@ def rules(options: RulesOptions) -> None:
         for note in summary(learned, top=0).notes:
             click.echo(note, err=True)
     if options.as_json:
-        print_json([rule_json(rule) for rule in chosen])
+        print_json([RuleView.of(rule).to_dict() for rule in chosen])
         return
     for rule in chosen:
         click.echo("\n".join(rule_lines(rule)))

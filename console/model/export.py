@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import (
-    CoordinatorOptions,
-    config_option,
-    coordinator_options,
-    json_option,
-    options_as,
-    print_json,
-)
+from console.common import config_option, json_option, options_as, tell
 from console.model.named import ModelOptions, load, model_options, spoken, words_option
 from console.progress import progress
+from console.run.connection import CoordinatorOptions, coordinator_options
 from schemas.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -190,11 +184,10 @@ def report(options: ReportOptions) -> None:
       glassfleet report run-1f2e3d4c5b6a -o report.html
       glassfleet report last
     """
-    from console.client import Coordinator  # the extra `operator` is asked for when it is used
     from glassfleet.export.run_page import run_page
     from glassfleet.export.sheet import html_of, markdown_of
 
-    api = Coordinator(options.coordinator, options.token, options.state_dir)
+    api = options.api
     run_id = api.run_named(options.run_id)
     status = api.run(run_id)
     with progress("drawing the report"):
@@ -207,10 +200,8 @@ def report(options: ReportOptions) -> None:
         click.echo(text, nl=False)
         return
     write(target, text.encode("utf-8"))
-    if options.as_json:
-        print_json({"file": str(target), "bytes": len(text.encode("utf-8")), "run": run_id})
-    else:
-        click.echo(f"{target}: report of {run_id}")
+    size = len(text.encode("utf-8"))
+    tell(f"{target}: report of {run_id}", as_json=options.as_json, file=str(target), bytes=size, run=run_id)
 
 
 def _learned(

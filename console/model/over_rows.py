@@ -12,6 +12,7 @@ from console.common import print_json, table_lines
 from console.model.inputs import inputs_of
 from console.model.words import OTHERWISE, wrapped
 from console.progress import progress
+from edge_agent.sources.judge import many
 from glassfleet.explain import over_rows
 from glassfleet.scheme import Model
 from schemas.errors import UsageError
@@ -53,19 +54,19 @@ def over_rows_lines(told: dict[str, Any]) -> list[str]:
     """Return what `over_rows` found as lines of text."""
     explained, rules = told["explained"], told["nature"] == "rules"
     of = "" if explained == told["rows"] else f", spread evenly over {told['rows']}"
-    lines = [f"{told['target']}: {_many(explained, 'row')} explained{of}", *_forecast_lines(told)]
+    lines = [f"{told['target']}: {many(explained, 'row')} explained{of}", *_forecast_lines(told)]
     for note in told["notes"]:
         lines += wrapped(f"note: {note}", "")
     lines += ["", *_input_lines(told)] if told["nature"] != "structures" else []
     lines += ["", *_rule_lines(told)] if told["rules"] else []
-    fell = f"no rule's conditions were met ({OTHERWISE}, or the heaviest rule): {_many(told['fallback'], 'row')}"
+    fell = f"no rule's conditions were met ({OTHERWISE}, or the heaviest rule): {many(told['fallback'], 'row')}"
     by_input = ", ".join(f"{name} {count}" for name, count in told["outside"]["inputs"].items())
-    outside = _many(told["outside"]["rows"], "row") + (f" ({by_input})" if by_input else "")
+    outside = many(told["outside"]["rows"], "row") + (f" ({by_input})" if by_input else "")
     return [
         *lines,
         "",
         *([fell] if rules else []),
-        f"clipped to the target's limits: {_many(told['clipped'], 'row')}",
+        f"clipped to the target's limits: {many(told['clipped'], 'row')}",
         f"with an input outside the model's range: {outside}",
     ]
 
@@ -92,7 +93,7 @@ def _input_lines(told: dict[str, Any]) -> list[str]:
         rows.append([each["feature"], *numbers])
     lines = [*wrapped(f"what moves it: shares of {what}", ""), *(f"  {line}" for line in table_lines(rows))]
     without = told["explained"] - told["with_shares"]
-    return [*lines, f"  ({_many(without, 'row')} had nothing to share out)"] if without else lines
+    return [*lines, f"  ({many(without, 'row')} had nothing to share out)"] if without else lines
 
 
 def _rule_lines(told: dict[str, Any]) -> list[str]:
@@ -101,9 +102,5 @@ def _rule_lines(told: dict[str, Any]) -> list[str]:
         lines += wrapped(f"{each['rows']:>6} {each['share']:>6.1%}  rule {each['rule']}: {each['text']}", "")
     rest = told["rules"][SHOWN:]
     return (
-        [*lines, f"{sum(each['rows'] for each in rest):>6}         {_many(len(rest), 'other rule')}"] if rest else lines
+        [*lines, f"{sum(each['rows'] for each in rest):>6}         {many(len(rest), 'other rule')}"] if rest else lines
     )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -27,6 +27,9 @@ from schemas.trust.joining import BlobStore
 QUIET = 0.7
 """Seconds without a message after which all retained messages are taken to have come."""
 
+PATIENCE = 10.0
+"""Seconds after which reading is given up."""
+
 
 def read_record(path: Path) -> ModelRecord:
     """Read a model record from a file; raises DocumentError or VerificationError."""
@@ -183,15 +186,8 @@ class Registry:
             raise VerificationError(f"{what} is not believed: {why}. {self.seals.advice}")
 
 
-def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: float = 10.0) -> Registry:
+def read_registry(url: str, fleet: str) -> Registry:
     """Read the registry of a fleet from its broker.
-
-    Parameters
-    ----------
-    name : str or None
-        One model; None: all.
-    timeout : float
-        Seconds after which it is given up.
 
     Raises
     ------
@@ -201,12 +197,11 @@ def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: flo
         The identity that the command was given cannot be read.
     """
     topics = Topics(fleet)
-    wanted = "+" if name is None else check_id("model", name)
     store = BlobStore(topics, max_open=1000)
     registry = Registry(seals=Seals.at_hand())
     pending: dict[str, tuple[str, int]] = {}
-    end = time.monotonic() + timeout
-    filters_ = [f"{topics.prefix}model/{wanted}/{what}" for what in ("current", "candidate", "v/+")]
+    end = time.monotonic() + PATIENCE
+    filters_ = [f"{topics.prefix}model/+/{what}" for what in ("current", "candidate", "v/+")]
     with progress("reading the models on the broker"), Listener(url, *filters_) as listener:
         # A first message may take longer than the pauses between messages.
         quiet = time.monotonic() + 2 * QUIET
@@ -214,7 +209,7 @@ def read_registry(url: str, fleet: str, name: str | None = None, *, timeout: flo
             message = listener.next(min(end, quiet) - time.monotonic())
             if message is None or not message.payload:
                 continue
-            quiet = time.monotonic() + (QUIET if not pending else timeout)
+            quiet = time.monotonic() + (QUIET if not pending else PATIENCE)
             try:
                 filters = _take(message, topics, registry, store, pending)
             except WireError:

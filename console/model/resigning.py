@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, coordinator_options, json_option, print_json
+from console.common import config_option, json_option, print_json
+from console.run.connection import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from console.client import Coordinator
 
 _NAMED = 5
 
@@ -21,9 +24,7 @@ _NAMED = 5
 @coordinator_options
 @json_option
 @config_option
-def sign(
-    name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, yes: bool, as_json: bool
-) -> None:
+def sign(name: str, reason: str, api: Coordinator, *, yes: bool, as_json: bool) -> None:
     """Let the coordinator sign a model that you vouch for, so that vehicles take it again.
 
     For models from before a theft: of the authority's key, or of the coordinator's. Look at it first: the
@@ -33,13 +34,11 @@ def sign(
     Examples:
       glassfleet model sign qoe@3 --reason "compared with the copy of 2 March"
     """
-    from console.client import Coordinator  # the extra `operator` is asked for when it is used
     from schemas.documents import document_digest
 
     name, _, text = name.partition("@")
     if text and not text.isdigit():
         raise UsageError(f"{text!r} is no version: write NAME@VERSION, e.g. qoe@3")
-    api = Coordinator(coordinator, token, state_dir)
     version = int(text) if text else int(api.get(f"/api/models/{name}/history")["current"]["version"])
     rows = {each["version"]: each["digest"] for each in api.get(f"/api/models/{name}")}
     if version not in rows:

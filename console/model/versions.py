@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.broker_discovery import broker_url
-from console.common import (
-    broker_options,
-    config_option,
-    coordinator_options,
-    json_option,
-    print_json,
-    security_options,
-)
+from console.common import broker_options, config_option, json_option, print_json, security_options, tell
+from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
 from schemas.errors import UsageError
@@ -35,14 +29,14 @@ _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded"
 @coordinator_options
 @json_option
 @config_option
-def history(name: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+def history(name: str, api: Coordinator, *, as_json: bool) -> None:
     """Show what a name stood for, when and why: publications, promotions, rollbacks, rollouts.
 
     \b
     Examples:
       glassfleet model history qoe
     """
-    result = _api(coordinator, token, state_dir).get(f"/api/models/{name}/history")
+    result = api.get(f"/api/models/{name}/history")
     if as_json:
         print_json(result)
         return
@@ -114,21 +108,16 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 @coordinator_options
 @json_option
 @config_option
-def promote(  # noqa: PLR0917 - click calls it by name
-    name: str, version: int, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool
-) -> None:
+def promote(name: str, version: int, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Make a version current at once, for the whole fleet; ends a rollout of this model.
 
     \b
     Examples:
       glassfleet model promote qoe 4 --reason "tried by hand on the test track"
     """
-    api = _api(coordinator, token, state_dir)
     pointer = api.post(f"/api/models/{name}/promote", {"version": version, "reason": reason})
-    if as_json:
-        print_json(pointer)
-        return
-    click.echo(f"{name} v{pointer['version']} is current now (sequence {pointer['sequence']})")
+    text = f"{name} v{pointer['version']} is current now (sequence {pointer['sequence']})"
+    tell(text, as_json=as_json, **pointer)
 
 
 @click.command()
@@ -138,27 +127,16 @@ def promote(  # noqa: PLR0917 - click calls it by name
 @coordinator_options
 @json_option
 @config_option
-def rollback(  # noqa: PLR0917 - click calls it by name
-    name: str,
-    to: int | None,
-    reason: str,
-    coordinator: str | None,
-    token: str | None,
-    state_dir: Path,
-    *,
-    as_json: bool,
-) -> None:
+def rollback(name: str, to: int | None, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Make a lower version current again; vehicles take it because its pointer is newer.
 
     \b
     Examples:
       glassfleet model rollback qoe --reason "false alarms in tunnels"
     """
-    pointer = _api(coordinator, token, state_dir).post(f"/api/models/{name}/rollback", {"to": to, "reason": reason})
-    if as_json:
-        print_json(pointer)
-        return
-    click.echo(f"{name} v{pointer['version']} is current again (sequence {pointer['sequence']}): {reason}")
+    pointer = api.post(f"/api/models/{name}/rollback", {"to": to, "reason": reason})
+    text = f"{name} v{pointer['version']} is current again (sequence {pointer['sequence']}): {reason}"
+    tell(text, as_json=as_json, **pointer)
 
 
 def _line_of_decision(each: dict[str, Any]) -> str:
@@ -180,9 +158,3 @@ def _line_of_decision(each: dict[str, Any]) -> str:
         case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":
             return f"{when}  rollout {_PAST[each['kind'].removeprefix('rollout.')]}{why}"
     return ""
-
-
-def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:
-    from console.client import Coordinator  # the extra `operator` is asked for when it is used
-
-    return Coordinator(coordinator, token, state_dir)

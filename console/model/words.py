@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import ActivationView, Counterfactual, RuleView
+from glassfleet.explain import ActivationView, Counterfactual
 from glassfleet.rules import Activation, Condition, Explanation, Rule
 from schemas.errors import UsageError
 
@@ -197,11 +197,6 @@ def _strength(item: Activation) -> str:
     if item.normalised_strength is None:
         return words
     return f"{words}, {item.normalised_strength:.3g} times its mean"
-
-
-def rule_json(rule: Rule) -> dict[str, Any]:
-    """Return a rule as JSON values (docs/reference/exports.md)."""
-    return RuleView.of(rule).to_dict()
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import (
-    CoordinatorOptions,
-    config_option,
-    coordinator_options,
-    count_or_share,
-    json_option,
-    options_as,
-    print_json,
-)
+from console.common import config_option, count_or_share, json_option, options_as, print_json, tell
+from console.run.connection import CoordinatorOptions, coordinator_options
 from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.run.gate import rollout_lines
 from console.run.runspec import plan_of
@@ -92,16 +85,14 @@ def start(options: StartOptions) -> None:
         plan["stages"] = list(options.shares)
     if options.min_reports is not None:
         plan["min_reports"] = count_or_share(options.min_reports, "--min-reports")
-    api = _api(options.coordinator, options.token, options.state_dir)
+    api = options.api
     name = options.name
     patience = options.coordinator_wait if options.wait else 0.0
     wanted = {"name": name, "version": options.version, "plan": plan}
     started = posted(api, "/api/rollouts", wanted, patience)["rollout"]
     if not options.wait:
-        if options.as_json:
-            print_json({"rollout": started})
-        else:
-            click.echo(f"{started} started. Look at it: glassfleet rollout status {name}")
+        text = f"{started} started. Look at it: glassfleet rollout status {name}"
+        tell(text, as_json=options.as_json, rollout=started)
         return
     _finish(api, name, started, as_json=options.as_json, patience=patience)
 
@@ -113,23 +104,13 @@ def start(options: StartOptions) -> None:
 @coordinator_options
 @json_option
 @config_option
-def status(
-    name: str | None,
-    coordinator: str | None,
-    token: str | None,
-    state_dir: Path,
-    coordinator_wait: float,
-    *,
-    wait: bool,
-    as_json: bool,
-) -> None:
+def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
     """Show the rollouts of a model, or of all: stages, reports, verdicts.
 
     \b
     Examples:
       glassfleet rollout status qoe
     """
-    api = _api(coordinator, token, state_dir)
     if wait:
         if name is None:
             raise UsageError("--wait follows one model's rollout: give its NAME")
@@ -154,16 +135,14 @@ def status(
 @coordinator_options
 @json_option
 @config_option
-def pause(
-    name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool
-) -> None:
+def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
 
     \b
     Examples:
       glassfleet rollout pause qoe --reason "roadworks"
     """
-    _act(_api(coordinator, token, state_dir), name, "pause", {"reason": reason}, as_json=as_json)
+    _act(api, name, "pause", {"reason": reason}, as_json=as_json)
 
 
 @rollout.command()
@@ -171,14 +150,14 @@ def pause(
 @coordinator_options
 @json_option
 @config_option
-def resume(name: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
     """Let a paused rollout go on.
 
     \b
     Examples:
       glassfleet rollout resume qoe
     """
-    _act(_api(coordinator, token, state_dir), name, "resume", None, as_json=as_json)
+    _act(api, name, "resume", None, as_json=as_json)
 
 
 @rollout.command()
@@ -187,35 +166,24 @@ def resume(name: str, coordinator: str | None, token: str | None, state_dir: Pat
 @coordinator_options
 @json_option
 @config_option
-def stop(name: str, reason: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """End a rollout: the candidate is withdrawn, the current model stays.
 
     \b
     Examples:
       glassfleet rollout stop qoe --reason "a better one is coming"
     """
-    _act(_api(coordinator, token, state_dir), name, "stop", {"reason": reason}, as_json=as_json)
+    _act(api, name, "stop", {"reason": reason}, as_json=as_json)
 
 
 def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
     result = follow_rollout(api, name, started, as_json=as_json, patience=patience)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(f"{result['model']} v{result['version']}: {result['phase']} ({result['reason']})")
+    text = f"{result['model']} v{result['version']}: {result['phase']} ({result['reason']})"
+    tell(text, as_json=as_json, **result)
     if result["phase"] != "promoted":
         raise RunFailedError(f"{name} v{result['version']} was not promoted: {result['phase']} ({result['reason']})")
 
 
 def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
     result = api.post(f"/api/rollouts/{name}/{action}", body)
-    if as_json:
-        print_json(result)
-        return
-    click.echo(f"rollout of {name}: {result['phase']}")
-
-
-def _api(coordinator: str | None, token: str | None, state_dir: Path) -> Coordinator:
-    from console.client import Coordinator  # the extra `operator` is asked for when it is used
-
-    return Coordinator(coordinator, token, state_dir)
+    tell(f"rollout of {name}: {result['phase']}", as_json=as_json, **result)

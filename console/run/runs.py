@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, coordinator_options, json_option, options_as, print_json
+from console.common import config_option, json_option, options_as, print_json, tell
+from console.run.connection import coordinator_options
 from console.run.follow import asked, coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
 from console.run.gate import after_gate, in_words, is_waiting, rollout_of
 from console.run.quorum import tell_quorum
@@ -108,21 +109,16 @@ def start(options: RunOptions) -> None:
     Examples:
       glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
     """
-    from console.client import Coordinator  # the extra `operator` is asked for when it is used
-
     spec = spec_of(options)
     if opens_rows(spec):
         click.echo(OPENS_ROWS, err=True)
-    api = Coordinator(options.coordinator, options.token, options.state_dir)
+    api = options.api
     patience = options.coordinator_wait if options.wait else 0.0
     tell_quorum(api, spec, patience, is_sure=options.yes)
     started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
     if not options.wait:
-        if options.as_json:
-            print_json({"run": run_id})
-        else:
-            click.echo(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait")
+        tell(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait", as_json=options.as_json, run=run_id)
         return
     _finish(api, run_id, as_json=options.as_json, patience=patience)
 
@@ -131,16 +127,14 @@ def start(options: RunOptions) -> None:
 @coordinator_options
 @json_option
 @config_option
-def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+def list_runs(api: Coordinator, *, as_json: bool) -> None:
     """List all runs, oldest first: a table on a terminal, one plain line each in a pipe.
 
     \b
     Examples:
       glassfleet run list --json
     """
-    from console.client import Coordinator
-
-    runs = _items(Coordinator(coordinator, token, state_dir).get("/api/runs"), "runs")
+    runs = _items(api.get("/api/runs"), "runs")
     if as_json:
         print_json(runs)
         return
@@ -162,16 +156,7 @@ def list_runs(coordinator: str | None, token: str | None, state_dir: Path, *, as
 @coordinator_wait_option
 @json_option
 @config_option
-def show(
-    run_id: str,
-    coordinator: str | None,
-    token: str | None,
-    state_dir: Path,
-    coordinator_wait: float,
-    *,
-    wait: bool,
-    as_json: bool,
-) -> None:
+def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
     """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
 
     \b
@@ -179,9 +164,6 @@ def show(
       glassfleet run show run-1f2e3d4c5b6a
       glassfleet run show last
     """
-    from console.client import Coordinator
-
-    api = Coordinator(coordinator, token, state_dir)
     run_id = api.run_named(run_id)
     if wait:
         _finish(api, run_id, as_json=as_json, patience=coordinator_wait)
@@ -211,20 +193,14 @@ def show(
 @coordinator_options
 @json_option
 @config_option
-def cancel(run_id: str, coordinator: str | None, token: str | None, state_dir: Path, *, as_json: bool) -> None:
+def cancel(run_id: str, api: Coordinator, *, as_json: bool) -> None:
     """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
 
     \b
     Examples:
       glassfleet run cancel run-1f2e3d4c5b6a
     """
-    from console.client import Coordinator
-
-    answer = Coordinator(coordinator, token, state_dir).cancel(run_id)
-    if as_json:
-        print_json(answer)
-    else:
-        click.echo(f"{run_id} cancelled")
+    tell(f"{run_id} cancelled", as_json=as_json, **api.cancel(run_id))
 
 
 def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.common import CoordinatorOptions, count_or_share, json_file, parse_parameters, read_toml
+from console.common import count_or_share, json_file, parse_parameters, read_toml
+from console.run.connection import CoordinatorOptions
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.data.lags import Memory
+    from glassfleet.scheme import Scheme
 
 OPENS_ROWS = (
     "in this run vehicles use their rows as they are. Whoever reads the messages at the broker or the coordinator can "
@@ -69,7 +72,10 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
     """Return the run's specification from the options; the coordinator checks it."""
     parameters = parse_parameters(options.parameters)
     if options.exact:
-        parameters = _exact(options.scheme, parameters)
+        from glassfleet import catalogue  # numpy comes with it
+
+        scheme = catalogue.load(options.scheme)
+        parameters = scheme.exact(checked_parameters(scheme, parameters)).model_dump(mode="json")
     policy = {
         "deadline": options.deadline,
         "grace": options.grace,
@@ -118,18 +124,16 @@ def memory_file(path: Path) -> Memory:
     return Memory.from_document(read_toml(path) if path.suffix == ".toml" else json_file(path, "memory"))
 
 
-def _exact(scheme: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def checked_parameters(scheme: Scheme, given: Mapping[str, Any]) -> Any:
+    """Return the parameters of a scheme; raises UsageError that names the option at fault, and what there is."""
     from pydantic import ValidationError
 
-    from glassfleet import catalogue
     from glassfleet.data.parameters import parameter_fault
 
-    loaded = catalogue.load(scheme)
     try:
-        exact = loaded.exact(loaded.Parameters.model_validate(parameters))
+        return scheme.Parameters.model_validate(given)
     except ValidationError as fault:
-        raise UsageError(parameter_fault(scheme, loaded.Parameters, fault, "--param ")) from fault
-    return dict(exact.model_dump(mode="json"))
+        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
 
 
 def opens_rows(spec: dict[str, Any]) -> bool:

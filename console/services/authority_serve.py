@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from console.common import StopFlag, ca_dir_option, config_option, json_option, print_json
+from console.common import StopFlag, ca_dir_option, config_option, json_option, tell
 from console.settings import retired_option
 
 
@@ -32,15 +32,7 @@ from console.settings import retired_option
 @ca_dir_option
 @json_option
 @config_option
-def serve(
-    identity: Path,
-    host: str,
-    port: int,
-    days: int,
-    ca_dir: Path,
-    *,
-    as_json: bool,
-) -> None:
+def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:
     """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
 
     It offers nothing else: no operators' actions, no tokens. It may run only while vehicles are enrolled.
@@ -56,10 +48,8 @@ def serve(
     server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days)
     server.start()
     place = f"[{host}]" if ":" in host else host
-    if as_json:
-        print_json({"host": host, "port": server.port})
-    else:
-        click.echo(f"vehicles enrol at https://{place}:{server.port}; Ctrl-C ends it")
+    text = f"vehicles enrol at https://{place}:{server.port}; Ctrl-C ends it"
+    tell(text, as_json=as_json, host=host, port=server.port)
     try:
         server.keep_fresh()
         while not stop.wait(3600):

@@ -25,7 +25,6 @@ from console.common import (
     config_option,
     json_option,
     options_as,
-    print_json,
     state_dir_option,
     tell,
 )
@@ -76,10 +75,8 @@ def broker(context: click.Context, kind: str, port: int, state_dir: Path, *, as_
         write_private(note, running.url + "\n")
         # Without the password: what is printed lands in logs.
         place = running.address.public
-        if as_json:
-            print_json({"address": place, "url_file": str(note), "kind": running.kind, "pid": running.pid})
-        else:
-            click.echo(f"{running.kind} broker at {place}; its URL with the password is in {note}; Ctrl-C ends it")
+        text = f"{running.kind} broker at {place}; its URL with the password is in {note}; Ctrl-C ends it"
+        tell(text, as_json=as_json, address=place, url_file=str(note), kind=running.kind, pid=running.pid)
         while not stop.wait(0.5):
             if not running.is_running:
                 raise BrokerError(f"the {running.kind} broker ended by itself; its log is in {state_dir / 'broker'}")

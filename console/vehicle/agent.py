@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker
-from console.common import json_option, print_json, state_dir_option
+from console.common import json_option, state_dir_option, tell
 from console.progress import progress
 from console.settings import fill_in, settings_options
 from edge_agent.config import AgentConfig, load_config
@@ -137,10 +137,8 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     folder = _folder(identity, state_dir, fleet, name)
     if csr_out is not None:
         way.write_request(folder, name, csr_out)
-        if as_json:
-            print_json({"agent": name, "request": str(csr_out), "identity": str(folder)})
-            return
-        click.echo(f"request in {csr_out}: carry it to the authority, and its answer back here (--bundle)")
+        text = f"request in {csr_out}: carry it to the authority, and its answer back here (--bundle)"
+        tell(text, as_json=as_json, agent=name, request=str(csr_out), identity=str(folder))
         return
     if bundle is not None:
         ends = way.take_bundle(folder, name, bundle)
@@ -152,10 +150,8 @@ def enrol(  # noqa: PLR0917 - click passes options by name
             raise UsageError(f"the token is for {parsed.agent}, not for {name}")
         with progress("asking the authority"):
             ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
-    if as_json:
-        print_json({"agent": name, "until": ends.isoformat(), "identity": str(folder)})
-        return
-    click.echo(f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}")
+    text = f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}"
+    tell(text, as_json=as_json, agent=name, until=ends.isoformat(), identity=str(folder))
 
 
 @agent.command()
@@ -195,7 +191,5 @@ def renew(  # noqa: PLR0917 - click passes options by name
     if due:
         with progress("asking the authority"):
             ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
-    if as_json:
-        print_json({"agent": name, "until": ends.isoformat(), "renewed": due})
-    else:
-        click.echo(f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do")
+    text = f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do"
+    tell(text, as_json=as_json, agent=name, until=ends.isoformat(), renewed=due)

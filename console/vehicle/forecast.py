@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,18 +135,7 @@ def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, 
     directory = _directory(log, agent, fleet, state_dir)
     result = check(directory)
     if as_json:
-        print_json(
-            {
-                "log": str(directory),
-                "first": result.first,
-                "last": result.last,
-                "since": result.since,
-                "until": result.until,
-                "models": list(result.models),
-                "notes": list(result.notes),
-                "keyed": result.keyed,
-            }
-        )
+        print_json({"log": str(directory), **asdict(result)})
         return
     if result.since is None or result.until is None:
         click.echo(f"{directory}: no records yet")

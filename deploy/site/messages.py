@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from console.settings import described_attributes
+
 
 def page(path: Path) -> str:
     """Return the reference of messages as Markdown."""
@@ -47,7 +49,9 @@ def _shown(messages: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _table(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
     schema = _whole(schema, schemas)
-    summary, descriptions = _docstring(schema.get("description", ""))
+    text = schema.get("description", "")
+    summary = " ".join(text.partition("Attributes\n----------\n")[0].replace("``", "`").split())
+    descriptions = described_attributes(text)
     lines = [summary, ""] if summary else []
     fields = schema.get("properties", {})
     if not fields:
@@ -73,19 +77,6 @@ def _whole(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
         joined["required"] += whole.get("required", [])
         joined |= {key: value for key, value in whole.items() if key not in {"properties", "required"}}
     return joined
-
-
-def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return a numpydoc description's text and what its section Attributes says of each field."""
-    summary, _, section = text.partition("Attributes\n----------\n")
-    descriptions: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.partition(" : ")[0].split(",")]
-        for name in names if line.startswith(" ") else ():
-            descriptions[name] = f"{descriptions.get(name, '')} {line.strip()}".strip()
-    return " ".join(summary.replace("``", "`").split()), descriptions
 
 
 def _type(entry: dict[str, Any]) -> str:

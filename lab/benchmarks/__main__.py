@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Callable
 
 # As on a vehicle: many processes share a machine. It has to be said before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from lab.benchmarks.learning import first_answer, level, trees
 from lab.benchmarks.measure import machine
 
-
-def wire() -> None:
-    """Rounds over real brokers; needs the extras broker and coordinator, hence imported late."""
-    from lab.benchmarks.wire import wire as measure
-
-    measure()
-
-
-def looks() -> None:
-    """Looks at runs that wait; needs the extra coordinator, hence imported late."""
-    from lab.benchmarks.looks import looks as measure
-
-    measure()
-
-
-BENCHMARKS: dict[str, Callable[[], None]] = {
-    "level": level,
-    "answer": first_answer,
-    "trees": trees,
-    "wire": wire,
-    "looks": looks,
+BENCHMARKS = {
+    "level": "learning:level",
+    "answer": "learning:first_answer",
+    "trees": "learning:trees",
+    "wire": "wire:wire",
+    "looks": "looks:looks",
 }
+"""Module and function; imported when called, as the last two need the extras broker and coordinator."""
 
 
 def main(names: list[str]) -> None:
@@ -44,7 +29,8 @@ def main(names: list[str]) -> None:
     print(f"Machine: {machine()}.")
     print(f"Command: `python -m lab.benchmarks{''.join(f' {name}' for name in names)}`.")
     for name in names or BENCHMARKS:
-        BENCHMARKS[name]()
+        module, _, function = BENCHMARKS[name].partition(":")
+        getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)()
 
 
 if __name__ == "__main__":

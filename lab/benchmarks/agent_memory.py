@@ -1,30 +1,23 @@
 """Resident memory of one real agent process with 36,000 rows of 15 inputs: ``python -m lab.benchmarks.agent_memory``.
 
-A broker is started, an agent process joins it, and this script plays the coordinator of one whole run of an exact FRT
-(level by level, leaves, weights), publishes the model and waits until the agent has scored it against a model of its
-own. Prints the agent's resident and peak memory (``VmRSS``, ``VmHWM`` of /proc) after each of these stages as a
+With a broker and a coordinator it learns an exact FRT (level by level, leaves, weights), and scores the model against
+one of its own. Prints its resident and peak memory (``VmRSS``, ``VmHWM`` of /proc) after each of these stages as a
 Markdown table.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import time
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from broker.paho_transport import PahoTransport
-from broker.port import Link
 from broker.servers.launch import launch
-from edge_agent.sources import read_source
-from glassfleet.catalogue import load
-from glassfleet.scheme import Contribution, Done, Next
-from schemas.messages import AgentState, ContributionBody, Evaluation
-from tests.support.fake_coordinator import FakeCoordinator, domain_of
+from lab.benchmarks.wire import coordinator_on
+from lab.processes import ProcessFleet
 
 ROWS, INPUTS = 36_000, 15
 
@@ -54,9 +47,11 @@ def write_rows(path: Path) -> None:
             file.write(part + "," + ",".join(f"{cell:.6f}" for cell in [*x, value]) + "\n")
 
 
-def answers_to(coordinator: FakeCoordinator, task_digest: str) -> list[ContributionBody]:
-    """Answers to one task that have arrived."""
-    return [body for body in coordinator.answers if body.task_digest == task_digest][:1]
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait for something, and return it."""
+    while not (found := condition()):
+        time.sleep(0.02)
+    return found
 
 
 def main() -> None:
@@ -66,46 +61,27 @@ def main() -> None:
         folder = Path(folder_name)
         write_rows(folder / "rows.csv")
         broker = launch("auto", state_dir=folder / "broker")
-        transport = PahoTransport(Link(broker.url, "coordinator"))
-        coordinator = FakeCoordinator(transport)
-        program = (
-            "import sys; from edge_agent.config import load_config; from edge_agent.runner import run_agent; "
-            "url, data, state = sys.argv[1:]; "
-            "run_agent(load_config(id='v1', broker=url, data=data, state_dir=state, log_level='error'))"
-        )
-        agent = subprocess.Popen(
-            [sys.executable, "-c", program, broker.url, str(folder / "rows.csv"), str(folder / "state")]
-        )
-
-        def tell(stage: str) -> None:
-            resident, peak = memory(agent.pid)
-            print(f"| {stage} | {resident:.1f} | {peak:.1f} | {cpu_seconds(agent.pid):.2f} |", flush=True)
-
+        arguments = ["agent", "--id", "v1", "--data", str(folder / "rows.csv"), "--state-dir", str(folder / "state")]
         try:
-            coordinator.wait_for(lambda: coordinator.bodies(AgentState))
-            tell("data read, connected")
-            source = read_source(folder / "rows.csv")
-            scheme = load("frt")
-            step: Next | Done = scheme.server.start(scheme.exact(scheme.Parameters()), domain_of(source.train), 0)
-            number = 0
-            while isinstance(step, Next):
-                number += 1
-                began = time.perf_counter()
-                coordinator.ask(step.task, number=number)
-                digest = step.task.digest
-                (body,) = coordinator.wait_for(partial(answers_to, coordinator, digest))
-                seconds = time.perf_counter() - began
-                coordinator.acknowledge("v1", digest)
-                tell(f"round {number} ({step.task.kind}) answered in {seconds * 1e3:.0f} ms")
-                step = scheme.server.reduce(step.state, [Contribution.from_value(body.contribution)])
-            coordinator.clear()
-            coordinator.publish_model(step.model.to_document())
-            coordinator.wait_for(lambda: coordinator.bodies(Evaluation), timeout=60)
-            tell("own model learned, both scored")
+            with coordinator_on(broker.url, folder / "coordinator") as api, ProcessFleet(folder / "logs") as processes:
+                agent = processes.add("v1", arguments, {"GLASSFLEET_BROKER": broker.url})
+                agent.start()
+
+                def tell(stage: str) -> None:
+                    resident, peak = memory(agent.pid)
+                    print(f"| {stage} | {resident:.1f} | {peak:.1f} | {cpu_seconds(agent.pid):.2f} |", flush=True)
+
+                until(lambda: api.get("/api/agents"))
+                tell("data read, connected")
+                wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
+                run, told = api.post("/api/runs", wanted)["run"], 0
+                while not (status := api.run(run))["outcome"] or told < len(status["rounds"]):
+                    for each in status["rounds"][told:]:
+                        told += 1
+                        tell(f"round {told} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms")
+                until(lambda: api.get("/api/models/m/1/evaluations"))
+                tell("own model learned, both scored")
         finally:
-            agent.terminate()
-            agent.wait(10)
-            transport.stop()
             broker.stop()
 
 

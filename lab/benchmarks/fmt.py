@@ -16,17 +16,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from edge_agent.sources import read_source, read_table
+from edge_agent.sources import read_table
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import federated
 from glassfleet.scheme import Done, Next, Scheme, input_quantiles_of
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
-from lab.experiments.folds import averages_of, plan_of
+from lab.experiments.folds import Parts, averages_of, plan_of
+from lab.papers.work import fleet
 from lab.protocols.paper import client_parts, kfold, rmse
 from schemas.codec import encode
 
@@ -35,6 +36,8 @@ RNG = np.random.default_rng(0)
 TABLES = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california")
 ACCURATE = {"max_slopes": 64, "size_tolerance": 0.01}
 """Settings that prefer accuracy to short rules."""
+Models = tuple[tuple[str, Any, dict[str, Any]], ...]
+"""Title, scheme and parameters of each."""
 AS_THEY_ARE = {"min_rows": 1}
 """Rows are not condensed: the tables compare what is learned, with others that learn from the rows as they are."""
 
@@ -76,57 +79,70 @@ def speed() -> None:
     )
 
 
-def _vehicles() -> tuple[dict[str, Dataset], dict[str, Dataset]]:
-    """Return the training and the test rows of the published vehicles."""
-    paths = sorted((data_folder() / "qoe").glob("vehicle_*.csv.gz"))
-    sources = {path.name.removesuffix(".csv.gz"): read_source(path) for path in paths}
-    return {name: s.train for name, s in sources.items()}, {name: s.test for name, s in sources.items()}
+QOE: Models = (
+    ("frt, as published", FRT, {}),
+    ("frt, prune=2", FRT, {"prune": 2.0}),
+    ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
+    ("fmt, defaults", FMT, {}),
+    ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
+    ("fmt, max_rules=12", FMT, {"max_rules": 12}),
+    ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
+    ("fmt, max_slopes=6", FMT, {"max_slopes": 6}),
+    ("fmt, size_tolerance=0.06", FMT, {"size_tolerance": 0.06}),
+    ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
+    ("fmt, max_slopes=64, size_tolerance=0", FMT, {"max_slopes": 64, "size_tolerance": 0.0}),
+)
+MEMORY: Models = (
+    ("frt, as published", FRT, {}),
+    ("frt, prune=2", FRT, {"prune": 2.0}),
+    ("fmt, defaults", FMT, {}),
+    ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
+    ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
+    ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
+)
 
 
 def qoe() -> None:
     """The three published vehicles of the QoE case."""
-    train, test = _vehicles()
-    first = next(iter(train.values()))
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in first.features),
-        target=Variable(name="y", low=0.0, high=1.0),
-    )
-    rows = []
-    for name, scheme, settings in (
-        ("frt, as published", FRT, {}),
-        ("frt, prune=2", FRT, {"prune": 2.0}),
-        ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
-        ("fmt, defaults", FMT, {}),
-        ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
-        ("fmt, max_rules=12", FMT, {"max_rules": 12}),
-        ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
-        ("fmt, max_slopes=6", FMT, {"max_slopes": 6}),
-        ("fmt, size_tolerance=0.06", FMT, {"size_tolerance": 0.06}),
-        ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
-        ("fmt, max_slopes=64, size_tolerance=0", FMT, {"max_slopes": 64, "size_tolerance": 0.0}),
-    ):
-        rows.append([name, *_fleet(scheme, settings, domain, train, test)])
-    pooled = pool(list(train.values()))
-    for learner in _boosters():
-        fitted = learner.fit(pooled.X, pooled.y)
-        errors = [rmse(fitted.predict(data.X), data.y) for data in test.values()]
-        rows.append([f"{type(learner).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
-    print_table(
-        "QoE, three vehicles: test RMSE",
-        ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"],
-        rows,
-    )
+    train, test, domain = fleet(data_folder(), "real")
+    _compare("QoE, three vehicles: test RMSE", QOE, lambda _: domain, train, test)
 
 
-def _boosters() -> list[Any]:
-    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor  # an extra
+def memory() -> None:
+    """The same vehicles with memory inputs: a track of its own."""
+    train, test, _ = fleet(data_folder(), "real")
+    title = "QoE, three vehicles, with memory inputs: test RMSE"
+    _compare(title, MEMORY, lambda scheme: memory_domain(scheme, train), train, test)
 
-    return [GradientBoostingRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0)]
+
+def _compare(title: str, models: Models, domain_of: Callable[[Scheme], Domain], train: Parts, test: Parts) -> None:
+    """Print the table of some models, each in its scheme's domain, and of boosting on the pooled rows in frt's."""
+    rows = [[name, *_fleet(scheme, settings, domain_of(scheme), train, test)] for name, scheme, settings in models]
+    domain = domain_of(FRT)
+    pooled = pool([remember(data, domain.memory) for data in train.values()])
+    for learner in BOOSTERS.values():
+        fitted = learner().fit(pooled.X, pooled.y)
+        errors = [rmse(fitted.predict(remember(data, domain.memory).X), data.y) for data in test.values()]
+        rows.append([f"{type(fitted).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
+    print_table(title, ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"], rows)
 
 
-def _fleet(
-    scheme: Any, settings: dict[str, Any], domain: Domain, train: dict[str, Dataset], test: dict[str, Dataset]
-) -> list[Any]:
+def _boosting() -> Any:
+    from sklearn.ensemble import GradientBoostingRegressor  # an extra
+
+    return GradientBoostingRegressor(random_state=0)
+
+
+def _histogram_boosting() -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(random_state=0)
+
+
+BOOSTERS = {"gradient boosting": _boosting, "histogram gradient boosting": _histogram_boosting}
+
+
+def _fleet(scheme: Any, settings: dict[str, Any], domain: Domain, train: Parts, test: Parts) -> list[Any]:
     """Return rules, parameters, bytes and errors of a federated run; test rows get the domain's memory inputs."""
     outcome = federated(scheme, scheme.Parameters(**AS_THEY_ARE, **settings), domain, train)
     remembered = [remember(data, domain.memory) for data in test.values()]
@@ -135,7 +151,7 @@ def _fleet(
     return [size["leaves"], size["parameters"], outcome.bytes_up // len(train) // 1000, *_digits(errors, 4)]
 
 
-def memory_domain(scheme: Scheme, train: dict[str, Dataset]) -> Domain:
+def memory_domain(scheme: Scheme, train: Parts) -> Domain:
     """Return the domain, found for `scheme`, of the QoE vehicles with every input's change since the row before."""
     names = next(iter(train.values())).features
     memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
@@ -150,45 +166,12 @@ def memory_domain(scheme: Scheme, train: dict[str, Dataset]) -> Domain:
     return discover(asked, list(train.values()))
 
 
-def memory() -> None:
-    """The same vehicles with memory inputs: a track of its own."""
-    train, test = _vehicles()
-    rows = []
-    for name, scheme, settings in (
-        ("frt, as published", FRT, {}),
-        ("frt, prune=2", FRT, {"prune": 2.0}),
-        ("fmt, defaults", FMT, {}),
-        ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
-        ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
-        ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
-    ):
-        rows.append([name, *_fleet(scheme, settings, memory_domain(scheme, train), train, test)])
-    domain = memory_domain(FRT, train)
-    remembered = [remember(data, domain.memory) for data in train.values()]
-    pooled = pool(remembered)
-    for learner in _boosters():
-        fitted = learner.fit(pooled.X, pooled.y)
-        errors = [rmse(fitted.predict(remember(data, domain.memory).X), data.y) for data in test.values()]
-        rows.append([f"{type(learner).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
-    print_table(
-        "QoE, three vehicles, with memory inputs: test RMSE",
-        ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"],
-        rows,
-    )
-
-
 def _digits(errors: list[float], digits: int) -> list[str]:
     return [f"{error:.{digits}f}" for error in [*errors, fmean(errors)]]
 
 
 def tables() -> None:
     """The five sets of the FRT paper, its protocol: 5 folds, 5 clients, FL."""
-    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
-
-    learners: dict[str, Callable[[], Any]] = {
-        "gradient boosting": lambda: GradientBoostingRegressor(random_state=0),
-        "histogram gradient boosting": lambda: HistGradientBoostingRegressor(random_state=0),
-    }
     rows = []
     for name in TABLES:
         table = read_table(data_folder() / f"{name}.csv.gz")
@@ -199,7 +182,7 @@ def tables() -> None:
             result = averages_of(plan_of(scheme, data, {**AS_THEY_ARE, **settings}, ["federated"]), data)["federated"]
             row += [f"{result['complexity']['leaves']:.1f}", f"{result['complexity']['parameters']:.0f}"]
             row.append(f"{result['test_rmse']['mean']:.5g}")
-        for learner in learners.values():
+        for learner in BOOSTERS.values():
             errors = []
             for train, test in kfold(data.rows, 5):
                 fitted = learner().fit(data.X[train], data.y[train])
@@ -211,7 +194,7 @@ def tables() -> None:
         [
             "dataset",
             *(f"{m} {c}" for m in ("fmt", "fmt, all slopes,", "frt") for c in ("rules", "size", "RMSE")),
-            *learners,
+            *BOOSTERS,
         ],
         rows,
     )

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,12 +14,14 @@ import numpy as np
 
 from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
+from console.client import Coordinator
 from edge_agent import logs
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
 from lab.benchmarks.learning import made_up
 from lab.benchmarks.measure import ms, print_table
+from lab.processes import ProcessFleet
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
@@ -52,11 +49,11 @@ def _measure(kind: str, agents: int) -> list[Any]:
         sources = {f"v{index:03d}": _source(index) for index in range(agents)}
         fleet = Fleet(sources, broker=broker.url, state_dir=folder / "agents", evaluate=False, log_level="error")
         stack.enter_context(fleet)
-        api = stack.enter_context(_coordinator(broker.url, folder / "coordinator"))
+        api = stack.enter_context(coordinator_on(broker.url, folder / "coordinator"))
         policy = {"gather_agents": agents, "gather_timeout": PATIENCE, "min_agents": agents, "deadline": PATIENCE}
         started = time.perf_counter()
-        run = api("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
-        while not (record := api(f"/api/runs/{run}"))["outcome"]:
+        run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
+        while not (record := api.run(run))["outcome"]:
             if time.perf_counter() - started > PATIENCE:
                 raise SystemExit(f"{kind} with {agents} agents: the run did not end in {PATIENCE:.0f} s")
             time.sleep(0.05)
@@ -76,34 +73,15 @@ def _source(index: int) -> Source:
 
 
 @contextmanager
-def _coordinator(broker: str, folder: Path) -> Iterator[Any]:
-    command = [sys.executable, "-m", "console.main", "coordinator", "--broker", broker, "--state-dir", str(folder)]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "GLASSFLEET_LOG_LEVEL": "error"}
-    process = subprocess.Popen(command, env=environment)
-    try:
-        yield _api(folder, process)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _api(folder: Path, process: subprocess.Popen[bytes]) -> Any:
-    began = time.perf_counter()
-    while not (folder / "api-url").exists():
-        if process.poll() is not None or time.perf_counter() - began > 30:
-            raise SystemExit("the coordinator did not start")
-        time.sleep(0.02)
-    url = (folder / "api-url").read_text().strip()
-    token = (folder / "api-token").read_text().strip()
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-    def call(path: str, body: Any = None) -> Any:
-        request = urllib.request.Request(
-            url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+def coordinator_on(broker: str, folder: Path) -> Iterator[Coordinator]:
+    """Start a coordinator process whose state is in `folder`; give its API."""
+    environment = {"GLASSFLEET_BROKER": broker, "GLASSFLEET_LOG_LEVEL": "error", "OPENBLAS_NUM_THREADS": "1"}
+    with ProcessFleet(folder) as processes:
+        process = processes.add(
+            "coordinator", ["coordinator", "--state-dir", str(folder), "--api-port", "0"], environment
         )
-        with opener.open(request, timeout=10) as answer:
-            return json.load(answer)
-
-    return call
+        process.start()
+        while not (folder / "api-url").exists():
+            process.check()
+            time.sleep(0.02)
+        yield Coordinator(None, None, folder)

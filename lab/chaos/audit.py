@@ -42,6 +42,8 @@ from schemas.topics import Topics
 
 _SHORT = 8
 """Digits of a task digest in the agents' logs."""
+_PATIENCE, _QUIET = 10.0, 0.5
+"""Seconds to look for what the broker holds, and without a message after which all of it has come."""
 _ENDING = 20.0
 """Seconds for processes to end when they are asked to: one that has just begun takes ten on a loaded machine."""
 
@@ -212,9 +214,7 @@ def _pending(work: Path, name: str) -> list[str]:
 # The broker
 
 
-def read_retained(
-    url: str, fleet: str = FLEET, *, quiet: float = 0.5, patience: float = 10.0, tls: Tls | None = None
-) -> dict[str, bytes]:
+def read_retained(url: str, fleet: str = FLEET, tls: Tls | None = None) -> dict[str, bytes]:
     """Return all retained messages of the fleet, as somebody sees them who subscribes now."""
     result: dict[str, bytes] = {}
     latest = [time.monotonic()]
@@ -229,10 +229,10 @@ def read_retained(
     transport.subscribe(f"{Topics(fleet).prefix}#")
     transport.start(Handlers(take, connected.set, lambda _why: None))
     try:
-        connected.wait(patience)
-        end = time.monotonic() + patience
+        connected.wait(_PATIENCE)
+        end = time.monotonic() + _PATIENCE
         latest[0] = time.monotonic()
-        while time.monotonic() < min(end, latest[0] + quiet):
+        while time.monotonic() < min(end, latest[0] + _QUIET):
             time.sleep(0.02)
     finally:
         transport.stop()

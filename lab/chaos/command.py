@@ -86,7 +86,7 @@ def chaos(options: ChaosOptions) -> int:
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
         schedule = make_schedule(seed, options.faults, list(files), secure=secure)
-        settings = Settings(schedule, files, work, options.broker_kind, seed, options.deadline)
+        settings = Settings(schedule, files, seed, options.deadline)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
         fleet = Fleet(work, files, options.broker_kind, limits, secure=secure)

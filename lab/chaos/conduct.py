@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +28,8 @@ PATIENCE = 8.0
 CRASH_PATIENCE = 5.0
 """Seconds to wait for a process to reach the publish at which it crashes; then it is killed."""
 
+RUN_TIMEOUT = 180.0
+"""Seconds that one run may take, faults and all; a longer one is reported as hung."""
 
 GRACE = 3.0
 """Seconds after which a revocation list is in use everywhere: a process looks at its identity every two."""
@@ -46,24 +47,16 @@ class Settings:
     schedule : tuple of Fault
     files : mapping of agent id to Path
         Their data.
-    work : Path
-        Folder for logs and state.
-    broker_kind : "auto", "embedded" or "mosquitto"
     seed : int
         Of the runs.
     deadline : float
         Seconds per round, > 0.
-    run_timeout : float
-        Seconds that one run may take, faults and all; a longer one is reported as hung.
     """
 
     schedule: tuple[Fault, ...]
     files: Mapping[str, Path]
-    work: Path
-    broker_kind: str = "auto"
-    seed: int = 0
-    deadline: float = 2.0
-    run_timeout: float = 180.0
+    seed: int
+    deadline: float
 
 
 @dataclass
@@ -96,11 +89,6 @@ class Played:
     recoveries: Mapping[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
     broker_kind: str = ""
-
-    @property
-    def by_kind(self) -> dict[str, int]:
-        """How many faults of each kind were injected."""
-        return dict(sorted(Counter(fault["kind"] for fault in self.injected).items()))
 
 
 def write_data(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
@@ -198,7 +186,7 @@ class _Conductor:
                 not_before = now + fault.gap
                 waiting_since = not_before
         self.say("all faults are spent; the last run goes on to its end")
-        end = time.monotonic() + self.settings.run_timeout
+        end = time.monotonic() + RUN_TIMEOUT
         while self._run and time.monotonic() < end:
             self._step()
         self.fleet.wait_until_all_work(30.0)
@@ -218,7 +206,7 @@ class _Conductor:
                 self.fleet.kill(name)
                 self._ended(name)
         self._look()
-        if self._run and now - self._run_began > self.settings.run_timeout:
+        if self._run and now - self._run_began > RUN_TIMEOUT:
             self.played.hung.append(self._run)
             self._run = ""
         if not self._run and self._remaining:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.chaos.audit import Findings
@@ -37,7 +38,11 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
         "seconds": round(played.seconds, 1),
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "ok": is_ok(played, findings),
-        "faults": {"injected": len(played.injected), "by_kind": played.by_kind, "by_state": _by_state(played)},
+        "faults": {
+            "injected": len(played.injected),
+            "by_kind": _counts(fault["kind"] for fault in played.injected),
+            "by_state": _counts(fault["met"]["phase"] for fault in played.injected),
+        },
         "runs": {
             "started": len(played.runs),
             "finished": outcomes.count("finished"),
@@ -50,9 +55,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
             "sent": findings.sent,
             "sends": findings.sends,
             "accepted": findings.accepted,
-            "duplicate": findings.judged.get("duplicate", 0),
-            "late": findings.judged.get("late", 0),
-            "rejected": findings.judged.get("rejected", 0),
+            **{what: findings.judged.get(what, 0) for what in ("duplicate", "late", "rejected")},
             "unknown_run": findings.judged.get("unknown-run", 0),
             "withdrawn": findings.withdrawn,
             "lost": len(findings.lost),
@@ -144,8 +147,5 @@ def _security(stolen_identities: Sequence[StolenIdentity], findings: Findings) -
     }
 
 
-def _by_state(played: Played) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for fault in played.injected:
-        counts[fault["met"]["phase"]] = counts.get(fault["met"]["phase"], 0) + 1
-    return dict(sorted(counts.items()))
+def _counts(words: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items()))

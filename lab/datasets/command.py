@@ -62,20 +62,9 @@ def list_(*, as_json: bool) -> None:
 
 
 def _facts(known: Known) -> dict[str, Any]:
-    return {
-        "name": known.name,
-        "file": known.file,
-        "task": known.task,
-        "rows": known.rows,
-        "features": known.features,
-        "target": known.target,
-        "used_by": known.used_by,
-        "home": known.home,
-        "licence": known.licence,
-        "digest": known.digest,
-        "urls": list(known.source.urls) if known.source else [],
-        "note": known.note,
-    }
+    urls = list(known.source.urls) if known.source else []
+    facts = {name: value for name, value in vars(known).items() if name != "source"}
+    return {**facts, "file": known.file, "urls": urls}
 
 
 @datasets.command("fetch")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +12,7 @@ from pathlib import Path
 from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_plain_csv
 from lab.datasets.known import Known, Source
 from schemas.errors import DataError, StorageError, UsageError, VerificationError
+from schemas.private_files import replace_private
 
 MAX_BYTES = 256 << 20
 """Most bytes of a file: more cannot be one of these datasets."""
@@ -44,9 +43,7 @@ class Check:
     words: str
 
 
-def download(
-    url: str, *, most: int = MAX_BYTES, timeout: float = TIMEOUT, arrived: Arrived = lambda _size, _of: None
-) -> bytes:
+def download(url: str, *, most: int = MAX_BYTES, arrived: Arrived = lambda _size, _of: None) -> bytes:
     """Return what is at an http(s) address.
 
     Parameters
@@ -54,8 +51,6 @@ def download(
     url : str
     most : int
         Bytes.
-    timeout : float
-        Seconds of silence.
     arrived : callable
         Is told how much came.
 
@@ -70,7 +65,7 @@ def download(
         raise UsageError(f"{url}: only http and https addresses are fetched")
     request = urllib.request.Request(url, headers={"User-Agent": "glassfleet"})  # noqa: S310 - checked above
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310 - checked above
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - checked above
             parts, size = [], 0
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(_CHUNK):
@@ -168,15 +163,7 @@ def put(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; raises StorageError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_private(path, data, 0o644)
     except OSError as fault:
         raise StorageError(f"cannot write {path}: {fault.strerror}. Make room, or choose another --data-dir") from fault
 

@@ -150,7 +150,6 @@ def demo(options: DemoOptions) -> int:
 
 
 def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
-    from console.client import Coordinator
     from lab.demo.conduct import Result, conduct
 
     settings = settings_of(options, work, watcher)
@@ -166,7 +165,7 @@ def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
             watcher.say(f"{outcome}")
         _stay(options, work, watcher, fleet)
 
-    result = conduct(settings, lambda folder: Coordinator(None, None, folder), watcher, stay if options.stay else None)
+    result = conduct(settings, watcher, stay if options.stay else None)
     if not options.stay:
         watcher.stop()
         _report(result, options, work)

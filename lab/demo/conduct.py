@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from console.client import Coordinator
 from edge_agent.session.snapshots import condense_key
+from edge_agent.sources import Source
 from edge_agent.storage import load_secret
 from lab.demo.fleet import POLL, Fleet
 from lab.demo.reference import Verdict, judge
-from lab.demo.scene import FLEET, Api, Settings, Watcher
-from lab.demo.vehicles import VehicleRows, read_rows
+from lab.demo.scene import FLEET, Settings, Watcher
+from lab.demo.vehicles import read_rows
 from lab.processes import ProcessFleet
 from schemas.errors import GlassfleetError, RunFailedError
 from schemas.record import ModelRecord
@@ -29,7 +31,7 @@ class Result:
     status : dict
         The run as the coordinator's API shows it.
     record : ModelRecord
-    rows : mapping of str to VehicleRows
+    rows : mapping of str to Source
     verdict : Verdict
     killed, returned : tuple of str
         What really happened, in the order of time.
@@ -41,7 +43,7 @@ class Result:
 
     status: dict[str, Any]
     record: ModelRecord
-    rows: Mapping[str, VehicleRows]
+    rows: Mapping[str, Source]
     verdict: Verdict
     killed: tuple[str, ...]
     returned: tuple[str, ...]
@@ -54,13 +56,11 @@ Stay = Callable[[Result | RunFailedError, Fleet], None]
 """Is shown what came of a run while all processes are up; they are ended when it returns."""
 
 
-def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher, stay: Stay | None = None) -> Result:
+def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> Result:
     """Run the demonstration; all processes have ended when it returns or raises.
 
     Parameters
     ----------
-    connect : callable
-        Takes the coordinator's state folder, returns its API.
     stay : callable or None
         Is given the result, or the named end of a run that failed, with everything up; see `Stay`.
 
@@ -76,7 +76,7 @@ def conduct(settings: Settings, connect: Callable[[Path], Api], watcher: Watcher
     with ProcessFleet(settings.work / "logs") as processes:
         fleet = Fleet(settings, processes, watcher)
         try:
-            api = _set_the_stage(settings, connect, fleet, watcher)
+            api = _set_the_stage(settings, fleet, watcher)
             begun = time.monotonic()
             try:
                 status = _follow(settings, api, fleet, watcher)
@@ -126,7 +126,7 @@ def specification(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], fleet: Fleet, watcher: Watcher) -> Api:
+def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> Coordinator:
     watcher.step("starting the broker")
     fleet.start_broker()
     watcher.say(f"broker: {fleet.broker_kind}, its own process, on loopback")
@@ -137,7 +137,7 @@ def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], fleet: Fl
         )
     # The coordinator first: beside fifteen starting vehicles it would come up last, and nothing could be seen.
     watcher.step("starting the coordinator")
-    api = fleet.start_coordinator(connect)
+    api = fleet.start_coordinator()
     watcher.serve(fleet.address)
     watcher.step(f"starting {len(settings.files)} vehicles, one process each; waiting until all are up")
     for vehicle in settings.files:
@@ -145,7 +145,7 @@ def _set_the_stage(settings: Settings, connect: Callable[[Path], Api], fleet: Fl
     return api
 
 
-def _follow(settings: Settings, api: Api, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
+def _follow(settings: Settings, api: Coordinator, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
     run = str(api.post("/api/runs", specification(settings))["run"])
     end = time.monotonic() + settings.timeout
     while True:
@@ -171,7 +171,7 @@ def _follow(settings: Settings, api: Api, fleet: Fleet, watcher: Watcher) -> dic
     return status
 
 
-def _await_gate(api: Api, record: ModelRecord, watcher: Watcher) -> None:
+def _await_gate(api: Coordinator, record: ModelRecord, watcher: Watcher) -> None:
     """Wait until the vehicles have scored the model: it is current then, or a candidate. Two minutes at most."""
     watcher.step("the vehicles score the model before it becomes current")
     while True:
@@ -185,14 +185,14 @@ def _await_gate(api: Api, record: ModelRecord, watcher: Watcher) -> None:
         time.sleep(POLL)
 
 
-def _record(api: Api, status: Mapping[str, Any]) -> ModelRecord:
+def _record(api: Coordinator, status: Mapping[str, Any]) -> ModelRecord:
     """Return the published record, its digest verified."""
     made = status["model"]
     answer = api.get(f"/api/models/{made['name']}/{made['version']}")
     return ModelRecord.load(json.dumps(answer).encode())
 
 
-def _with_keys(rows: Mapping[str, VehicleRows], agents: Path, cohort: Sequence[str]) -> dict[str, VehicleRows]:
+def _with_keys(rows: Mapping[str, Source], agents: Path, cohort: Sequence[str]) -> dict[str, Source]:
     """Return the rows with the keys by which the vehicles of the cohort condensed theirs, all on this machine."""
     keys = {vehicle: condense_key(load_secret(agents / FLEET / vehicle)) for vehicle in cohort}
     return {
@@ -204,7 +204,7 @@ def _result(  # noqa: PLR0917 - gathers what is there, in one place
     settings: Settings,
     status: dict[str, Any],
     record: ModelRecord,
-    rows: Mapping[str, VehicleRows],
+    rows: Mapping[str, Source],
     fleet: Fleet,
     seconds: float,
     watcher: Watcher,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
 from broker.servers.passwords import write_private
-from lab.demo.scene import COORDINATOR, FLEET, OPERATOR, Api, Settings, Watcher
+from console.client import Coordinator
+from lab.demo.scene import COORDINATOR, FLEET, OPERATOR, Settings, Watcher
 from lab.demo.secure import secure_broker
 from lab.processes import ProcessError, ProcessFleet
 from schemas.errors import BrokerError, GlassfleetError, RunFailedError
@@ -20,6 +21,10 @@ POLL = 0.05
 
 ROLL_CALL = 0.25
 """Seconds between looks at who is up, while the fleet gathers."""
+
+
+PATIENCE = 60.0
+"""Seconds to wait for the coordinator's API."""
 
 
 class Fleet:
@@ -89,11 +94,11 @@ class Fleet:
         if self._broker is not None:
             self._broker.stop()
 
-    def start_coordinator(self, connect: Callable[[Path], Api]) -> Api:
+    def start_coordinator(self) -> Coordinator:
         """Start the coordinator, on a free port of loopback; return its API once it answers."""
         arguments = ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"]
         self._processes.add(COORDINATOR, arguments, self._environment_of(COORDINATOR)).start()
-        api = self._wait_for_api(connect)
+        api = self._wait_for_api()
         self.address = f"{api.url}/"
         return api
 
@@ -125,7 +130,7 @@ class Fleet:
                 self.returned.append(vehicle)
                 self._watcher.say(f"{vehicle} comes back")
 
-    def call_the_roll(self, api: Api) -> None:
+    def call_the_roll(self, api: Coordinator) -> None:
         """Take note of which vehicles are up, not more often than every `ROLL_CALL` seconds."""
         if time.monotonic() >= self._called + ROLL_CALL and len(self._up) < len(self._settings.files):
             self._up = {each["agent"] for each in api.get("/api/agents") if each["status"] == "up"}
@@ -180,13 +185,13 @@ class Fleet:
             return self._environment
         return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities / name)}
 
-    def _wait_for_api(self, connect: Callable[[Path], Api], patience: float = 60.0) -> Api:
-        end = time.monotonic() + patience
+    def _wait_for_api(self) -> Coordinator:
+        end = time.monotonic() + PATIENCE
         note = self._coordinator_state / "api-url"
         while True:
             self.check_services()
             if note.exists():
-                api = connect(self._coordinator_state)
+                api = Coordinator(None, None, self._coordinator_state)
                 try:
                     api.get("/api/health")
                 except GlassfleetError:
@@ -197,6 +202,6 @@ class Fleet:
                     return api
             if time.monotonic() > end:
                 raise RunFailedError(
-                    f"the coordinator was not ready within {patience:g} s: {self._processes[COORDINATOR].last_words()}"
+                    f"the coordinator was not ready within {PATIENCE:g} s: {self._processes[COORDINATOR].last_words()}"
                 )
             time.sleep(POLL)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import json_file, parse_parameters
-from console.run.runspec import memory_file
+from console.run.runspec import checked_parameters, memory_file
 from lab.demo.words import OWN_MEMORY
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN
@@ -133,10 +133,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
 
 def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
     """Return the scheme, its parameters, the participation, and whether the target is a class."""
-    from pydantic import ValidationError
-
     from glassfleet import catalogue
-    from glassfleet.data.parameters import parameter_fault
 
     scheme = catalogue.load(options.scheme)
     participation = options.participation or ("cohort" if "cohort" in scheme.participation else "elastic")
@@ -146,11 +143,7 @@ def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
     wants_labels = options.labels or options.good_above is not None
     if wants_labels and "classification" not in scheme.purpose:
         raise UsageError(f"--labels and --good-above go with a classifier; scheme {scheme.name} forecasts numbers")
-    try:
-        given = parse_parameters(options.parameters)
-        parameters = scheme.Parameters.model_validate({**SHOWN.get(scheme.name, {}), **given})
-    except ValidationError as fault:
-        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
+    parameters = checked_parameters(scheme, {**SHOWN.get(scheme.name, {}), **parse_parameters(options.parameters)})
     if options.exact:
         parameters = scheme.exact(parameters)
     return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose

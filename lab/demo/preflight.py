@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edge_agent.sources import Source
 from glassfleet import local
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.scheme import input_quantiles_of
-from lab.demo.vehicles import VehicleRows
 from schemas.errors import GlassfleetError
 
 DOMAIN_ROUNDS = 2
@@ -42,7 +42,7 @@ class Preflight:
     seconds: float
 
 
-def run_preflight(scheme: Any, parameters: Any, rows: Sequence[VehicleRows], seed: int, *, at_most: int) -> Preflight:
+def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: int, *, at_most: int) -> Preflight:
     """Learn from `rows` for at most `at_most` rounds; a run that fails here is left to fail by name in the fleet."""
     data = {f"vehicle-{number}": part.train for number, part in enumerate(rows)}
     first = data["vehicle-0"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from edge_agent.models.evaluation import macro_f1, predict_in_blocks, root_mean_square
+from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Model, personal_model, promises_central
-from lab.demo.vehicles import VehicleRows
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
@@ -86,13 +86,13 @@ class Verdict:
         return statistics.median(there) if there else None
 
 
-def judge(record: ModelRecord, rows: Mapping[str, VehicleRows], seed: int) -> Verdict:
+def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict:
     """Learn the references for a published model and score all of them.
 
     Parameters
     ----------
     record : ModelRecord
-    rows : mapping of str to VehicleRows
+    rows : mapping of str to Source
         All vehicles of the fleet; the record's cohort is among them.
     seed : int
         The run's.

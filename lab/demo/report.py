@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
 from lab.demo.reference import Verdict
 from lab.demo.view import counted
+from lab.experiments.folds import SETTINGS
 
 SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
 """What the scores are called."""
@@ -34,7 +36,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
     took = f"{record.training.rounds} rounds in {result.seconds:.1f} s"
     lines += [
         "",
-        f"model {record.name} v{record.version}: {_size(verdict)}; {took}",
+        f"model {record.name} v{record.version}: {_parts(verdict.model)}; {took}",
         f"  answers: {_answers(result)}",
         f"  learned by the fleet  {verdict.federated}",
         *([f"  learned centrally     {verdict.central}"] * bool(verdict.central)),
@@ -73,7 +75,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
         ],
         "cohort": list(record.cohort),
         "model": {"name": record.name, "version": record.version, "digest": record.digest}
-        | {"complexity": _complexity(verdict)},
+        | {"complexity": {name: float(value) for name, value in verdict.model.complexity().items()}},
         "verify": {
             "equal": verdict.equal,
             "federated": verdict.federated,
@@ -82,16 +84,9 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
             "reason": "" if verdict.equal else _comparison(result, exact=options.exact),
         },
         verdict.metric: {
-            "local": verdict.mean("local"),
-            "federated": verdict.mean("federated"),
-            "central": verdict.mean("central"),
+            **{setting: verdict.mean(setting) for setting in SETTINGS},
             "per_vehicle": {
-                vehicle: {
-                    "local": score.local,
-                    "federated": score.federated,
-                    "central": score.central,
-                    "in_cohort": vehicle in record.cohort,
-                }
+                vehicle: {**asdict(score), "in_cohort": vehicle in record.cohort}
                 for vehicle, score in verdict.scores.items()
             },
         },
@@ -143,11 +138,9 @@ def score_lines(verdict: Verdict, cohort: Sequence[str]) -> list[str]:
     ]
     for vehicle, score in verdict.scores.items():
         mark = "" if vehicle in cohort else "   not in the cohort"
-        lines.append(
-            f"  {vehicle:<{width}}  {_cell(score.local)}  {_cell(score.federated)}  {_cell(score.central)}{mark}"
-        )
-    means = "  ".join(_cell(verdict.mean(setting)) for setting in ("local", "federated", "central"))
-    middle = "  ".join(_cell(verdict.median(setting)) for setting in ("local", "federated", "central"))
+        lines.append(f"  {vehicle:<{width}}  {'  '.join(map(_cell, asdict(score).values()))}{mark}")
+    means = "  ".join(_cell(verdict.mean(setting)) for setting in SETTINGS)
+    middle = "  ".join(_cell(verdict.median(setting)) for setting in SETTINGS)
     lines += [f"  {'mean':<{width}}  {means}", f"  {'median':<{width}}  {middle}"]
     if verdict.equal and verdict.pooled is None and len(cohort) < len(verdict.scores):
         lines.append("  central over the cohort's rows alone, which the dashboard calls CL: the same as FL")
@@ -160,14 +153,6 @@ def _everyone(number: int) -> str:
 
 def _cell(value: float | None) -> str:
     return "     -" if value is None else f"{value:6.4f}"
-
-
-def _complexity(verdict: Verdict) -> dict[str, float]:
-    return {name: float(value) for name, value in verdict.model.complexity().items()}
-
-
-def _size(verdict: Verdict) -> str:
-    return _parts(verdict.model)
 
 
 def _parts(model: Model) -> str:

@@ -1,9 +1,9 @@
-"""What a demonstration is given: what to show, the coordinator's HTTP API, and somebody who looks on."""
+"""What a demonstration is given: what to show, and somebody who looks on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,21 +11,6 @@ from glassfleet.data.lags import Memory
 from lab.demo.plan import Plan
 
 FLEET, COORDINATOR, OPERATOR = "demo", "coordinator", "demo-operator"
-
-
-class Api(Protocol):
-    """What is needed of the coordinator's HTTP API."""
-
-    url: str
-    """Where it is, and with it the dashboard."""
-
-    def get(self, path: str) -> Any:
-        """Return the JSON of a resource."""
-        ...
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """Ask for an action."""
-        ...
 
 
 class Watcher(Protocol):
@@ -87,20 +72,20 @@ class Settings:
     files: Mapping[str, Path]
     plan: Plan
     work: Path
-    scheme: str = "frt"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    participation: str = "cohort"
-    model: str = "qoe"
-    deadline: float = 2.5
-    pace: float = 0.2
-    broker_kind: str = "auto"
-    bounds: Mapping[str, Any] | None = None
-    target: str | None = None
-    labels: bool = False
-    memory: Memory | None = None
-    seed: int = 0
-    timeout: float = 300.0
-    secure: bool = False
+    scheme: str
+    parameters: Mapping[str, Any]
+    participation: str
+    model: str
+    deadline: float
+    pace: float
+    broker_kind: str
+    bounds: Mapping[str, Any] | None
+    target: str | None
+    labels: bool
+    memory: Memory | None
+    seed: int
+    timeout: float
+    secure: bool
 
     @property
     def slowness(self) -> float:

@@ -8,14 +8,12 @@ import io
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from edge_agent.sources import SPLIT, Table, read_source, read_table
+from edge_agent.sources import SPLIT, Source, Table, read_source, read_table
 from edge_agent.sources.readers import file_endings, locate
-from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from lab.qoe.windows import labels_of
@@ -23,17 +21,6 @@ from schemas.errors import DataError, StorageError
 
 SHOWN = 5
 """Most files, and most columns of each, that a fault names."""
-
-
-@dataclass(frozen=True)
-class VehicleRows:
-    """A vehicle's rows, as the reference computations of the demonstration read them.
-
-    The agents read the same files by themselves; nothing is handed to them.
-    """
-
-    train: Dataset
-    test: Dataset
 
 
 def simulated_files(
@@ -167,12 +154,15 @@ def labelled_files(
 
 def read_rows(
     files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
-) -> dict[str, VehicleRows]:
-    """Read all vehicles' rows, with memory inputs, for the references; raises DataError naming file, row and column."""
-    rows: dict[str, VehicleRows] = {}
+) -> dict[str, Source]:
+    """Read all vehicles' rows, with memory inputs, for the references; raises DataError naming file, row and column.
+
+    The agents read the same files by themselves; nothing is handed to them.
+    """
+    rows: dict[str, Source] = {}
     for name, path in files.items():
         source = read_source(path, target=target, labels=labels)
-        rows[name] = VehicleRows(remember(source.train, memory), remember(source.test, memory))
+        rows[name] = Source(remember(source.train, memory), remember(source.test, memory))
     return rows
 
 

@@ -10,15 +10,13 @@ from typing import Any
 
 import click
 import numpy as np
-from pydantic import ValidationError
 
 from console.common import json_option, parse_parameters, print_json, table_lines
 from console.progress import progress
-from console.run.runspec import MEMORY_HELP, memory_file
+from console.run.runspec import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory
-from glassfleet.data.parameters import parameter_fault
 from glassfleet.scheme import Scheme
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
@@ -175,21 +173,14 @@ def experiment(
                 done(f"{number}: test {measure} {scores}  ({len(results)} of {plan.units} done)")
     except ValueError as fault:
         raise RunFailedError(f"{scheme}: {fault}") from fault
+    shown = ("scheme", "protocol", "target", "clients", "folds", "seed", "participation", "skew", "repeat")
     summary: dict[str, Any] = {
-        "scheme": scheme,
-        "protocol": protocol,
+        **{name: getattr(plan, name) for name in shown},
+        "parameters": plan.parameters,
         "file": path.name,
-        "target": table.target,
         "rows": len(y),
         "features": len(table.features),
-        "clients": clients,
-        "folds": folds,
-        "seed": seed,
-        "participation": participation,
-        "skew": skew,
         "alpha": None if skew == "iid" else alpha,
-        "repeat": repeat,
-        "parameters": parameters,
         **({} if memory is None else {"memory": memory.to_document()}),
         "settings": mean_of([results[unit] for unit in range(plan.units)]),
     }
@@ -223,12 +214,9 @@ def _settings(text: str) -> list[str]:
 
 def _parameters(scheme: Scheme, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Check the parameters of the scheme and return them all as JSON values."""
-    known = scheme.Parameters.model_fields
-    defaults = {name: value for name, value in wanted.items() if name in known}
-    try:
-        return scheme.Parameters.model_validate({**defaults, **given}).model_dump(mode="json")
-    except ValidationError as fault:
-        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param ")) from fault
+    defaults = {name: value for name, value in wanted.items() if name in scheme.Parameters.model_fields}
+    chosen: dict[str, Any] = checked_parameters(scheme, {**defaults, **given}).model_dump(mode="json")
+    return chosen
 
 
 def _unusual(summary: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ from console.common import json_option, print_json
 from console.progress import progress
 from lab.papers.jobs import Chapter
 from lab.papers.page import Report
-from lab.papers.write import write_report
 from schemas.errors import DataError, UsageError
 
 CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes")
@@ -63,7 +62,7 @@ def papers(
       glassfleet papers --data-dir data
       glassfleet papers tsk frbc-1 --data-dir data --out tables
     """
-    _need("sklearn", "matplotlib")
+    _need("sklearn", "matplotlib", "jinja2")
     chosen = choose(all_chapters(), tables)
     if list_:
         _list(chosen, data_dir, as_json=as_json)
@@ -138,6 +137,8 @@ def _compute(
 
 def _tell(report: Report, out: Path, *, as_json: bool) -> None:
     """Write the pages; name them on stdout, and what differs from the papers on stderr."""
+    from lab.papers.write import write_report  # the template engine comes with it
+
     with progress("drawing pictures and pages"):
         pages = [str(page) for page in write_report(report, out)]
     same, differing = report.verdicts()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from glassfleet import catalogue
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job
+from lab.papers.jobs import Chapter, Job, Results, file_of, present
 from lab.papers.page import Picture, Section, Table, Text
 
 PAPER = "Personal trees by a genetic algorithm (FedGA)"
@@ -25,15 +24,9 @@ TITLES = {"fedga": "FedGA", "dp_tree": "IBM tree"}
 NOISES = {"": "FedGA", "paper": "IBM tree, the paper's noise (not private)", "local": "IBM tree, private at each agent"}
 """Line of the table by noise; FedGA has none."""
 
-Results = Mapping[str, Any]
-
 
 def _splits(full: bool) -> int:
     return 10 if full else 3
-
-
-def _present(data: Path, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if (data / f"{name}.csv.gz").is_file()]
 
 
 def _label(scheme: str, name: str, split: int, what: str = "") -> str:
@@ -41,8 +34,8 @@ def _label(scheme: str, name: str, split: int, what: str = "") -> str:
 
 
 def _job(scheme: str, name: str, split: int, what: str = "", **arguments: Any) -> Job:
-    whole = {"scheme": scheme, "file": f"{name}.csv.gz", "split": split, "classes": name in CLASSIFICATION, **arguments}
-    return Job("fedga", _label(scheme, name, split, what), whole, (f"{name}.csv.gz",))
+    whole = {"scheme": scheme, "file": file_of(name), "split": split, "classes": name in CLASSIFICATION, **arguments}
+    return Job("fedga", _label(scheme, name, split, what), whole, (file_of(name),))
 
 
 def _jobs_of(names: tuple[str, ...], *noises: str) -> Any:
@@ -52,7 +45,7 @@ def _jobs_of(names: tuple[str, ...], *noises: str) -> Any:
             scheme, more = ("dp_tree", {"parameters": {"noise": noise}}) if noise else ("fedga", {})
             if scheme not in catalogue.names():
                 continue
-            for name in _present(data, names):
+            for name in present(data, names):
                 result += [_job(scheme, name, split, noise, **more) for split in range(_splits(full))]
         return result
 
@@ -67,8 +60,16 @@ def _deltas(result: list[Any]) -> list[float]:
     return [delta for split in result for delta in split["deltas"]]
 
 
-def _better(deltas: list[float], *, larger: bool) -> str:
-    return f"{fmean((delta > 0) == larger and delta != 0 for delta in deltas):.0%}"
+def _scores(result: list[Any], *, larger: bool) -> list[str]:
+    """Return mean and median delta, share of the agents that are better (`larger`: by a larger score), and scores."""
+    deltas = _deltas(result)
+    return [
+        f"{fmean(deltas):+.2f}",
+        f"{median(deltas):+.2f}",
+        f"{fmean((delta > 0) == larger and delta != 0 for delta in deltas):.0%}",
+        *(f"{fmean(fmean(split[kind]) for split in result):.4f}" for kind in ("federated", "local")),
+        f"{fmean(split['constant'] for split in result):.4f}",
+    ]
 
 
 def _classification(results: Results, data: Path) -> Section:
@@ -76,22 +77,16 @@ def _classification(results: Results, data: Path) -> Section:
     for noise, title in NOISES.items():
         scheme = "dp_tree" if noise else "fedga"
         series = {
-            name: result for name in _present(data, CLASSIFICATION) if (result := _of(results, scheme, name, noise))
+            name: result for name in present(data, CLASSIFICATION) if (result := _of(results, scheme, name, noise))
         }
         if not series:
             continue
         groups[title] = {name: _deltas(result) for name, result in series.items()}
         for name, result in series.items():
-            deltas = groups[title][name]
             rows.append(
                 [
                     f"{title}, {name}",
-                    f"{fmean(deltas):+.2f}",
-                    f"{median(deltas):+.2f}",
-                    _better(deltas, larger=True),
-                    f"{fmean(fmean(split['federated']) for split in result):.4f}",
-                    f"{fmean(fmean(split['local']) for split in result):.4f}",
-                    f"{fmean(split['constant'] for split in result):.4f}",
+                    *_scores(result, larger=True),
                     f"{fmean(fmean(split['macro']['federated']) for split in result):.4f}",
                     f"{fmean(fmean(split['macro']['local']) for split in result):.4f}",
                 ]
@@ -128,20 +123,10 @@ def _classification(results: Results, data: Path) -> Section:
 
 def _regression(results: Results, data: Path) -> Section:
     rows, series = [], {}
-    for name in _present(data, REGRESSION):
+    for name in present(data, REGRESSION):
         result = _of(results, "fedga", name)
-        deltas = series[name] = _deltas(result)
-        rows.append(
-            [
-                name,
-                f"{fmean(deltas):+.2f}",
-                f"{median(deltas):+.2f}",
-                _better(deltas, larger=False),
-                f"{fmean(fmean(split['federated']) for split in result):.4f}",
-                f"{fmean(fmean(split['local']) for split in result):.4f}",
-                f"{fmean(split['constant'] for split in result):.4f}",
-            ]
-        )
+        series[name] = _deltas(result)
+        rows.append([name, *_scores(result, larger=False)])
     header = ["set", "mean delta %", "median", "agents better", "RMSE", "RMSE local", "RMSE constant"]
     words = "Delta of the RMSE in percent, an agent and split a dot: left of the line the federated tree is better"
     return Section(
@@ -157,7 +142,7 @@ def _regression(results: Results, data: Path) -> Section:
 
 def _sizes(results: Results, data: Path) -> Section:
     rows = []
-    for name in _present(data, (*CLASSIFICATION, *REGRESSION)):
+    for name in present(data, (*CLASSIFICATION, *REGRESSION)):
         result = _of(results, "fedga", name)
         own, alone = (fmean(split["nodes"][kind] for split in result) for kind in ("federated", "local"))
         rows.append([name, f"{own:.1f}", f"{alone:.1f}", f"{own / alone - 1:+.0%}"])
@@ -174,7 +159,7 @@ def _sizes(results: Results, data: Path) -> Section:
 def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
     def jobs(data: Path, full: bool) -> list[Job]:
         result = []
-        for name in _present(data, CURVES):
+        for name in present(data, CURVES):
             for value in values:
                 for split in range(_splits(full)):
                     what = f"{key} {value:g}"
@@ -191,7 +176,7 @@ def _curve(key: str, values: tuple[float, ...], section: str, title: str, words:
     def make(results: Results, data: Path) -> Section:
         series: dict[str, tuple[list[float], list[float]]] = {}
         rows = []
-        for name in _present(data, CURVES):
+        for name in present(data, CURVES):
             means = [fmean(_deltas(_of(results, "fedga", name, f"{key} {value:g}"))) for value in values]
             # An error that falls is better: turned, so that up is better for both.
             sign, score = (1.0, "F1") if name in CLASSIFICATION else (-1.0, "RMSE, sign turned")
@@ -206,15 +191,15 @@ def _curve(key: str, values: tuple[float, ...], section: str, title: str, words:
     return make
 
 
-_NEEDS = tuple(f"{name}.csv.gz" for name in CLASSIFICATION)
-_ALL = tuple(f"{name}.csv.gz" for name in (*CLASSIFICATION, *REGRESSION))
-_NEEDS_CURVES = tuple(f"{name}.csv.gz" for name in CURVES)
+_NEEDS, _ALL, _NEEDS_CURVES = (
+    tuple(map(file_of, names)) for names in (CLASSIFICATION, (*CLASSIFICATION, *REGRESSION), CURVES)
+)
 
 CHAPTERS = (
     Chapter("fedga-classification", PAPER, "Figure 3", _jobs_of(CLASSIFICATION, "paper", "local"), _classification,
             _NEEDS, ("fedga-3",)),
     Chapter("fedga-regression", PAPER, "Figure 6", _jobs_of(REGRESSION), _regression,
-            tuple(f"{name}.csv.gz" for name in REGRESSION), ("fedga-6",)),
+            tuple(map(file_of, REGRESSION)), ("fedga-6",)),
     Chapter("fedga-size", PAPER, "Figure 7", _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, _ALL,
             ("fedga-7",)),
     Chapter("fedga-generations", PAPER, "Figure 8", _curve_jobs("generations", GENERATIONS),

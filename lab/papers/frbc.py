@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.experiments.averages import SHORT, FoldResult
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job
+from lab.papers.jobs import Chapter, Job, Results, fold_job, fold_label
 from lab.papers.page import Cell, Picture, Section, Table, Text
 from lab.papers.statistics import wilcoxon_table
 
@@ -41,24 +40,22 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "pooled weights, rows condensed as in a default run": {"weights": "pooled", "min_rows": 3},
 }
 
-Results = Mapping[str, Any]
 Jobs = Callable[[Path, bool], list[Job]]
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """A mean and the standard deviation (n - 1) beside it, as the tables print them."""
 
     mean: float
     std: float
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.std:.3f}"
+    def text(self, digits: int = 3) -> str:
+        """Return both with so many decimals."""
+        return f"{self.mean:.{digits}f} ± {self.std:.{digits}f}"
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Averages as the paper's tables have them.
+class Summary(NamedTuple):
+    """Averages as the paper's tables have them, by setting.
 
     Attributes
     ----------
@@ -94,26 +91,17 @@ def _mean_and_deviation(values: Sequence[float]) -> Spread:
     return Spread(fmean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
-def _nodes(label: str, **arguments: Any) -> Jobs:
+def _nodes(variant: str = "", **arguments: Any) -> Jobs:
     def jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-        return [
-            Job(
-                "fold",
-                f"{label}, fold {fold + 1}",
-                {"scheme": "frbc", "file": FILE, "fold": fold, **arguments},
-                (FILE,),
-            )
-            for fold in range(FOLDS)
-        ]
+        return [fold_job("FRBC", "magic", fold, variant, scheme="frbc", **arguments) for fold in range(FOLDS)]
 
     return jobs
 
 
-_IID = _nodes("FRBC magic")
-_SKEWS = {skew: _nodes(f"FRBC magic, {skew}", skew=skew) for skew in ("quantity", "quantity+label")}
+_IID = _nodes()
+_SKEWS = {skew: _nodes(skew, skew=skew) for skew in ("quantity", "quantity+label")}
 _VARIANTS = {
-    name: _nodes(f"FRBC magic, {name}", parameters=dict(parameters), settings=["federated"])
-    for name, parameters in VARIANTS.items()
+    name: _nodes(name, parameters=dict(parameters), settings=["federated"]) for name, parameters in VARIANTS.items()
 }
 
 
@@ -128,12 +116,15 @@ def _summary(results: Results, jobs: Jobs, data: Path) -> Summary:
 def _table_1(results: Results, data: Path) -> Section:
     summary = _summary(results, _IID, data)
     rows: list[list[Cell | str]] = [
-        [setting, *(Cell(str(summary.f1[setting][label]), text) for label, text in zip(CLASSES, printed, strict=True))]
+        [
+            setting,
+            *(Cell(summary.f1[setting][label].text(), text) for label, text in zip(CLASSES, printed, strict=True)),
+        ]
         for setting, printed in TABLE_1.items()
     ]
     for name, jobs in _VARIANTS.items():
         other = _summary(results, jobs, data)
-        rows.append([f"FL, {name}", *(str(other.f1["FL"][label]) for label in CLASSES)])
+        rows.append([f"FL, {name}", *(other.f1["FL"][label].text() for label in CLASSES)])
     opaque: list[list[Cell | str]] = []
     for reference, (title, *printed_pair) in OPAQUE.items():
         line: list[Cell | str] = [f"{title}, central"]
@@ -159,7 +150,7 @@ def _table_1(results: Results, data: Path) -> Section:
 
 
 def _opaque_label(reference: str, fold: int) -> str:
-    return f"FRBC magic, {OPAQUE[reference][0]}, fold {fold + 1}"
+    return fold_label("FRBC", "magic", fold, OPAQUE[reference][0])
 
 
 def _table_1_jobs(data: Path, full: bool) -> list[Job]:
@@ -175,8 +166,7 @@ def _table_2(results: Results, data: Path) -> Section:
     summary = _summary(results, _IID, data)
     rows: list[list[Cell | str]] = []
     for setting, printed in TABLE_2.items():
-        rules = summary.rules[setting]
-        rows.append([setting, Cell(f"{rules.mean:.1f} ± {rules.std:.1f}", printed)])
+        rows.append([setting, Cell(summary.rules[setting].text(1), printed)])
     return Section(
         "frbc-2",
         "Table II: number of rules",

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.experiments.averages import SHORT, mean_of
-from lab.papers.jobs import Chapter, Job
+from lab.papers.jobs import Chapter, Job, Results, file_of, fold_job, fold_label, present
 from lab.papers.page import Cell, Section, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
@@ -35,60 +35,28 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "rows condensed, as in a default run (`min_rows` = 3)": {"min_rows": 3},
 }
 
-Results = Mapping[str, Any]
-
-
-def present(data: Path) -> list[str]:
-    """Return the paper's datasets that are there."""
-    return [name for name in (*PUBLISHED, *UNPRINTED) if (data / f"{name}.csv.gz").is_file()]
-
-
-def _label(name: str, fold: int, variant: str = "") -> str:
-    return f"FRT {name}{f', {variant}' if variant else ''}, fold {fold + 1}"
+DATASETS = (*PUBLISHED, *UNPRINTED)
 
 
 def _jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
     return [
-        Job(
-            "fold",
-            _label(name, fold),
-            {
-                "scheme": "frt",
-                "file": f"{name}.csv.gz",
-                "fold": fold,
-                "settings": ["local", "federated", "central"],
-            },
-            (f"{name}.csv.gz",),
-        )
-        for name in present(data)
+        fold_job("FRT", name, fold, scheme="frt", settings=list(SHORT))
+        for name in present(data, DATASETS)
         for fold in range(FOLDS)
     ]
 
 
 def _variant_jobs(data: Path, full: bool) -> list[Job]:
-    chosen = present(data) if full else [name for name in present(data) if name in ("weather_izmir", "mortgage")]
-    more = [
-        Job(
-            "fold",
-            _label(name, fold, variant),
-            {
-                "scheme": "frt",
-                "file": f"{name}.csv.gz",
-                "fold": fold,
-                "settings": ["federated"],
-                "parameters": dict(parameters),
-            },
-            (f"{name}.csv.gz",),
-        )
-        for name in chosen
+    return _jobs(data, full) + [
+        fold_job("FRT", name, fold, variant, scheme="frt", settings=["federated"], parameters=dict(parameters))
+        for name in present(data, DATASETS if full else ("weather_izmir", "mortgage"))
         for variant, parameters in VARIANTS.items()
         for fold in range(FOLDS)
     ]
-    return [*_jobs(data, full), *more]
 
 
 def _folds(results: Results, name: str, variant: str = "") -> list[Any]:
-    return [results[label] for fold in range(FOLDS) if (label := _label(name, fold, variant)) in results]
+    return [results[label] for fold in range(FOLDS) if (label := fold_label("FRT", name, fold, variant)) in results]
 
 
 def values(folds: Sequence[Any], setting: str, kind: str = "test") -> list[float]:
@@ -99,7 +67,7 @@ def values(folds: Sequence[Any], setting: str, kind: str = "test") -> list[float
 def _accuracy(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
     tests = {}
-    for name in present(data):
+    for name in present(data, DATASETS):
         folds = _folds(results, name)
         average = mean_of(folds)
         unit, words, clients, federated, central, _ = PUBLISHED.get(name, (1.0, "", (), None, None, ()))
@@ -133,7 +101,7 @@ def _accuracy(results: Results, data: Path) -> Section:
 
 def _size(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
-    for name in present(data):
+    for name in present(data, DATASETS):
         average = mean_of(_folds(results, name))
         printed = PUBLISHED[name][-1] if name in PUBLISHED else (None,) * len(SIZES)
         sizes = average["federated"]["complexity"]
@@ -161,7 +129,7 @@ def _size(results: Results, data: Path) -> Section:
 def _variants(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
     header = ["dataset", "as published", *(name.replace("`", "") for name in VARIANTS)]
-    for name in present(data):
+    for name in present(data, DATASETS):
         if not _folds(results, name, next(iter(VARIANTS))):
             continue
         unit, words = PUBLISHED[name][:2] if name in PUBLISHED else (1.0, "")
@@ -179,7 +147,7 @@ def _variants(results: Results, data: Path) -> Section:
     )
 
 
-_NEEDS = tuple(f"{name}.csv.gz" for name in (*PUBLISHED, *UNPRINTED))
+_NEEDS = tuple(map(file_of, DATASETS))
 
 CHAPTERS = (
     Chapter("frt-accuracy", PAPER, "Tables 3, 4", _jobs, _accuracy, _NEEDS, ("frt-3", "frt-4")),

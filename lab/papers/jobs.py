@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any
 import glassfleet
 from schemas.documents import canonical_json
 
-Result = Any
-"""A JSON value."""
+Results = Mapping[str, Any]
+"""A JSON value by the label of its job."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,30 @@ class Chapter:
     paper: str
     title: str
     jobs: Callable[[Path, bool], list[Job]]
-    section: Callable[[Mapping[str, Result], Path], Any]
+    section: Callable[[Results, Path], Any]
     needs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+
+
+def present(data: Path, names: Iterable[str]) -> list[str]:
+    """Return the datasets that are there."""
+    return [name for name in names if (data / file_of(name)).is_file()]
+
+
+def file_of(name: str) -> str:
+    """Return the name of a dataset's file in the data folder."""
+    return f"{name}.csv.gz"
+
+
+def fold_label(title: str, name: str, fold: int, variant: str = "") -> str:
+    """Return the label of a fold, counted from 0, of a dataset in a paper's chapter, learned with a variant."""
+    return f"{title} {name}{f', {variant}' if variant else ''}, fold {fold + 1}"
+
+
+def fold_job(title: str, name: str, fold: int, variant: str = "", **arguments: Any) -> Job:
+    """Return the job of such a fold; `arguments` are :func:`lab.papers.work.run_job`'s, but for file and fold."""
+    file = file_of(name)
+    return Job("fold", fold_label(title, name, fold, variant), {"file": file, "fold": fold, **arguments}, (file,))
 
 
 @cache

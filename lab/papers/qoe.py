@@ -10,7 +10,7 @@ from typing import Any
 from glassfleet import catalogue
 from lab.experiments.averages import SHORT
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job
+from lab.papers.jobs import Chapter, Job, Results
 from lab.papers.page import Cell, Picture, Section, Table, Text
 from lab.protocols.references import REFERENCES
 
@@ -54,8 +54,6 @@ FEW = (
     "The papers measure fifteen vehicles, of which three are used here. Their numbers stand beside ours for "
     "orientation and are not counted: other rows give other numbers."
 )
-
-Results = Mapping[str, Any]
 
 
 def _files(data: Path) -> tuple[str, ...]:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from console.progress import Work
 from lab.experiments.workers import Worker, ask_all
-from lab.papers.jobs import Job, Result
+from lab.papers.jobs import Job
 from lab.papers.work import run_job
 from schemas.errors import RunFailedError, StorageError
+from schemas.private_files import replace_private
 
 
 def results_of(
     jobs: Sequence[Job], data: Path, kept: Path, *, processes: int, fresh: bool, work: Work
-) -> dict[str, Result]:
+) -> dict[str, Any]:
     """Return the results of jobs by label.
 
     Parameters
@@ -42,7 +42,7 @@ def results_of(
     StorageError
         Results cannot be kept.
     """
-    results: dict[str, Result] = {}
+    results: dict[str, Any] = {}
     todo: list[tuple[Job, Path]] = []
     for job in {job.label: job for job in jobs}.values():
         path = kept / f"{job.key(data)}.json"
@@ -60,7 +60,7 @@ def results_of(
     done = 0
     work.at(0, len(todo))
 
-    def keep(job: Job, path: Path, result: Result) -> None:
+    def keep(job: Job, path: Path, result: Any) -> None:
         nonlocal done
         done += 1
         results[job.label] = result
@@ -82,7 +82,7 @@ def results_of(
     return results
 
 
-def _read(path: Path) -> Result | None:
+def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -96,12 +96,9 @@ def _make(folder: Path) -> None:
         raise StorageError(f"cannot make {folder}: {fault.strerror}. Choose another --out") from fault
 
 
-def _write(path: Path, result: Result) -> None:
+def _write(path: Path, result: Any) -> None:
     """Write whole or not at all: a report that is interrupted goes on from here."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(result, file, allow_nan=False)
-        Path(name).replace(path)
+        replace_private(path, json.dumps(result, allow_nan=False).encode(), 0o644)
     except OSError as fault:
         raise StorageError(f"cannot keep a result in {path.parent}: {fault.strerror}. Make room there") from fault

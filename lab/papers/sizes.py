@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job
+from lab.papers.jobs import Chapter, Job, Results, file_of, present
 from lab.papers.page import Cell, Picture, Section, Table, Text
 from lab.protocols.references import REFERENCES
 
@@ -31,12 +31,9 @@ RULES = (1, 2, 4, 8, 12, 20, 40)
 LINES = {"mlp": "MLP", "boosting": "gradient boosting"}
 """Drawn as lines."""
 
-Results = Mapping[str, Any]
-
 
 def _present(data: Path) -> list[str]:
-    names = [name for name in DATASETS if (data / f"{name}.csv.gz").is_file()]
-    return [*names, *([QOE] if any((data / "qoe").glob("*.csv.gz")) else [])]
+    return [*present(data, DATASETS), *([QOE] if any((data / "qoe").glob("*.csv.gz")) else [])]
 
 
 def _folds(name: str) -> range:
@@ -60,8 +57,8 @@ def _jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same eithe
     for name in _present(data):
         qoe = tuple(f"qoe/{path.name}" for path in sorted((data / "qoe").glob("*.csv.gz")))
         for fold in _folds(name):
-            where, files = ({"source": "real"}, qoe) if name == QOE else ({"file": f"{name}.csv.gz", "fold": fold}, ())
-            read = files or (f"{name}.csv.gz",)
+            where, files = ({"source": "real"}, qoe) if name == QOE else ({"file": file_of(name), "fold": fold}, ())
+            read = files or (file_of(name),)
             for system, (scheme, parameters) in _systems().items():
                 arguments = {**where, "scheme": scheme, "parameters": dict(parameters)}
                 jobs.append(Job("sized", _label(name, system, fold), arguments, read))
@@ -160,7 +157,7 @@ CHAPTERS = (
         "RMSE against rules, numbers and bytes",
         _jobs,
         _sizes,
-        (*(f"{name}.csv.gz" for name in DATASETS), "qoe/vehicle_0.csv.gz"),
+        (*map(file_of, DATASETS), "qoe/vehicle_0.csv.gz"),
         ("accuracy-size", "fmt-sizes"),
     ),
 )

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.experiments.averages import SHORT
-from lab.papers.jobs import Chapter, Job
+from lab.papers.jobs import Chapter, Job, Results, file_of, fold_job, fold_label, present
 from lab.papers.page import Cell, Section, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
@@ -38,35 +38,23 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 OURS = {"pooled": "FL pooled", "together": "FL together"}
 """Variants of FL that the paper does not have, and their columns."""
 
-Results = Mapping[str, Any]
-
-
-def present(data: Path) -> list[str]:
-    """Return the paper's datasets that are there."""
-    return [name for name in (*PUBLISHED, *UNPRINTED) if (data / f"{name}.csv.gz").is_file()]
-
-
-def _label(name: str, fold: int, variant: str) -> str:
-    return f"TSK {name}{f', {variant}' if variant else ''}, fold {fold + 1}"
+DATASETS = (*PUBLISHED, *UNPRINTED)
 
 
 def _jobs_of(*variants: str) -> Any:
     def jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
         return [
-            Job(
-                "fold",
-                _label(name, fold, variant),
-                {
-                    "scheme": "tsk",
-                    "file": f"{name}.csv.gz",
-                    "fold": fold,
-                    "settings": ["federated"] if variant in OURS else list(SHORT),
-                    "parameters": dict(VARIANTS[variant]),
-                    **({"seed": SEEDS[name]} if name in SEEDS else {}),
-                },
-                (f"{name}.csv.gz",),
+            fold_job(
+                "TSK",
+                name,
+                fold,
+                variant,
+                scheme="tsk",
+                settings=["federated"] if variant in OURS else list(SHORT),
+                parameters=dict(VARIANTS[variant]),
+                **({"seed": SEEDS[name]} if name in SEEDS else {}),
             )
-            for name in present(data)
+            for name in present(data, DATASETS)
             for variant in variants
             for fold in range(FOLDS)
         ]
@@ -76,17 +64,19 @@ def _jobs_of(*variants: str) -> Any:
 
 def _mse(results: Results, name: str, setting: str, kind: str, variant: str = "") -> list[float]:
     """Return the mean squared errors of all folds and clients."""
-    lines = [results[_label(name, fold, variant)][setting][kind] for fold in range(FOLDS)]
+    lines = [results[fold_label("TSK", name, fold, variant)][setting][kind] for fold in range(FOLDS)]
     return [error**2 for line in lines for error in line]
 
 
 def _rules(results: Results, name: str, setting: str, variant: str = "") -> float:
-    return fmean(results[_label(name, fold, variant)][setting]["complexity"]["rules"] for fold in range(FOLDS))
+    return fmean(
+        results[fold_label("TSK", name, fold, variant)][setting]["complexity"]["rules"] for fold in range(FOLDS)
+    )
 
 
 def _errors(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
-    for name in present(data):
+    for name in present(data, DATASETS):
         unit, words, printed, _ = PUBLISHED.get(name, (1.0, "", ((None, None),) * 3, None))
         line: list[Cell | str] = [f"{name} {words}".strip()]
         for setting, pair in zip(SHORT, printed, strict=True):
@@ -117,7 +107,7 @@ def _errors(results: Results, data: Path) -> Section:
 
 def _tests(results: Results, data: Path) -> Section:
     pairs = {}
-    for name in present(data):
+    for name in present(data, DATASETS):
         federated = _mse(results, name, "federated", "test")
         pairs[f"{name}: FL against LL"] = federated, _mse(results, name, "local", "test")
         pairs[f"{name}: FL against CL"] = federated, _mse(results, name, "central", "test")
@@ -132,7 +122,7 @@ def _tests(results: Results, data: Path) -> Section:
 
 def _sizes(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
-    for name in present(data):
+    for name in present(data, DATASETS):
         printed = PUBLISHED[name][3] if name in PUBLISHED else (None,) * 3
         line = [number(_rules(results, name, s), value) for s, value in zip(SHORT, printed, strict=True)]
         rows.append([name, *line, *(number(_rules(results, name, "federated", variant)) for variant in OURS)])
@@ -146,7 +136,7 @@ def _sizes(results: Results, data: Path) -> Section:
 def _single(results: Results, data: Path) -> Section:
     rows: list[list[Cell | str]] = []
     pairs = {}
-    for name in present(data):
+    for name in present(data, DATASETS):
         unit, words = PUBLISHED[name][:2] if name in PUBLISHED else (1.0, "")
         line: list[Cell | str] = [f"{name} {words}".strip()]
         for setting, short in SHORT.items():
@@ -166,7 +156,7 @@ def _single(results: Results, data: Path) -> Section:
     )
 
 
-_NEEDS = tuple(f"{name}.csv.gz" for name in (*PUBLISHED, *UNPRINTED))
+_NEEDS = tuple(map(file_of, DATASETS))
 
 CHAPTERS = (
     Chapter("tsk-3", PAPER, "Table III", _jobs_of("", *OURS), _errors, _NEEDS),

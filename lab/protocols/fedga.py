@@ -7,9 +7,8 @@ mean squared error. Splits are drawn with numpy; scikit-learn is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -69,16 +68,6 @@ class SplitResult:
         """Per agent, in percent; agents whose local score is 0 are left out."""
         return [(own / alone - 1.0) * 100.0 for own, alone in zip(self.federated, self.local, strict=True) if alone > 0]
 
-    @property
-    def delta(self) -> float:
-        """Mean over the agents."""
-        return fmean(self.deltas)
-
-    @property
-    def better(self) -> float:
-        """Share of the agents whose delta is positive."""
-        return fmean(delta > 0 for delta in self.deltas)
-
 
 def run_split(
     scheme: Scheme,
@@ -86,9 +75,7 @@ def run_split(
     dataset: Dataset,
     split: int,
     *,
-    agents: int = AGENTS,
     participation: float = 1.0,
-    seed: int = SPLIT_SEED,
 ) -> SplitResult:
     """Learn federated and local trees of one split and score them.
 
@@ -105,7 +92,7 @@ def run_split(
         Share of the agents that answer each round, (0, 1].
     """
     domain = minmax_domain(dataset)
-    rows = common_test_split(dataset.y, split, agents=agents, seed=seed)
+    rows = common_test_split(dataset.y, split)
     train = {
         f"agent-{index:03d}": Dataset(
             dataset.features, dataset.target, dataset.X[part], dataset.y[part], categories=dataset.categories
@@ -113,8 +100,8 @@ def run_split(
         for index, (part, _) in enumerate(rows)
     }
     X, y = dataset.X[rows[0][1]], dataset.y[rows[0][1]]
-    run_seed = seed * 1000 + split
-    present = drawn(max(1, round(participation * agents)), run_seed) if participation < 1 else None
+    run_seed = SPLIT_SEED * 1000 + split
+    present = drawn(max(1, round(participation * AGENTS)), run_seed) if participation < 1 else None
     model = federated(scheme, parameters, domain, train, run_seed, present=present).model
     alone: Any = scheme
     pairs = {
@@ -133,11 +120,6 @@ def run_split(
         scores["federated"], scores["local"], _constant(domain, everything, y), macro,
         {kind: fmean(float(tree.complexity()["nodes"]) for tree in trees) for kind, trees in pairs.items()},
     )  # fmt: skip
-
-
-def median_delta(results: Sequence[SplitResult]) -> float:
-    """Return the median over splits of the mean delta."""
-    return median(predictions.delta for predictions in results)
 
 
 def _confusion(

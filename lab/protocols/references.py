@@ -26,48 +26,48 @@ class Reference:
     title : str
         For tables.
     make : callable
-        (classification or not, seed) -> an estimator with ``fit`` and ``predict``.
+        Classification or not -> an estimator with ``fit`` and ``predict``.
     """
 
     title: str
-    make: Callable[[bool, int], Any]
+    make: Callable[[bool], Any]
 
 
-def _mlp(classify: bool, seed: int) -> Any:
+def _mlp(classify: bool) -> Any:
     from sklearn.neural_network import MLPClassifier, MLPRegressor  # an extra
 
     kind = MLPClassifier if classify else MLPRegressor
     # Early stopping holds a tenth of the rows back: an MLP without it learns such rows by heart.
-    return kind(hidden_layer_sizes=(64, 32), max_iter=500, early_stopping=True, random_state=seed)
+    return kind(hidden_layer_sizes=(64, 32), max_iter=500, early_stopping=True, random_state=0)
 
 
-def _forest(classify: bool, seed: int) -> Any:
+def _forest(classify: bool) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     if classify:
-        return RandomForestClassifier(n_estimators=100, random_state=seed)
+        return RandomForestClassifier(n_estimators=100, random_state=0)
     # A third of the inputs per split, as Breiman proposes for regression.
-    return RandomForestRegressor(n_estimators=100, max_features=1 / 3, min_samples_leaf=3, random_state=seed)
+    return RandomForestRegressor(n_estimators=100, max_features=1 / 3, min_samples_leaf=3, random_state=0)
 
 
-def _boosting(classify: bool, seed: int) -> Any:
+def _boosting(classify: bool) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
-    return kind(early_stopping=True, random_state=seed)
+    return kind(early_stopping=True, random_state=0)
 
 
-def _cart(classify: bool, seed: int) -> Any:
+def _cart(classify: bool) -> Any:
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if classify else DecisionTreeRegressor
-    return kind(min_samples_leaf=20, random_state=seed)
+    return kind(min_samples_leaf=20, random_state=0)
 
 
-def _ridge(classify: bool, seed: int) -> Any:
+def _ridge(classify: bool) -> Any:
     from sklearn.linear_model import Ridge, RidgeClassifier
 
-    return RidgeClassifier(random_state=seed) if classify else Ridge(alpha=1.0, random_state=seed)
+    return RidgeClassifier(random_state=0) if classify else Ridge(alpha=1.0, random_state=0)
 
 
 REFERENCES: Final[Mapping[str, Reference]] = {
@@ -96,7 +96,7 @@ class FittedReference:
         return self.domain.unscale_target(np.asarray(scaled, dtype=np.float64))
 
 
-def fit_reference(name: str, domain: Domain, data: Dataset, seed: int = 0) -> FittedReference:
+def fit_reference(name: str, domain: Domain, data: Dataset) -> FittedReference:
     """Learn a reference from pooled rows.
 
     Parameters
@@ -107,8 +107,6 @@ def fit_reference(name: str, domain: Domain, data: Dataset, seed: int = 0) -> Fi
         Scales inputs and target to [0, 1], as for the schemes.
     data : Dataset
         At least two rows; of two classes at least.
-    seed : int
-        Of the learner's randomness.
 
     Raises
     ------
@@ -119,7 +117,7 @@ def fit_reference(name: str, domain: Domain, data: Dataset, seed: int = 0) -> Fi
     """
     chosen = data.select(domain.names)
     classify = domain.target is None
-    estimator = REFERENCES[name].make(classify, seed)
+    estimator = REFERENCES[name].make(classify)
     target = chosen.y.astype(np.str_) if classify else domain.scale_target(chosen.y)
     estimator.fit(domain.scale_inputs(chosen.X), target)
     return FittedReference(domain, estimator)

@@ -42,7 +42,7 @@ def skewed_split(
     return [node_fold(labels, part, fold, folds, seed) for part in parts]
 
 
-def slices(y: NDArray[np.float64], count: int = SLICES) -> NDArray[np.str_]:
-    """Return which of `count` quantile slices each number is in, as text; equal numbers are in one slice."""
-    edges = np.unique(np.quantile(y, np.linspace(0, 1, count + 1)[1:-1]))
+def slices(y: NDArray[np.float64]) -> NDArray[np.str_]:
+    """Return which of :data:`SLICES` quantile slices each number is in, as text; equal numbers are in one slice."""
+    edges = np.unique(np.quantile(y, np.linspace(0, 1, SLICES + 1)[1:-1]))
     return np.searchsorted(edges, y, side="right").astype(np.str_)

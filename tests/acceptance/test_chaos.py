@@ -6,11 +6,9 @@ The long ones are ``glassfleet chaos --faults 200 --seed 1`` and so on; see docs
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +19,15 @@ from lab.chaos.audit import Evidence, examine
 from lab.chaos.report import lines
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
+from tests.support.processes import glassfleet
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
-ROOT = Path(__file__).resolve().parents[2]
 SEED, FAULTS = 5, 20
 AGENTS = [f"vehicle-{number:02d}" for number in range(5)]
 
 
 def chaos(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
-    return subprocess.run(
-        [sys.executable, "-m", "console.main", "chaos", *arguments],
-        capture_output=True, text=True, env=kept, cwd=ROOT, check=False, timeout=timeout,
-    )  # fmt: skip
+    return glassfleet("chaos", *arguments, timeout=timeout)
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +68,18 @@ def test_fleet_loses_nothing_and_counts_nothing_twice_when_twenty_faults_strike(
     assert "all held" in "\n".join(lines(report))
 
 
-def evidence(shaken: tuple[dict[str, Any], Path], folder: Path, **changes: Any) -> tuple[Evidence, dict[str, Path]]:
-    """Return a copy of what the fleet left behind, to be tampered with."""
+Left = tuple[Evidence, dict[str, Path]]
+
+
+@pytest.fixture
+def left(shaken: tuple[dict[str, Any], Path], tmp_path: Path) -> Left:
+    """A copy of what the fleet left behind, to be tampered with, and its data."""
     _, work = shaken
     for part in ("coordinator", "logs"):
-        shutil.copytree(work / part, folder / part)
-    runs = sorted(run for (run,) in sql(folder, "SELECT run FROM runs"))
+        shutil.copytree(work / part, tmp_path / part)
+    runs = sorted(run for (run,) in sql(tmp_path, "SELECT run FROM runs"))
     # The retained pointer is not among what was kept; these tests are about the rest.
-    left = Evidence(folder, AGENTS, runs, **changes)
-    return left, {name: work / "data" / f"{name}.csv" for name in AGENTS}
+    return Evidence(tmp_path, AGENTS, runs), {name: work / "data" / f"{name}.csv" for name in AGENTS}
 
 
 def sql(folder: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -92,62 +89,46 @@ def sql(folder: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_audit_finds_nothing_in_what_the_fleet_left_behind(shaken: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    left, files = evidence(shaken, tmp_path)
-    findings = examine(left, files)
+def test_audit_finds_nothing_in_what_the_fleet_left_behind(shaken: tuple[dict[str, Any], Path], left: Left) -> None:
+    findings = examine(*left)
     assert (findings.lost, findings.double_counted, findings.unequal) == ([], [], [])
     assert findings.accepted == shaken[0]["contributions"]["accepted"]
 
 
-def test_audit_finds_an_answer_that_is_in_the_journal_twice(
-    shaken: tuple[dict[str, Any], Path], tmp_path: Path
-) -> None:
-    left, files = evidence(shaken, tmp_path)
+def test_audit_finds_an_answer_that_is_in_the_journal_twice(left: Left, tmp_path: Path) -> None:
     columns = "run, kind, at, wall, body, checksum"
     sql(
         tmp_path,
         f"INSERT INTO records ({columns}) SELECT {columns} FROM records WHERE kind = 'answer' ORDER BY seq LIMIT 1",
     )
-    assert len(examine(left, files).double_counted) == 1
+    assert len(examine(*left).double_counted) == 1
 
 
-def test_audit_finds_an_accepted_answer_that_the_journal_lost(
-    shaken: tuple[dict[str, Any], Path], tmp_path: Path
-) -> None:
-    left, files = evidence(shaken, tmp_path)
+def test_audit_finds_an_accepted_answer_that_the_journal_lost(left: Left, tmp_path: Path) -> None:
     sql(tmp_path, "DELETE FROM records WHERE seq = (SELECT max(seq) FROM records WHERE kind = 'answer')")
-    lost = examine(left, files).lost
+    lost = examine(*left).lost
     assert lost
     assert all("not in the journal" in words or "no such answer" in words for words in lost)
 
 
-def test_audit_finds_a_model_that_rests_on_other_rows_than_its_cohort_says(
-    shaken: tuple[dict[str, Any], Path], tmp_path: Path
-) -> None:
-    left, files = evidence(shaken, tmp_path)
-    files[AGENTS[0]], files[AGENTS[1]] = files[AGENTS[1]], files[AGENTS[1]]
-    findings = examine(left, files)
+def test_audit_finds_a_model_that_rests_on_other_rows_than_its_cohort_says(left: Left) -> None:
+    evidence, files = left
+    findings = examine(evidence, {**files, AGENTS[0]: files[AGENTS[1]]})
     assert findings.unequal
     assert findings.double_counted, "the rows of the cohort are not the rows that were counted"
 
 
-def test_audit_finds_a_run_without_an_end(shaken: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    left, files = evidence(shaken, tmp_path)
-    findings = examine(replace(left, runs=[*left.runs, "chaos-9999"]), files)
-    assert [run["reason"] for run in findings.runs if run["outcome"] is None] == ["has not ended"]
-
-
-def test_audit_finds_retained_topics_that_stand_for_nothing(
-    shaken: tuple[dict[str, Any], Path], tmp_path: Path
-) -> None:
+def test_audit_finds_a_run_without_an_end_and_retained_topics_that_stand_for_nothing(left: Left) -> None:
+    evidence, files = left
     state = Envelope(fleet="chaos", body=CoordinatorState(status="up", incarnation="x", software="y")).to_bytes()
     retained = {
         "gf/1/chaos/coordinator/state": state,
         "gf/1/chaos/run/chaos-0001/request": state,
         f"gf/1/chaos/blob/{'a' * 64}/0": b"part",
     }
-    left, files = evidence(shaken, tmp_path, retained=retained)
-    leaked = examine(left, files).leaked
+    findings = examine(replace(evidence, runs=[*evidence.runs, "chaos-9999"], retained=retained), files)
+    assert [run["reason"] for run in findings.runs if run["outcome"] is None] == ["has not ended"]
+    leaked = findings.leaked
     assert any("request of an ended run" in words for words in leaked)
     assert any("a part that nothing names" in words for words in leaked)
     assert any("are not the current ones" in words for words in leaked)

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.servers.launch import launch
 from edge_agent.fleet import Fleet
-from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
+from tests.support.cloud import ROOT, SOURCES, Start, central_digest, has_ended, record_of, spec
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -71,34 +70,13 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk 
     yield SmallLimit(folder)
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[str]:
-    running = launch(state_dir=tmp_path / "broker")
-    yield running.url
-    running.stop()
-
-
-@pytest.fixture
-def start(broker: str) -> Iterator[Callable[..., CoordinatorProcess]]:
-    """Starts coordinators, and ends what is left of them."""
-    started: list[CoordinatorProcess] = []
-
-    def begin(state_dir: Path) -> CoordinatorProcess:
-        started.append(CoordinatorProcess(broker, state_dir))
-        return started[-1]
-
-    yield begin
-    for each in started:
-        each.end(signal.SIGKILL)
-
-
 def answers_in(journal: Path) -> Counter[tuple[str, bytes]]:
     with contextlib.closing(sqlite3.connect(journal)) as database:
         return Counter(database.execute("SELECT run, body FROM records WHERE kind = 'answer'").fetchall())
 
 
 def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes_the_run_when_there_is_room(
-    small: SmallDisk | SmallLimit, start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
+    small: SmallDisk | SmallLimit, start: Start, broker: str, tmp_path: Path
 ) -> None:
     coordinator = start(small.folder)
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
@@ -126,7 +104,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
 
 @pytest.mark.slow
 def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_when_there_is_room(
-    small: SmallDisk | SmallLimit, start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
+    small: SmallDisk | SmallLimit, start: Start, broker: str, tmp_path: Path
 ) -> None:
     data = SOURCES["vc"].train
     lines = [",".join([*data.features, data.target])]
@@ -184,7 +162,7 @@ def tear_log(state_dir: Path) -> None:
 
 @pytest.mark.parametrize("tear", [tear_record, pytest.param(tear_log, marks=pytest.mark.slow)])
 def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
-    tear: Callable[[Path], None], start: Callable[..., CoordinatorProcess], broker: str, tmp_path: Path
+    tear: Callable[[Path], None], start: Start, broker: str, tmp_path: Path
 ) -> None:
     state_dir = tmp_path / "coordinator"
     coordinator = start(state_dir)
@@ -209,7 +187,7 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
 
 
 def test_second_coordinator_refuses_while_the_first_is_frozen_and_takes_over_when_it_is_dead(
-    start: Callable[..., CoordinatorProcess], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     state_dir = tmp_path / "coordinator"
     first = start(state_dir)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +14,14 @@ import pytest
 
 from lab.demo.options import model_name
 from schemas.errors import UsageError
+from tests.support.processes import Processes, glassfleet
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["demo", "--vehicles", "5", "--deadline", "2", "--pace", "0.1", "--timeout", "120", "--seed", "3"]
 
 
 def demo(*arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "console.main", *SMALL, "--json", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-        timeout=200,
-    )
+    done = glassfleet(*SMALL, "--json", *arguments, timeout=200)
     return done, json.loads(done.stdout) if done.stdout else {}
 
 
@@ -51,30 +39,13 @@ def check_summary(summary: dict[str, Any], metric: str = "rmse") -> None:
         assert 0 < score["federated"] < 1
 
 
-@contextmanager
-def started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Start a demonstration; give it once all its processes are started, and what it says."""
-    log = folder / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "console.main", *SMALL, "--keep", str(folder / "work")],
-            stdout=output,
-            stderr=output,
-            cwd=ROOT,
-            # A shell starts what runs in the background with Ctrl-C ignored, and these tests may run there.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
-        )
-    try:
-        end = time.monotonic() + 60
-        while b"waiting until all are up" not in log.read_bytes() or len(children_of(process)) < 7:
-            assert time.monotonic() < end
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.05)
-        yield process, log
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+def started(processes: Processes) -> subprocess.Popen[bytes]:
+    """Start a demonstration; return it once all its processes are started."""
+    process = processes.start(*SMALL, "--keep", str(processes.folder / "work"))
+    processes.until(
+        lambda: "waiting until all are up" in processes.said(process) and len(children_of(process)) >= 7, process
+    )
+    return process
 
 
 def children_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -114,51 +85,59 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
 
 
 @pytest.mark.slow
-def test_fleet_learns_the_published_tree_when_it_is_asked_for() -> None:
-    done, summary = demo("--scheme", "frt", "--drop", "0.4", "--slow", "0")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--scheme frt --drop 0.4 --slow 0", "the 5 most used of"),
+        ("--scheme frbc --drop 0.4 --slow 0.2", "THEN quality_in_3s is (Good|Poor)"),
+        ("--drop 0 --slow 0 --exact", "their own rows, as they are"),
+    ],
+)
+def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(options: str, said: str) -> None:
+    done, summary = demo(*options.split())
     assert done.returncode == 0, done.stderr
-    check_summary(summary)
-    assert summary["scheme"] == "frt"
+    metric = "f1" if summary["scheme"] == "frbc" else "rmse"
+    check_summary(summary, metric)
+    assert {"f1", "rmse"} & set(summary) == {metric}
     assert summary["verify"]["equal"] is True
-    assert "the 5 most used of" in done.stderr, "too many for one screen"
+    assert bool(summary["dropped"]) == ("--drop 0.4" in options)
+    assert summary["exact"] == ("--exact" in options)
+    assert metric == "rmse" or summary["f1"]["federated"] > 0.6
+    assert re.search(said, done.stderr)
 
 
 @pytest.mark.slow
-def test_fleet_learns_a_classifier_of_good_and_poor_when_vehicles_are_killed() -> None:
-    done, summary = demo("--scheme", "frbc", "--drop", "0.4", "--slow", "0.2")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--scheme frbc --param weights=owners --drop 0 --slow 0", "does not promise the central model"),
+        ("--scheme frt --drop 0.4 --slow 0 --participation elastic", "elastic"),
+    ],
+)
+def test_difference_is_told_honestly_when_the_central_model_is_not_promised(options: str, reason: str) -> None:
+    done, summary = demo(*options.split())
     assert done.returncode == 0, done.stderr
-    check_summary(summary, "f1")
-    assert "rmse" not in summary
+    check_summary(summary, "f1" if summary["scheme"] == "frbc" else "rmse")
+    assert summary["participation"] == ("elastic" if "elastic" in options else "cohort")
+    assert summary["verify"]["promised"] is ("elastic" in options)
+    assert summary["verify"]["equal"] or reason in summary["verify"]["reason"]
+
+
+@pytest.mark.mosquitto
+def test_fleet_learns_the_central_model_over_mutual_tls_when_vehicles_are_killed(tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    done, summary = demo("--secure", "--keep", str(work))
+    assert done.returncode == 0, done.stderr
     assert summary["verify"]["equal"] is True
-    assert summary["dropped"]
-    assert summary["f1"]["federated"] > 0.6
-    assert re.search(r"THEN quality_in_3s is (Good|Poor)", done.stderr)
-
-
-@pytest.mark.slow
-def test_difference_is_told_honestly_when_the_scheme_does_not_promise_the_central_model() -> None:
-    done, summary = demo("--scheme", "frbc", "--param", "weights=owners", "--drop", "0", "--slow", "0")
-    assert done.returncode == 0, done.stderr
-    assert summary["verify"]["promised"] is False
-    assert summary["verify"]["equal"] or "does not promise the central model" in summary["verify"]["reason"]
-
-
-@pytest.mark.slow
-def test_fleet_learns_the_central_model_of_its_own_rows_when_they_are_used_as_they_are() -> None:
-    done, summary = demo("--drop", "0", "--slow", "0", "--exact")
-    assert done.returncode == 0, done.stderr
-    check_summary(summary)
-    assert summary["verify"]["equal"] is True
-    assert summary["exact"] is True
-
-
-@pytest.mark.slow
-def test_fleet_finishes_when_participation_is_elastic_and_vehicles_come_and_go() -> None:
-    done, summary = demo("--scheme", "frt", "--drop", "0.4", "--slow", "0", "--participation", "elastic")
-    assert done.returncode == 0, done.stderr
-    check_summary(summary)
-    assert summary["participation"] == "elastic"
-    assert summary["verify"]["equal"] or "elastic" in summary["verify"]["reason"]
+    assert "mutual TLS" in done.stderr
+    lines = (work / "broker" / "mosquitto.conf").read_text().splitlines()
+    assert {"require_certificate true", "use_identity_as_username true", "tls_version tlsv1.3"} <= set(lines)
+    assert len([line for line in lines if line.startswith("listener ")]) == 1
+    # The broker knows each by the name in its certificate (u'...'), which is also its client id.
+    log = (work / "broker" / "mosquitto.log").read_text()
+    for name in ("coordinator", *(f"vehicle-{number:02}" for number in range(5))):
+        assert f" as {name} (" in log
+        assert f"u'{name}'" in log
 
 
 @pytest.mark.slow
@@ -173,7 +152,9 @@ def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: P
     assert len(summary["dropped"]) == 1
 
 
-def test_demo_says_which_vehicle_when_a_file_cannot_be_used(tmp_path: Path) -> None:
+def test_demo_is_refused_in_one_line_when_a_file_or_the_broker_cannot_be_used(tmp_path: Path) -> None:
+    done, _ = demo("--secure", "--broker-kind", "embedded")
+    assert (done.returncode, "the embedded broker has no TLS" in done.stderr) == (2, True)
     (tmp_path / "car.csv").write_text("a,y\n1,2\n3,x\n")
     done, _ = demo("--data", str(tmp_path))
     assert done.returncode == 3
@@ -204,16 +185,16 @@ def test_demo_refuses_a_name_that_no_model_can_have() -> None:
 
 
 @pytest.mark.slow
-def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
-    with started(tmp_path) as (process, log):
-        (broker,) = [
-            child
-            for child in children_of(process)
-            if "mosquitto" in child.name() or "broker.servers.embedded" in child.cmdline()
-        ]
-        broker.kill()
-        assert process.wait(30) == 4
-    told = log.read_text()
+def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
+    process = started(processes)
+    (broker,) = [
+        child
+        for child in children_of(process)
+        if "mosquitto" in child.name() or "broker.servers.embedded" in child.cmdline()
+    ]
+    broker.kill()
+    assert process.wait(30) == 4
+    told = processes.said(process)
     assert re.search(r"glassfleet: error: the broker \((mosquitto|embedded)\) ended by itself, or was killed", told)
     assert "Traceback" not in told
 
@@ -222,16 +203,16 @@ def test_demo_says_so_when_the_broker_is_killed(tmp_path: Path) -> None:
     "number",
     [*(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT)), signal.SIGKILL],
 )
-def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
-    with started(tmp_path) as (process, log):
-        children = children_of(process)
-        assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", log.read_text())
-        os.kill(process.pid, number)
-        process.wait(30)
+def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, processes: Processes) -> None:
+    process = started(processes)
+    children = children_of(process)
+    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", processes.said(process))
+    process.send_signal(number)
+    process.wait(30)
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        told = log.read_text().rstrip()
+        told = processes.said(process).rstrip()
         assert told.endswith("glassfleet: error: interrupted")
         assert "interrupted: stopping vehicles, coordinator and broker" in told

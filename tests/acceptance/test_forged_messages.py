@@ -7,9 +7,6 @@ would who runs the broker.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,9 +26,9 @@ from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
-from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
 from tests.support.fleet import FleetCa, number_in
-from tests.support.processes import eventually
+from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
@@ -105,38 +102,21 @@ def broker(ca: FleetCa) -> Iterator[MosquittoProcess]:
 
 
 @pytest.fixture
-def agents(ca: FleetCa, broker: MosquittoProcess, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    made = []
+def agents(ca: FleetCa, broker: MosquittoProcess, processes: Processes) -> Processes:
     for name, source in SOURCES.items():
+        rows = processes.folder / f"{name}.csv"
         table = np.column_stack([source.train.X, source.train.y])
         header = ",".join([*source.train.features, source.train.target])
-        np.savetxt(tmp_path / f"{name}.csv", table, fmt="%.17g", delimiter=",", header=header, comments="")
-        arguments = [
+        np.savetxt(rows, table, fmt="%.17g", delimiter=",", header=header, comments="")
+        processes.start(
             *("agent", "--id", name, "--broker", broker.url, "--identity", str(ca.folder / name)),
-            *("--data", str(tmp_path / f"{name}.csv"), "--target", "t", "--state-dir", str(tmp_path / "agents")),
-        ]
-        with (tmp_path / f"{name}.log").open("wb") as log:
-            made.append(
-                subprocess.Popen([sys.executable, "-m", "console.main", *arguments], cwd=ROOT, stderr=log, stdout=log)
-            )
-    yield made
-    for process in made:
-        process.terminate()
-    for process in made:
-        process.wait(20)
-
-
-def tapped(broker: MosquittoProcess, identity: Path) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "console.main", "tap", "--broker", broker.url, "--identity", str(identity),
-         "--for", "2", "--json"],
-        capture_output=True, text=True, cwd=ROOT, check=True, timeout=60, env=dict(os.environ),
-    )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
+            *("--data", str(rows), "--target", "t"),
+        )
+    return processes
 
 
 def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_it_is_revoked(
-    ca: FleetCa, broker: MosquittoProcess, agents: list[subprocess.Popen[bytes]], tmp_path: Path
+    ca: FleetCa, broker: MosquittoProcess, agents: Processes, tmp_path: Path
 ) -> None:
     cloud = ca.folder / "cloud"
     coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", "--identity", str(cloud), "--api-port", "0")
@@ -153,7 +133,7 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
             eventually(lambda: all(agent(name) for name in SOURCES), "all agents are known")
             assert api.post("/api/runs", json=spec("r", model="m")).status_code == 201
             eventually(lambda: has_ended(api, "r"), "the run ended", 120)
-            assert api.get("/api/runs/r").json()["outcome"] == "finished", (tmp_path / "va.log").read_text()[-2000:]
+            assert api.get("/api/runs/r").json()["outcome"] == "finished", agents.logs()
             assert attacker.sent > 50
             assert refused("wrong-signer") > 0
             eventually(lambda: refused("bad-signature"), "a lie under the seal of another message is refused")
@@ -179,15 +159,17 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
                     f"{name} heard of the list and keeps it",
                 )
             # An operator sees it, too.
-            seals = {line["topic"]: line["seal"] for line in tapped(broker, ca.identity("operator", "anna"))}
+            anna = ("--broker", broker.url, "--identity", str(ca.identity("operator", "anna")))
+            told = agents.call("tap", *anna, "--for", "2", "--json").stdout.splitlines()
+            seals = {line["topic"]: line["seal"] for line in map(json.loads, told)}
             assert seals["coordinator/state"] == "coordinator cloud"
             assert seals["agent/va/state"] == "agent va"
             assert seals["authority/revoked"] == "by the CA: 1 revoked"
-            assert all(process.poll() is None for process in agents)
+            assert all(process.poll() is None for process in agents.processes)
     finally:
         attacker.transport.stop()
-        told = coordinator.end()[1]
-    assert "Traceback" not in told
+        said = coordinator.end()[1]
+    assert "Traceback" not in said
     record = record_of(tmp_path / "cloud", "r")
     assert record.cohort == list(SOURCES)
     assert record.digest == central_digest(record)

@@ -6,18 +6,17 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from broker.servers.launch import launch
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, Start, central_digest, has_ended, spec
 from tests.support.postgres import PASSWORD, PostgresServer
 from tests.support.processes import eventually
 
@@ -25,37 +24,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeou
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[str]:
-    running = launch(state_dir=tmp_path / "broker")
-    yield running.url
-    running.stop()
-
-
-@pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.remove()
-
-
-@pytest.fixture
-def start(broker: str, tmp_path: Path) -> Iterator[Callable[..., CoordinatorProcess]]:
-    """Starts coordinators on a journal, and ends what is left of them."""
-    started: list[CoordinatorProcess] = []
-
-    def begin(journal: str, name: str = "cloud", *arguments: str) -> CoordinatorProcess:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        environment = {"GLASSFLEET_COORDINATOR_JOURNAL": journal}
-        started.append(CoordinatorProcess(broker, folder, *arguments, environment=environment))
-        return started[-1]
-
-    yield begin
-    for each in started:
-        each.end(signal.SIGKILL)
 
 
 def rounds(api: httpx.Client, run: str) -> int:
@@ -64,18 +35,18 @@ def rounds(api: httpx.Client, run: str) -> int:
 
 @pytest.mark.slow
 def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_database_server(
-    server: PostgresServer, broker: str, start: Callable[..., CoordinatorProcess], tmp_path: Path
+    server: PostgresServer, broker: str, start: Start, tmp_path: Path
 ) -> None:
-    database = server.database()
-    url = server.url(database)
+    url = server.url(server.database())
+    journal_at = {"GLASSFLEET_COORDINATOR_JOURNAL": url}
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
-        first = start(url)
+        first = start(tmp_path / "cloud", environment=journal_at)
         with first.api() as api:
             assert api.post("/api/runs", json=spec("r1")).status_code == 201
             eventually(lambda: rounds(api, "r1") >= 1)
         first.end(signal.SIGKILL)
 
-        second = start(url)
+        second = start(tmp_path / "cloud", environment=journal_at)
         with second.api() as api:
             assert api.get("/api/runs/r1").json()["state"] == "running"
             server.kill()
@@ -89,12 +60,12 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         assert PASSWORD not in told
         assert "Traceback" not in told
 
-        down = start(url)
+        down = start(tmp_path / "cloud", environment=journal_at)
         code, told = wait_to_end(down)
         assert (code, "cannot be reached" in told) == (5, True), told
 
         server.start()
-        third = start(url)
+        third = start(tmp_path / "cloud", environment=journal_at)
         with third.api() as api:
             eventually(lambda: has_ended(api, "r1"))
             run: dict[str, Any] = api.get("/api/runs/r1").json()

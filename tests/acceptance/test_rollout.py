@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec
-from tests.support.processes import eventually
+from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(120)]
 TESTED = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}
@@ -43,7 +41,7 @@ def end_of_newest(api: httpx.Client) -> tuple[str, int, str]:
     return newest(api)["phase"], current["version"], newest(api)["reason"]
 
 
-def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(tmp_path: Path) -> None:
+def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(processes: Processes, tmp_path: Path) -> None:
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
     cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", "--api-port", "0")
@@ -54,21 +52,14 @@ def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(tmp_pa
                 learn(api, "good", 3, rollout=PLAN)
                 api.post("/api/rollouts/m/pause", json={"reason": "the crash is to come now"})
             url = (cloud.state_dir / "api-url").read_text().strip()
-            asked = ["rollout", "status", "m", "--wait", "--coordinator", url]
-            watching = subprocess.Popen(
-                [sys.executable, "-m", "console.main", *asked],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            watching = processes.start("rollout", "status", "m", "--wait", "--coordinator", url)
             cloud.end(signal.SIGKILL)
             cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", "--api-port", "0")
             with cloud.api() as api:
                 api.post("/api/rollouts/m/resume")
                 assert end_of_newest(api)[:2] == ("promoted", 2)
-                out, err = watching.communicate(timeout=30)
-                assert watching.returncode == 0, err
-                assert "m v2: promoted" in out
+                assert watching.wait(30) == 0, processes.said(watching)
+                assert "m v2: promoted" in processes.said(watching, "out")
                 learn(api, "bad", 0, rollout=PLAN)
                 phase, current, reason = end_of_newest(api)
                 assert (phase, current) == ("rolled-back", 2)

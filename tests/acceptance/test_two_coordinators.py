@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,12 @@ from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
 from schemas.topics import Topics
-from tests.support.cloud import CoordinatorProcess
+from tests.support.cloud import CoordinatorProcess, Start
 from tests.support.processes import eventually
 
 pytestmark = pytest.mark.mosquitto
 TOPICS = Topics("fleet")
 AHEAD = time.time() + 10 * 365 * 24 * 3600.0
-
-Start = Callable[..., CoordinatorProcess]
 
 
 class Watch:
@@ -47,35 +45,19 @@ class Watch:
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     running = launch("mosquitto", state_dir=tmp_path_factory.mktemp("broker"))
     yield running.url
     running.stop()
 
 
 @pytest.fixture
-def watch(url: str) -> Iterator[Watch]:
-    watch = Watch(url)
+def watch(broker: str) -> Iterator[Watch]:
+    watch = Watch(broker)
     yield watch
     watch.transport.publish(TOPICS.coordinator_state(), b"", retain=True)
     watch.transport.flush(10.0)
     watch.transport.stop()
-
-
-@pytest.fixture
-def start(url: str, tmp_path: Path) -> Iterator[Start]:
-    processes: list[CoordinatorProcess] = []
-
-    def start(name: str, *arguments: str) -> CoordinatorProcess:
-        (tmp_path / name).mkdir(exist_ok=True)
-        processes.append(CoordinatorProcess(url, tmp_path / name, *arguments))
-        return processes[-1]
-
-    yield start
-    for each in processes:
-        if each.process.poll() is None:
-            each.process.send_signal(signal.SIGCONT)
-            each.end(signal.SIGKILL)
 
 
 def ends(process: CoordinatorProcess) -> tuple[int, str]:
@@ -83,12 +65,12 @@ def ends(process: CoordinatorProcess) -> tuple[int, str]:
     return process.process.returncode, told
 
 
-def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch) -> None:
-    first = start("one")
+def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch, tmp_path: Path) -> None:
+    first = start(tmp_path / "one")
     eventually(watch.up)
     incarnation = watch.up()
     seen = len(watch.states)
-    code, told = ends(start("two"))
+    code, told = ends(start(tmp_path / "two"))
     assert code == 7, told
     assert "another coordinator of fleet 'fleet' is up" in told
     assert "--take-over" in told
@@ -99,11 +81,11 @@ def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start,
     assert first.end()[0] == 0
 
 
-def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watch: Watch) -> None:
-    first = start("one")
+def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watch: Watch, tmp_path: Path) -> None:
+    first = start(tmp_path / "one")
     eventually(watch.up)
     incarnation = watch.up()
-    second = start("two", "--take-over")
+    second = start(tmp_path / "two", "--take-over")
     code, told = ends(first)
     assert code == 7, told
     assert "has taken over" in told
@@ -116,12 +98,12 @@ def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watc
 
 
 def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_clock_said(
-    start: Start, watch: Watch
+    start: Start, watch: Watch, tmp_path: Path
 ) -> None:
     dead = birth(TOPICS, "dead", "glassfleet", "up", term=AHEAD)
     watch.transport.publish(dead.topic, dead.payload, retain=True)
     assert watch.transport.flush(10.0)
-    living = start("one")
+    living = start(tmp_path / "one")
     eventually(lambda: watch.up() not in ("", "dead"))
     incarnation = watch.up()
     # A broker that is killed before it saved brings the dead one back, more than once.
@@ -134,12 +116,14 @@ def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_
 
 
 @pytest.mark.slow
-def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(start: Start, watch: Watch) -> None:
-    frozen = start("one")
+def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(
+    start: Start, watch: Watch, tmp_path: Path
+) -> None:
+    frozen = start(tmp_path / "one")
     eventually(watch.up)
     incarnation = watch.up()
     frozen.process.send_signal(signal.SIGSTOP)
-    second = start("two")
+    second = start(tmp_path / "two")
     eventually(lambda: watch.up() not in ("", incarnation))
     frozen.process.send_signal(signal.SIGCONT)
     code, told = ends(frozen)

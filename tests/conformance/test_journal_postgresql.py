@@ -34,12 +34,8 @@ def url(postgres: PostgresServer, database: str) -> str:
 @pytest.fixture
 def mortal() -> Iterator[PostgresServer]:
     """A server that the test may kill."""
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.remove()
 
 
 def times(journal: SqlJournal) -> list[float]:

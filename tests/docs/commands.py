@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 
 from console.main import cli
+from tests.support.commands import every_command
 
 _START = re.compile(r"(?:^|(?<=[\s(;&|`]))glassfleet(?= [a-z-])")
 _BEFORE = re.compile(r"(?:.*(?:[(;&|`$]|\b(?:do|then|else|until|while|if|exec|sudo|coordinator)|--|\b\w+=\S*))?")
@@ -107,17 +108,6 @@ def _wrong_value(command: click.Command, context: click.Context, values: dict[st
 
 def all_options() -> set[str]:
     """Return every long option of every command."""
-    found: set[str] = set()
-
-    def walk(command: click.Command, context: click.Context) -> None:
-        for param in command.get_params(context):
-            if not getattr(param, "hidden", False):
-                found.update(name for name in [*param.opts, *param.secondary_opts] if name.startswith("--"))
-        if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                below = command.get_command(context, name)
-                assert below is not None
-                walk(below, click.Context(below, info_name=name, parent=context))
-
-    walk(cli, click.Context(cli, info_name="glassfleet"))
-    return found
+    commands = [cli, *(command for _, command in every_command())]
+    options = [each for command in commands for each in command.params if not getattr(each, "hidden", False)]
+    return {"--help"} | {name for each in options for name in [*each.opts, *each.secondary_opts] if name[:2] == "--"}

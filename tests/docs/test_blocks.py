@@ -145,14 +145,9 @@ def test_every_reader_of_configuration_has_something_to_read():
     ("reader", "text"),
     [
         ("agent-environment", "GLASSFLEET_BROKR=mqtt://127.0.0.1\n"),
-        ("agent-toml", 'ide = "v"\n'),
         ("entry-point", '[project.entry-points."glassfleet.scheme"]\na = "b"\n'),
-        ("explain-request", '{"row": {"speed": 1}, "keeps": ["speed"]}'),
-        ("memory", '{"memory": [{"input": "speed", "differences": 1}]}'),
         ("rollout-plan", '{"stages": [0.5, 0.2]}'),
         ("run-answer", '{"run": "run-1"}'),
-        ("run-spec", '{"scheme": "frt", "policy": {"min_agent": 1}}'),
-        ("window", '{"samples": 10, "inputs": {"a": {"metric": "b", "statistic": "median"}}}'),
     ],
 )
 def test_reader_of_configuration_refuses_what_the_program_would_refuse(reader: str, text: str, tmp_path: Path):
@@ -171,19 +166,3 @@ def test_quoted_code_stands_in_the_file_that_it_is_from():
 
     assert quoted
     assert absent == []
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "code"),
-    [
-        ("", "glassfleet demo\n", True),
-        ("", "  make test\n", True),
-        ("text", "$ pip install glassfleet\n", True),
-        ("python", "x = 1\n", True),
-        ("json", "{}\n", True),
-        ("", "coordinator  --level-->  vehicle\n", False),
-        ("mermaid", "sequenceDiagram\n", False),
-    ],
-)
-def test_code_is_told_from_drawings(language: str, text: str, code: bool):
-    assert _is_code(Block("", "", language, text)) is code

@@ -60,18 +60,13 @@ def test_pages_show_commands_that_can_be_typed():
         ("glassfleet run start --participation everybody", "not one of"),
         ("glassfleet run show", "is missing"),
         ("until glassfleet doctor --quickly > /dev/null 2>&1; do", "No such option"),
+        ('eval "$(glassfleet completion korn)" # so', "not one of"),
     ],
 )
 def test_reader_of_commands_finds_what_click_would_refuse(line: str, says: str):
     (words,) = command_lines(line)
 
     assert says in (fault(words, whole=True) or "")
-
-
-def test_reader_of_commands_takes_what_the_shell_takes():
-    text = 'until glassfleet run list > /dev/null 2>&1; do sleep 1; done\neval "$(glassfleet completion bash)" # so\n'
-
-    assert list(command_lines(text)) == [["run", "list"], ["completion", "bash"]]
 
 
 def test_pages_name_options_that_exist():

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from deploy.site import diagrams, formulas, messages
+from deploy.site import diagrams, formulas
 from tests.docs.pages import ROOT, pages
 
 
@@ -139,12 +139,6 @@ def test_site_shows_every_field_of_every_message(site: Path):
         if f"<code>{field}</code>" not in page.partition(f'id="{name}"')[2].partition("<h2")[0]
     ]
     assert absent == []
-
-
-def test_messages_page_takes_what_the_code_says_of_a_field():
-    text = "A birth.\n\nAttributes\n----------\nstatus : str\n    Up or\n    down.\nlow, high : float\n    Limits."
-
-    assert messages._docstring(text) == ("A birth.", {"status": "Up or down.", "low": "Limits.", "high": "Limits."})
 
 
 @pytest.mark.parametrize(

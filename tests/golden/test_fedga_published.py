@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
-from lab.protocols.fedga import SplitResult, median_delta, run_split
+from lab.protocols.fedga import SplitResult, run_split
 
 SPLITS = 3
 
@@ -23,6 +23,16 @@ pytestmark = pytest.mark.timeout(600)
 
 def _rows(folder: Path, name: str, *, labels: bool) -> Dataset:
     return read_source(folder / f"{name}.csv.gz", labels=labels, categories=True).train
+
+
+def median_delta(results: list[SplitResult]) -> float:
+    """Median over splits of the mean delta of the agents."""
+    return median(fmean(result.deltas) for result in results)
+
+
+def better(results: list[SplitResult]) -> float:
+    """Mean over splits of the share of the agents whose delta is positive."""
+    return fmean(fmean(delta > 0 for delta in result.deltas) for result in results)
 
 
 def _results(folder: Path, scheme: str, name: str, *, labels: bool = True, **parameters: Any) -> list[SplitResult]:
@@ -36,7 +46,7 @@ def _results(folder: Path, scheme: str, name: str, *, labels: bool = True, **par
 def test_structures_of_the_fleet_help_on_compas(glassfleet_data: Path) -> None:
     results = _results(glassfleet_data, "fedga", "compas", generations=25)
     assert median_delta(results) > 0.0
-    assert fmean(result.better for result in results) > 0.5
+    assert better(results) > 0.5
     assert fmean(r.nodes["federated"] for r in results) < 0.6 * fmean(r.nodes["local"] for r in results)
     # What the published measure flatters on balanced classes: "always class 1".
     assert all(0.6 < result.constant < 0.7 for result in results)
@@ -46,7 +56,7 @@ def test_structures_of_the_fleet_help_on_compas(glassfleet_data: Path) -> None:
 def test_structures_of_the_fleet_help_on_adult(glassfleet_data: Path) -> None:
     results = _results(glassfleet_data, "fedga", "adult", generations=25)
     assert median_delta(results) > 0.0
-    assert fmean(result.better for result in results) > 0.5
+    assert better(results) > 0.5
 
 
 @pytest.mark.slow

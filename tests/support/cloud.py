@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,10 @@ class CoordinatorProcess:
             self.process.send_signal(number)
         _, told = self.process.communicate(timeout=30)
         return self.process.returncode, told
+
+
+Start = Callable[..., CoordinatorProcess]
+"""The fixture of that name: starts a coordinator in a state folder, with further arguments."""
 
 
 @contextlib.contextmanager

@@ -41,10 +41,10 @@ INK = TerminalTheme(
 class Terminal:
     """A terminal in which ``glassfleet demo`` runs."""
 
-    def __init__(self, arguments: Sequence[str], columns: int, lines: int) -> None:
-        self.columns, self.lines = columns, lines
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.columns, self.lines = 100, 36
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
         unset = ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR", "CI")
         environment = {name: value for name, value in os.environ.items() if name not in unset}
         environment |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
@@ -105,8 +105,8 @@ class Terminal:
 
 
 @contextmanager
-def terminal(arguments: Sequence[str], columns: int = 100, lines: int = 36) -> Iterator[Terminal]:
-    made = Terminal(arguments, columns, lines)
+def terminal(arguments: Sequence[str]) -> Iterator[Terminal]:
+    made = Terminal(arguments)
     try:
         yield made
     finally:

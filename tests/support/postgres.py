@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import psycopg
@@ -84,6 +84,17 @@ class PostgresServer:
 
     def _environment(self) -> Mapping[str, str]:
         return {"PATH": os.environ.get("PATH", ""), "LANG": "C", "TZ": "UTC"}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def start(self) -> None:
         """Start it and wait until it answers."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,31 @@ def eventually(condition: Callable[..., Any], what: str = "it came true", second
     return found
 
 
+def without_settings() -> dict[str, str]:
+    """Return this process's environment without the settings of a fleet."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
+
+
+def glassfleet(
+    *arguments: str, timeout: float = 120, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `environment`: in place of this process's without its settings."""
+    return subprocess.run(
+        [sys.executable, "-m", "console.main", *arguments], cwd=ROOT, check=False, timeout=timeout,
+        capture_output=True, text=True, env=without_settings() if environment is None else environment,
+    )  # fmt: skip
+
+
+def python(
+    code: str, *arguments: str, check: bool = True, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own, with further variables in its environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, check=check, timeout=60,
+        capture_output=True, text=True, env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+
+
 class Processes:
     """The processes of a fleet that share a state folder, and the commands that are run beside them.
 
@@ -36,8 +67,7 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GLASSFLEET_")}
-        self.environment = {**kept, "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        self.environment = {**without_settings(), "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
         self.processes: list[subprocess.Popen[bytes]] = []
         self._names: list[str] = []
 
@@ -55,10 +85,7 @@ class Processes:
 
     def call(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "console.main", *arguments],
-            capture_output=True, text=True, env=self.environment, cwd=ROOT, check=False, timeout=timeout,
-        )  # fmt: skip
+        return glassfleet(*arguments, timeout=timeout, environment=self.environment)
 
     def said(self, process: subprocess.Popen[bytes], where: str = "log") -> str:
         """Return what a process has written: its log, or with `where` "out" its results."""
@@ -100,16 +127,40 @@ class Processes:
                 process.wait()
 
 
-def drain(terminal: int) -> str:
-    """Return what is sent to a pseudo-terminal until its other side is closed; this side is closed then, too."""
+def on_terminal(
+    command: Sequence[str], *, typed: bytes = b"", columns: int = 100, out: int | None = None, **environment: str
+) -> tuple[int, str]:
+    """Run a command on a terminal, `typed` there, stdout elsewhere where `out` says so; exit code and what was sent.
+
+    One that begins with a dash is Python's; any other is ``glassfleet``'s.
+    """
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
+    program = command if command[0].startswith("-") else ["-m", "console.main", *command]
+    process = subprocess.Popen(
+        [sys.executable, *program], stdin=side, stdout=side if out is None else out, stderr=side,
+        env={**kept, "TERM": "xterm-256color", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment},
+    )  # fmt: skip
+    os.close(side)
+    os.write(main, typed)
     sent = b""
-    while select.select([terminal], [], [], 60)[0]:
+    while select.select([main], [], [], 60)[0]:
         try:
-            part = os.read(terminal, 65536)
+            part = os.read(main, 65536)
         except OSError:  # the other side is closed
             break
         if not part:
             break
         sent += part
-    os.close(terminal)
-    return sent.decode()
+    os.close(main)
+    return process.wait(20), sent.decode()
+
+
+@contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve HTTP on loopback, in a thread; give the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

@@ -14,9 +14,6 @@ from broker.servers.child import ChildBroker, Program
 from broker.servers.process import free_port, prepare_state_dir
 from broker.servers.rabbitmq import USER, RabbitmqConfig, write_rabbitmq
 from broker.url import BrokerAddress
-from schemas.errors import BrokerError
-
-_ABSENT = "rabbitmq-server is not installed: apt install rabbitmq-server, or use Mosquitto"
 
 _PLACES = "/usr/lib/rabbitmq/bin:/usr/local/sbin:/opt/homebrew/sbin"
 """Where the script itself is; Debian's ``/usr/sbin/rabbitmq-server`` is a wrapper that changes the user."""
@@ -34,19 +31,11 @@ class RabbitmqProcess(ChildBroker):
     ----------
     state_dir : Path
         Made if it does not exist; holds everything that the node writes.
-
-    Raises
-    ------
-    BrokerError
-        RabbitMQ is not installed.
-    StorageError
-        The state directory cannot be written.
     """
 
     def __init__(self, state_dir: Path) -> None:
         program = find_rabbitmq()
-        if program is None:
-            raise BrokerError(_ABSENT)
+        assert program is not None, "rabbitmq-server is not installed: apt install rabbitmq-server"
         state_dir = prepare_state_dir(state_dir)
         self.config = RabbitmqConfig(free_port(), state_dir)
         password = write_rabbitmq(self.config, state_dir / "rabbitmq.conf")

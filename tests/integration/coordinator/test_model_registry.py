@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,8 +19,8 @@ from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from schemas.topics import Topics
-from tests.support.cloud import ROOT, SOURCES, CoordinatorProcess, rows
-from tests.support.processes import Processes, drain, eventually
+from tests.support.cloud import SOURCES, CoordinatorProcess, rows
+from tests.support.processes import Processes, eventually, on_terminal
 
 pytestmark = [pytest.mark.mosquitto, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -180,16 +177,7 @@ def agents(world: World, status: str) -> list[dict[str, Any]]:
 
 def at_terminal(world: World, typed: bytes, *words: str) -> str:
     """Run a command on a terminal of its own; returns what it shows."""
-    outer, inner = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "console.main", *words],
-        cwd=ROOT, env=world.processes.environment, stdin=inner, stdout=inner, stderr=inner,
-    )  # fmt: skip
-    os.close(inner)
-    os.write(outer, typed)
-    shown = drain(outer)
-    process.wait(30)
-    return shown
+    return on_terminal(words, typed=typed, GLASSFLEET_STATE_DIR=str(world.processes.folder))[1]
 
 
 def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:

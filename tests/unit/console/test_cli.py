@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ import pytest
 
 from console.common import count_or_share, parse_parameters
 from console.main import COMMANDS, run
-from console.model.commands import model as model_group
 from console.model.published import Registry
 from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines
-from console.run.follow import line_of_round
 from console.services.tap import decode, summary
 from console.settings import fill_in
 from glassfleet import catalogue, local
@@ -26,7 +23,6 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import counterfactual
 from glassfleet.rules import Activation, Condition, Consequent, Explanation, Rule, Slope
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Receipt, Request
@@ -34,8 +30,8 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support import sample_models
 from tests.support.commands import every_command
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.fake_coordinator import record_of
+from tests.support.processes import ROOT, python
 
 
 @pytest.fixture(autouse=True)
@@ -56,17 +52,7 @@ def record() -> ModelRecord:
     )
     scheme = catalogue.load("frt")
     document = local.central(scheme, scheme.Parameters(), domain, data).model.to_document()
-    return ModelRecord(
-        name="qoe",
-        version=1,
-        digest=document_digest(document),
-        document=document,
-        fleet="demo",
-        run="run-1",
-        scheme="frt",
-        cohort=["a", "b"],
-        created="2026-01-01T00:00:00+00:00",
-    )
+    return record_of(document, name="qoe", fleet="demo", run="run-1", cohort=["a", "b"])
 
 
 @pytest.fixture
@@ -83,9 +69,7 @@ def drive(tmp_path: Path) -> Path:
 
 def test_reference_page_says_what_every_command_says() -> None:
     # In a process of its own: the page is rendered with another state folder and in one terminal width.
-    rendered = subprocess.run(
-        [sys.executable, "-m", "deploy.site.reference"], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout
+    rendered = python("from deploy.site.reference import render; print(render(), end='')").stdout
     page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     assert rendered == page, "renew it: python -m deploy.site.reference > docs/reference/cli.md"
     for path, command in every_command():
@@ -94,15 +78,8 @@ def test_reference_page_says_what_every_command_says() -> None:
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert all(option in section for option in parameter.opts), f"{path}: {parameter.opts}"
-
-
-def test_every_command_helps_with_an_example_and_every_option_with_a_text() -> None:
-    for path, command in every_command():
-        assert command.help, path
-        assert re.search(r"Examples:\s+glassfleet", command.help), path
-        for parameter in command.params:
-            if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert parameter.help, f"{path} {parameter.opts}"
+    assert "\b" not in page
 
 
 def test_exit_code_page_lists_every_error_of_ours() -> None:
@@ -143,7 +120,6 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["model", "rules", "x", "--file", "y"], 2, "not both"),
         (["model", "rules", "--file", "nofile.json"], 10, "cannot read nofile.json"),
         (["tap", "--broker", "http://x"], 2, "mqtt://"),
-        (["tap", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens"),
         (["agent"], 2, "id is missing: give --id"),
         (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
@@ -154,13 +130,8 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["demo", "--param", "n_sets=0"], 2, "--param n_sets"),
         (["demo", "--labels"], 2, "go with a classifier; scheme fmt forecasts numbers"),
         (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
-        (["demo", "--bounds", "x.json"], 2, "--bounds goes with --data"),
-        (["demo", "--target", "y"], 2, "--target goes with --data"),
         (["demo", "--scheme", "fmt", "--participation", "elastic"], 2, "takes part only in: cohort"),
-        (["demo", "--vehicles", "0"], 2, "--vehicles"),
-        (["demo", "--rejoin", "-1"], 2, "--rejoin -1.0: give a share"),
         (["demo", "--pace", "3"], 2, "--pace"),
-        (["demo", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
     ],
 )
 def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
@@ -204,8 +175,7 @@ def test_agent_command_loads_the_core_only() -> None:
         "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
         f"print([name for name in {extras} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert result.stdout.strip() == "[]"
+    assert python(code).stdout.strip() == "[]"
 
 
 def test_help_imports_no_command() -> None:
@@ -214,8 +184,7 @@ def test_help_imports_no_command() -> None:
         "import sys; from console.main import run; run(['--help']); "
         f"print([name for name in {modules} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert result.stdout.strip().splitlines()[-1] == "[]"
+    assert python(code).stdout.strip().splitlines()[-1] == "[]"
 
 
 def test_fill_in_takes_the_broker_that_was_noted_unless_one_is_named(
@@ -237,7 +206,7 @@ def test_fill_in_takes_the_broker_that_was_noted_unless_one_is_named(
     assert flags["broker"] is None
 
 
-def test_parameters_are_json_where_they_can_be() -> None:
+def test_parameters_are_json_where_they_can_be_and_counts_are_told_from_shares() -> None:
     assert parse_parameters(("n=5", "x=0.5", "deep=null", "way=weighted_average", "on=true")) == {
         "n": 5,
         "x": 0.5,
@@ -247,9 +216,6 @@ def test_parameters_are_json_where_they_can_be() -> None:
     }
     with pytest.raises(UsageError, match="not finite"):
         parse_parameters(("x=NaN",))
-
-
-def test_count_or_share_tells_numbers_from_shares() -> None:
     assert count_or_share("3", "x") == 3
     assert isinstance(count_or_share("3", "x"), int)
     assert count_or_share("1.0", "x") == 1.0
@@ -296,30 +262,20 @@ def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_anot
     assert "none was named" not in said
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        ("frt", "a move by a tenth of the target's range was looked for, up or down within it; --goal +10%"),
-        ("frbc", "any other class was looked for; --goal bad asks for one"),
-    ],
-)
-def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when_none_was_named(
-    kind: str, told: str
-) -> None:
-    learned = sample_models.model(kind)
-    found = counterfactual(learned, sample_models.rows(1)[0])
-    assert told in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=False)).split())
-    assert told not in " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=True)).split())
+def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when_none_was_named() -> None:
+    def said(found: Any, learned: Any, *, is_asked: bool = False) -> str:
+        return " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=is_asked)).split())
 
-
-def test_counterfactual_names_a_class_that_is_another_when_it_says_how_to_ask_for_one() -> None:
-    learned = sample_models.model("frbc")
-    found = [counterfactual(learned, row) for row in sample_models.rows(40)]
-    assert {told.prediction for told in found} == {*learned.domain.classes}
-    for told in found:
-        said = " ".join(" ".join(counterfactual_lines(told, learned.domain, is_asked=False)).split())
-        (named,) = re.findall(r"--goal (\S+) asks for one", said)
-        assert named in {*learned.domain.classes} - {told.prediction}
+    numbers, classes = sample_models.model("frt"), sample_models.model("frbc")
+    move = counterfactual(numbers, sample_models.rows(1)[0])
+    told = "a move by a tenth of the target's range was looked for, up or down within it; --goal +10%"
+    assert told in said(move, numbers)
+    assert told not in said(move, numbers, is_asked=True)
+    found = [counterfactual(classes, row) for row in sample_models.rows(40)]
+    assert {each.prediction for each in found} == {*classes.domain.classes}
+    for each in found:
+        (named,) = re.findall(r"any other class was looked for; --goal (\S+) asks for one", said(each, classes))
+        assert named in {*classes.domain.classes} - {each.prediction}, "a class that is another"
 
 
 def test_model_explain_is_refused_when_row_or_column_is_not_there(
@@ -407,10 +363,6 @@ def test_model_show_prints_the_record_that_reads_back(
     assert run(["model", "show", "--file", str(tmp_path / "again.json")]) == 0
 
 
-def test_model_group_has_the_documented_commands() -> None:
-    assert set(model_group.commands) >= {"list", "show", "rules", "predict", "explain", "export"}
-
-
 def test_consequent_names_the_terms_that_move_the_output_most_when_few_are_asked_for() -> None:
     # A column's name may hold a sign: nothing is read back from the text.
     numbers = {"a": -0.1, "b": 0.2, "c - a": -3e-05, "d": 4.0, "e = f": -0.5, "f": 0.3}
@@ -461,15 +413,6 @@ def test_tap_summary_shortens_what_is_long_or_deep() -> None:
         "c": "x" * 12 + "...",
         "d": {"e": {"f": {"g": "<1 entries>"}}},
     }
-
-
-def test_line_of_round_names_who_dropped_and_why() -> None:
-    line = line_of_round(
-        {"phase": "statistics", "number": 3, "attempt": 2, "kind": "level", "asked": 5, "accepted": 4}
-        | {"dropped": 1, "seconds": 2.5, "dropped_agents": {"vehicle-01": "deadline"}}
-    )
-    assert "attempt 2" in line
-    assert "[vehicle-01: deadline]" in line
 
 
 def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
@@ -550,24 +493,24 @@ def test_explanation_says_what_the_shares_add_up_to_and_they_do(kind: str) -> No
     assert compared
 
 
-def _document(tmp_path: Path, learned: Any) -> str:
-    path = tmp_path / "model.json"
+def _files(tmp_path: Path, learned: Any) -> tuple[str, str]:
+    """Write a model and a row; return their files."""
+    path, rows = tmp_path / "model.json", tmp_path / "rows.csv"
     path.write_text(json.dumps(learned.to_document()))
-    return str(path)
+    values = ",".join(str(value) for value in sample_models.rows(1)[0])
+    rows.write_text(",".join(learned.domain.names) + f"\n{values}\n")
+    return str(path), str(rows)
 
 
 def test_network_is_told_without_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     learned = sample_models.model("fedavg_mlp-numbers")
-    file = _document(tmp_path, learned)
-    rows = tmp_path / "rows.csv"
-    values = ",".join(str(value) for value in sample_models.rows(1)[0])
-    rows.write_text(",".join(learned.domain.names) + f"\n{values}\n")
+    file, rows = _files(tmp_path, learned)
     assert run(["model", "rules", "--file", file]) == 0
     out, err = capsys.readouterr()
     assert (out, "it has no rules" in err) == ("", True)
     assert run(["model", "rules", "--file", file, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
-    assert run(["model", "explain", "--file", file, "--data", str(rows)]) == 0
+    assert run(["model", "explain", "--file", file, "--data", rows]) == 0
     said = capsys.readouterr().out
     assert "it has no rules" in said
     assert not re.search(r"because of|always|\brule \d", said)
@@ -577,10 +520,7 @@ def test_population_is_told_as_structures_the_fittest_first_and_says_where_the_t
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     learned = sample_models.population()
-    file = _document(tmp_path, learned)
-    rows = tmp_path / "rows.csv"
-    values = ",".join(str(value) for value in sample_models.rows(1)[0])
-    rows.write_text(",".join(learned.domain.names) + f"\n{values}\n")
+    file, rows = _files(tmp_path, learned)
     assert run(["model", "rules", "--file", file, "--json"]) == 0
     out, err = capsys.readouterr()
     told = json.loads(out)
@@ -593,7 +533,7 @@ def test_population_is_told_as_structures_the_fittest_first_and_says_where_the_t
     out = capsys.readouterr().out
     assert "always" not in out
     assert "fitness" in out.splitlines()[0]
-    assert run(["model", "explain", "--file", file, "--data", str(rows)]) == 0
+    assert run(["model", "explain", "--file", file, "--data", rows]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "glassfleet explain --at last --id VEHICLE" in said
     assert not re.search(r"because of|always|\brule \d|shares of the inputs \(|another outcome", said)
@@ -603,13 +543,8 @@ def test_population_is_told_as_structures_the_fittest_first_and_says_where_the_t
     ("typed", "said"),
     [
         (["modl"], "Did you mean glassfleet model?"),
-        (["mdoel", "list"], "Did you mean glassfleet model?"),
-        (["repotr"], "Did you mean glassfleet report?"),
-        (["rn", "list"], "Did you mean glassfleet run?"),
         (["Doctor"], "Did you mean glassfleet doctor?"),
         (["run", "lst"], "Did you mean glassfleet run list?"),
-        (["model", "rule"], "Did you mean glassfleet model rules?"),
-        (["forecast", "verfy"], "Did you mean glassfleet forecast verify?"),
         (["ca", "tokn"], "Did you mean glassfleet ca token"),
         (["xyzzy"], "No such command 'xyzzy'. (see: glassfleet --help)"),
         (["run", "list", "--jsn"], "--json"),

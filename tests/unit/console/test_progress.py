@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from console.progress import SILENCE, Work, progress
-from tests.support.processes import drain
+from tests.support.processes import on_terminal, serving
 
-GLASSFLEET = [sys.executable, "-m", "console.main"]
-ROOT = Path(__file__).resolve().parents[3]
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"
-
-
-def on_terminal(
-    *arguments: str, code: str = "", out: int | None = None, width: int = 100, term: str = "xterm"
-) -> tuple[int, str]:
-    """Run the command line, or Python code, on a terminal; `out`: stdout is elsewhere. Exit code and what was sent."""
-    main, side = pty.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    command = [sys.executable, "-c", code] if code else [*GLASSFLEET, *arguments]
-    environment = {**os.environ, "TERM": term, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdin=side, stdout=side if out is None else out, stderr=side, env=environment)
-    os.close(side)
-    sent = drain(main)
-    return process.wait(20), sent
 
 
 def screen(sent: str) -> str:
@@ -111,13 +87,12 @@ with progress('counting', {total}) as work:
         work.at(doing=f'number {{number}}')
         time.sleep(0.4)
         work(f'{{number}} is done') if number else (work.say('a result', out=True), work())
-{end}
 """
 
 
 @pytest.mark.parametrize("total", [3, None])
 def test_bar_is_drawn_and_taken_away_and_lines_stay_when_on_a_terminal(total: int | None) -> None:
-    code, sent = on_terminal(code=SHOWING.format(total=total, end=""))
+    code, sent = on_terminal(["-c", SHOWING.format(total=total)])
     assert code == 0
     plain = CONTROL.sub("", sent)
     assert "counting  number 2" in plain
@@ -129,7 +104,7 @@ def test_bar_is_drawn_and_taken_away_and_lines_stay_when_on_a_terminal(total: in
 
 def test_result_goes_to_the_file_and_the_bar_to_the_terminal_when_stdout_is_a_file(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as out:
-        code, sent = on_terminal(code=SHOWING.format(total=3, end=""), out=out.fileno())
+        code, sent = on_terminal(["-c", SHOWING.format(total=3)], out=out.fileno())
     assert code == 0
     assert (tmp_path / "out").read_text() == "a result\n"
     assert "2/3" in CONTROL.sub("", sent)
@@ -137,7 +112,7 @@ def test_result_goes_to_the_file_and_the_bar_to_the_terminal_when_stdout_is_a_fi
 
 
 def test_terminal_that_can_only_write_gets_lines() -> None:
-    code, sent = on_terminal(code=SHOWING.format(total=3, end=""), term="dumb")
+    code, sent = on_terminal(["-c", SHOWING.format(total=3)], TERM="dumb")
     assert (code, sent.splitlines()) == (0, ["a result", "1 is done", "2 is done"])
 
 
@@ -155,7 +130,7 @@ except KeyboardInterrupt:
 
 
 def test_bar_is_taken_away_when_the_work_is_interrupted() -> None:
-    code, sent = on_terminal(code=INTERRUPTED)
+    code, sent = on_terminal(["-c", INTERRUPTED])
     assert code == 0
     assert "waiting" in CONTROL.sub("", sent)
     assert screen(sent).strip() == "interrupted"
@@ -177,15 +152,12 @@ def slow_server() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/table.csv"
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as address:
+        yield f"{address}/table.csv"
 
 
 def test_fetching_shows_bytes_and_what_is_left_and_then_the_fault(slow_server: str, tmp_path: Path) -> None:
-    code, sent = on_terminal("datasets", "fetch", "mortgage", "--url", slow_server, "--data-dir", str(tmp_path))
+    code, sent = on_terminal(["datasets", "fetch", "mortgage", "--url", slow_server, "--data-dir", str(tmp_path)])
     assert code in (3, 8)
     plain = CONTROL.sub("", sent)
     assert "fetching mortgage" in plain
@@ -194,31 +166,18 @@ def test_fetching_shows_bytes_and_what_is_left_and_then_the_fault(slow_server: s
     assert line.startswith("glassfleet: error: ")
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.csv"
-    path.write_text("a,b,y\n" + "".join(f"{row % 13},{row % 7},{row % 5 + row % 13}\n" for row in range(120)))
-    return path
-
-
-def test_json_is_alone_on_stdout_when_a_bar_is_drawn(rows: Path, tmp_path: Path) -> None:
+def test_json_is_alone_on_stdout_when_a_bar_is_drawn(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b,y\n" + "".join(f"{row % 13},{row % 7},{row % 5 + row % 13}\n" for row in range(120)))
     command = [
         "experiment",
-        "--folds",
-        "2",
-        "--clients",
-        "2",
-        "--jobs",
-        "1",
-        "--settings",
-        "central",
-        "--csv",
+        *["--folds", "2", "--clients", "2", "--jobs", "1", "--settings", "central", "--json", "--csv"],
         str(rows),
     ]
     with (tmp_path / "out").open("wb") as out:
-        code, sent = on_terminal(*command, "--json", out=out.fileno())
+        code, sent = on_terminal(command, out=out.fileno())
     assert code == 0
     assert json.loads((tmp_path / "out").read_text())["rows"] == 120
     assert "2/2" in CONTROL.sub("", sent)
     with (tmp_path / "out").open("wb") as out:
-        assert on_terminal(*command, "--json", "--quiet", out=out.fileno()) == (0, "")
+        assert on_terminal([*command, "--quiet"], out=out.fileno()) == (0, "")

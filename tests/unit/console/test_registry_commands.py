@@ -37,24 +37,16 @@ def rollout(**changes: Any) -> dict[str, Any]:
     return {**told, **changes}
 
 
-def test_rollout_lines_say_who_was_asked_who_reported_and_who_cannot() -> None:
+def test_rollout_lines_say_who_was_asked_who_reported_who_cannot_and_what_it_waits_for() -> None:
     assert rollout_lines(rollout()) == [
         "rollout-1  qoe v3 beside v2  trying",
         "  stage 1 of 2  20%  asked 2, reported 1, 1 cannot  open, 1 needed, 0 still awaited, 61 s left",
         "  cannot score it: b (no test rows)",
     ]
-
-
-def test_rollout_lines_name_some_vehicles_and_count_the_rest_when_many_cannot() -> None:
-    cannot = {f"v{number}": "no test rows" for number in range(8)}
-    assert rollout_lines(rollout(cannot=cannot))[-1] == (
-        "  cannot score it: v0, v1, v2, v3, v4 and 3 more (no test rows)"
-    )
-
-
-def test_rollout_lines_say_what_it_waits_for_when_no_stage_is_open() -> None:
-    told = rollout(phase="opening", stages=[], cannot={}, needed=None, awaited=None)
-    assert rollout_lines(told)[1:] == ["  stage 1 of 2  waits for vehicles that are up"]
+    many = rollout(cannot={f"v{number}": "no test rows" for number in range(8)})
+    assert rollout_lines(many)[-1] == "  cannot score it: v0, v1, v2, v3, v4 and 3 more (no test rows)"
+    opening = rollout(phase="opening", stages=[], cannot={}, needed=None, awaited=None)
+    assert rollout_lines(opening)[1:] == ["  stage 1 of 2  waits for vehicles that are up"]
 
 
 @pytest.mark.parametrize(
@@ -84,41 +76,21 @@ def test_history_leaves_out_what_changes_nothing_for_a_reader(kind: str) -> None
     assert not _line_of_decision({"wall": 1.8e9, "kind": kind})
 
 
-@pytest.mark.parametrize(("text", "stages"), [("0.2", [0.2, 0.5, 1.0]), ("0.5", [0.5, 1.0]), ("1", [1.0])])
-def test_share_is_the_first_stage_and_the_usual_ones_follow(text: str, stages: list[float]) -> None:
-    assert plan_of(text) == {"stages": stages}
-
-
-def test_plan_is_read_from_json_and_toml_alike(tmp_path: Path) -> None:
+def test_plan_is_a_share_or_a_file_and_refused_when_it_is_neither_or_cannot_be_meant(tmp_path: Path) -> None:
+    shares = {"0.2": [0.2, 0.5, 1.0], "0.5": [0.5, 1.0], "1": [1.0]}
+    assert {text: plan_of(text)["stages"] for text in shares} == shares
     (tmp_path / "plan.json").write_text('{"stages": [0.1, 1.0], "deadline": 60}')
     (tmp_path / "plan.toml").write_text("stages = [0.1, 1.0]\ndeadline = 60\n")
     told = [RolloutPlan.from_document(plan_of(str(tmp_path / f"plan.{kind}"))) for kind in ("json", "toml")]
     assert told == [RolloutPlan(stages=(0.1, 1.0), deadline=60.0)] * 2
-
-
-def test_plan_is_refused_when_there_is_no_such_file_or_it_is_no_object(tmp_path: Path) -> None:
     with pytest.raises(GlassfleetError, match="missing"):
         plan_of(str(tmp_path / "missing.json"))
     (tmp_path / "plan.json").write_text("[0.1]")
     with pytest.raises(UsageError, match="JSON object"):
         plan_of(str(tmp_path / "plan.json"))
-
-
-@pytest.mark.parametrize(
-    ("plan", "fault"),
-    [
-        ({"stages": [0.5, 0.2]}, "stages must rise"),
-        ({"stages": []}, "stages"),
-        ({"stages": [0.0, 1.0]}, "stages"),
-        ({"min_reports": 0}, "min_reports"),
-        ({"min_reports": 1.5}, "min_reports"),
-        ({"deadline": 0}, "deadline"),
-        ({"patience": 1}, "patience"),
-    ],
-)
-def test_plan_that_cannot_be_meant_is_refused_by_its_first_fault(plan: dict[str, Any], fault: str) -> None:
-    with pytest.raises(UsageError, match=fault):
-        RolloutPlan.from_document(plan)
+    for name, value in {"stages": [0.5, 0.2], "min_reports": 1.5, "deadline": 0, "patience": 1}.items():
+        with pytest.raises(UsageError, match=name):
+            RolloutPlan.from_document({name: value})
 
 
 def test_page_shows_the_transition_table_of_the_code() -> None:

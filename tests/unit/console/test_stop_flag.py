@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from tests.support.processes import python
 
 SIGNALLED_WHILE_HANDLING = """
 import signal, sys
@@ -25,7 +24,5 @@ print(stop.wait(60), left[0] < 50)
 
 
 def test_stop_flag_is_set_when_a_signal_comes_while_another_is_handled() -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", SIGNALLED_WHILE_HANDLING], capture_output=True, text=True, timeout=60, check=False
-    )
+    child = python(SIGNALLED_WHILE_HANDLING, check=False)
     assert (child.stdout.strip(), child.stderr) == ("True True", "")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import pytest
+
+from tests.support.processes import python
 
 WITHOUT_LAB = """
 import sys
@@ -16,9 +17,7 @@ sys.exit(run(sys.argv[1:]))
 
 
 def glassfleet(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT_LAB, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    return python(WITHOUT_LAB, *arguments, check=False)
 
 
 @pytest.mark.parametrize("command", ["", "agent", "coordinator", "run", "model", "doctor"])

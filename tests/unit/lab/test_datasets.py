@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from lab.datasets.fetch import download, fetch, table_of, verify
 from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_arff, read_keel, read_plain_csv
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, UsageError, VerificationError
+from tests.support.processes import serving
 
 KEEL = """@relation weather
 @attribute Wind real [0.0, 9.5]
@@ -49,11 +49,8 @@ CSV = "Wind,Sky,Temperature\n1.5,clear,20\n2,cloudy,21.50\n"
 WANTED = RawTable(("Wind", "Sky", "Temperature"), [["1.50", "clear", "20.0"], ["2.0", "cloudy", "21.5"]])
 
 
-def test_keel_is_read_with_its_output_last() -> None:
+def test_keel_is_read_with_its_output_last_and_arff_with_quoted_names_and_cells() -> None:
     assert read_keel(KEEL) == WANTED
-
-
-def test_arff_is_read_with_quoted_names_and_cells() -> None:
     table = read_arff(ARFF)
     assert table.names == ("Wind", "the sky", "Temperature")
     assert table.rows == [["1.5", "clear", "20"], ["2", "partly cloudy", "21.5"]]
@@ -64,11 +61,6 @@ def test_same_values_have_the_same_digest_in_every_format() -> None:
     assert read_plain_csv(CSV).digest() != read_plain_csv(CSV.replace("21.50", "21.51")).digest()
     moved = "\n".join([CSV.splitlines()[0], *CSV.splitlines()[:0:-1]])
     assert read_plain_csv(CSV).digest() != read_plain_csv(moved).digest()
-
-
-def test_csv_without_header_takes_given_names_and_other_delimiters() -> None:
-    table = read_plain_csv("1;2\n3;4\n", names=("a", "b"), delimiter=";")
-    assert table == RawTable(("a", "b"), [["1", "2"], ["3", "4"]])
 
 
 def test_written_file_is_read_by_agents_and_is_the_same_bytes_each_time(tmp_path: Path) -> None:
@@ -102,7 +94,7 @@ def test_reader_names_the_fault_of_a_file(name: str, data: bytes, reason: str) -
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     """Serves `files` and counts the requests; paths with `broken` end early."""
 
     files: dict[str, bytes]
@@ -131,13 +123,8 @@ def server() -> Iterator[tuple[str, type[Handler]]]:
         files: dict[str, bytes] = {}  # noqa: RUF012 - each server its own, filled by the test
         seen: list[str] = []  # noqa: RUF012
 
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mine)
-    thread = threading.Thread(target=web.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{web.server_port}", Mine
-    web.shutdown()
-    thread.join()
-    web.server_close()
+    with serving(Mine) as address:
+        yield address, Mine
 
 
 def known(url: str, **changes: Any) -> Known:
@@ -164,7 +151,7 @@ def known(url: str, **changes: Any) -> Known:
         ("/weather.csv.gz", gzip.compress(CSV.encode(), mtime=0), {}),
         ("/t.csv", b"Temperature,Wind,Sky\n20,1.5,clear\n21.5,2,cloudy\n", {"target": "Temperature"}),
         ("/i.csv", b"id,Wind,Sky,T\n1,1.5,clear,20\n2,2,cloudy,21.5\n", {"without": ("id",)}),
-        ("/n.data", b"1.5,clear,20.\n2,cloudy,21.5\n", {"names": ("w", "s", "t"), "strip_last": "."}),
+        ("/n.data", b"1.5;clear;20.\n2;cloudy;21.5\n", {"names": ("w", "s", "t"), "delimiter": ";", "strip_last": "."}),
     ],
 )
 def test_fetch_brings_every_format_into_one_form(
@@ -255,9 +242,6 @@ def test_command_lists_home_licence_and_digest_of_every_dataset() -> None:
         assert entry["urls"] or entry["note"]
     text = run("list").output
     assert all(name in text for name in DATASETS)
-
-
-def test_command_refuses_unknown_names() -> None:
     assert isinstance(run("fetch", "oracle", "--data-dir", ".").exception, UsageError)
 
 

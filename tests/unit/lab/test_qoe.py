@@ -1,22 +1,18 @@
-"""The QoE simulator, its windows and the plan of the demonstration."""
+"""The QoE simulator and its windows; the vehicles, the plan and the preflight of the demonstration."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from edge_agent.sources import read_source
-from glassfleet import catalogue, local
+from edge_agent.sources import Source, read_source
+from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from lab.demo.plan import make_plan
 from lab.demo.preflight import MANY_ROUNDS, Preflight, run_preflight, tempo
-from lab.demo.reference import choices, judge, participation_of
-from lab.demo.report import score_lines
-from lab.demo.vehicles import VehicleRows, check_columns, labelled_files, read_rows, real_files, simulated_files
+from lab.demo.vehicles import check_columns, labelled_files, read_rows, real_files
 from lab.qoe import cells, video
 from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
 from lab.qoe.windows import (
@@ -29,12 +25,9 @@ from lab.qoe.windows import (
     TARGET,
     UNITS,
     WINDOW,
-    labels_of,
     rows_of_run,
 )
-from schemas.errors import DataError, UsageError
-from schemas.record import ModelRecord
-from tests.support.fake_coordinator import record_of
+from schemas.errors import DataError
 
 FLEET = [f"v{number:02d}" for number in range(15)]
 
@@ -106,12 +99,7 @@ def test_target_is_the_share_displayed_three_seconds_after_the_window(fleet: lis
     X, y = rows_of_run(run)
     assert np.array_equal(y, run[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")])
     assert np.array_equal(X[:, FEATURES.index("buffer_last_s")], run[WINDOW - 1 : -HORIZON, METRICS.index("buffer_s")])
-
-
-def test_rows_of_run_are_none_when_the_run_is_shorter_than_window_and_horizon() -> None:
-    X, y = rows_of_run(np.zeros((WINDOW + HORIZON - 1, len(METRICS))))
-    assert X.shape == (0, len(FEATURES))
-    assert y.shape == (0,)
+    assert [part.shape for part in rows_of_run(run[: WINDOW + HORIZON - 1])] == [(0, len(FEATURES)), (0,)]
 
 
 def test_vehicle_file_reads_as_an_agents_data_when_written(tmp_path: Path, fleet: list[Vehicle]) -> None:
@@ -171,6 +159,7 @@ def test_channel_quality_covers_its_table_from_out_of_range_to_best() -> None:
 def test_plan_is_the_same_when_drawn_again_and_another_when_the_seed_changes() -> None:
     assert make_plan(FLEET, 0.3, 0.1, 0.5, 7) == make_plan(FLEET[::-1], 0.3, 0.1, 0.5, 7)
     assert make_plan(FLEET, 0.3, 0.1, 0.5, 7) != make_plan(FLEET, 0.3, 0.1, 0.5, 8)
+    assert len(make_plan(FLEET[:3], 0.3, 0.0, 0.0, 0).kills) == 1, "of three"
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.3, 1.0])
@@ -183,33 +172,18 @@ def test_plan_leaves_enough_vehicles_alone_when_shares_are_large(vehicles: int, 
     assert all(plan.returns[vehicle] > moment for vehicle, moment in plan.kills.items())
 
 
-def test_plan_drops_one_of_three_when_asked_for_30_percent() -> None:
-    plan = make_plan(FLEET[:3], 0.3, 0.0, 0.0, 0)
-    assert len(plan.kills) == 1
-    assert not plan.returns
-
-
-def test_plan_is_refused_when_a_share_is_no_share() -> None:
-    with pytest.raises(UsageError, match=r"--slow 1\.5"):
-        make_plan(FLEET, 0.3, 1.5, 0.5, 0)
-
-
-def test_real_files_are_named_after_files_when_ids_can_be_made_of_them(tmp_path: Path) -> None:
-    for name in ("car 1.csv", "bus-2.csv.gz", "notes.txt", "tram.parquet"):
-        (tmp_path / name).write_bytes(b"")
-    assert list(real_files(tmp_path)) == ["bus-2", "car-1", "tram"]
-    assert list(real_files(tmp_path, 2)) == ["bus-2", "car-1"]
-
-
-def test_real_files_are_refused_when_two_would_be_one_vehicle_or_none_is_there(tmp_path: Path) -> None:
+def test_real_files_are_named_after_files_and_refused_when_two_would_be_one_vehicle(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no csv"):
         real_files(tmp_path)
-    (tmp_path / "a.csv").touch()
-    (tmp_path / "a.parquet").touch()
-    with pytest.raises(DataError, match="same vehicle 'a'"):
+    for name in ("car 1.csv", "bus-2.csv.gz", "notes.txt", "tram.parquet"):
+        (tmp_path / name).touch()
+    assert list(real_files(tmp_path)) == ["bus-2", "car-1", "tram"]
+    assert list(real_files(tmp_path, 2)) == ["bus-2", "car-1"]
+    (tmp_path / "tram.csv").touch()
+    with pytest.raises(DataError, match="same vehicle 'tram'"):
         real_files(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
-        real_files(tmp_path / "a.csv")
+        real_files(tmp_path / "tram.csv")
 
 
 @pytest.mark.parametrize(
@@ -238,12 +212,6 @@ def test_files_are_taken_when_some_have_more_columns_or_another_order_or_the_tar
     check_columns(real_files(tmp_path), "y")
 
 
-def test_simulated_files_hold_one_vehicle_each(tmp_path: Path) -> None:
-    files = simulated_files(tmp_path / "data", 2, 0)
-    assert list(files) == ["vehicle-00", "vehicle-01"]
-    assert files["vehicle-00"].read_bytes() != files["vehicle-01"].read_bytes()
-
-
 def test_vehicle_file_holds_good_and_poor_and_not_the_share_when_written_for_a_classifier(
     tmp_path: Path, fleet: list[Vehicle]
 ) -> None:
@@ -253,11 +221,6 @@ def test_vehicle_file_holds_good_and_poor_and_not_the_share_when_written_for_a_c
     assert source.train.target == LABEL
     assert source.train.features == FEATURES
     assert np.array_equal(source.train.y, np.where(share > 0.8, "Good", "Poor"))
-
-
-def test_label_is_good_only_above_the_threshold() -> None:
-    assert labels_of(np.array([0.0, 0.8, 0.81, 1.0])).tolist() == ["Poor", "Poor", "Good", "Good"]
-    assert labels_of(np.array([3.0, 5.0]), 4.0).tolist() == ["Poor", "Good"]
 
 
 def test_labelled_files_are_copies_where_the_target_is_a_number_and_the_files_themselves_where_it_is_text(
@@ -286,141 +249,14 @@ def test_plan_kills_and_returns_within_the_run_when_it_has_few_rounds() -> None:
         assert all(plan.kills[vehicle] < moment <= 4 for vehicle, moment in plan.returns.items())
 
 
-def small_fleet() -> dict[str, VehicleRows]:
-    rng = np.random.default_rng(3)
-    fleet = {}
-    for number in range(3):
-        X = rng.uniform(0, 1, (80, 2))
-        part = Dataset(("a", "b"), "q", X, np.where(X[:, 0] + 0.3 * X[:, 1] > 0.6, "Good", "Poor"))
-        fleet[f"v{number}"] = VehicleRows(part, part)
-    return fleet
-
-
-def learned_from(fleet: dict[str, VehicleRows], parameters: object, name: str = "frbc") -> ModelRecord:
-    """What a fleet publishes that learned in this process."""
-    scheme = catalogue.load(name)
-    domain = Domain(
-        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
-        label="q",
-        classes=("Good", "Poor"),
-    )
-    train = {name: rows.train for name, rows in fleet.items()}
-    document = local.federated(scheme, parameters, domain, train).model.to_document()
-    participation = "cohort" if "cohort" in scheme.participation else "elastic"
-    return record_of(document, cohort=sorted(train), parameters={"participation": participation})
-
-
-def test_verdict_is_equal_with_f1_scores_when_a_classifier_pools() -> None:
-    fleet = small_fleet()
-    scheme = catalogue.load("frbc")
-    verdict = judge(learned_from(fleet, scheme.exact(scheme.Parameters())), fleet, 0)
-    assert verdict.equal
-    assert verdict.promised
-    assert verdict.metric == "f1"
-    assert set(verdict.scores) == set(fleet)
-    federated = verdict.mean("federated")
-    assert federated is not None
-    assert 0.7 < federated <= 1.0
-
-
-def test_verdict_learns_the_central_model_once_when_rows_are_used_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = small_fleet()
-    scheme = catalogue.load("frbc")
-    learned = []
-    central = local.central
-
-    def counted(*given: Any) -> local.Outcome:
-        learned.append(given)
-        return central(*given)
-
-    monkeypatch.setattr(local, "central", counted)
-    record = learned_from(fleet, scheme.exact(scheme.Parameters()))
-    assert judge(record, fleet, 0).equal
-    assert len(learned) == 2, "of the cohort's rows, and of all vehicles'"
-    assert judge(learned_from(fleet, scheme.Parameters()), fleet, 0).equal
-    assert len(learned) == 5, "of condensed rows, too"
-
-
-def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_everybody() -> None:
-    fleet = small_fleet()
-    # The last vehicle sees another road, and more of it, so that its rows change the central model.
-    last = fleet["v2"].train
-    X = np.tile(last.X, (5, 1))
-    turned = Dataset(last.features, last.target, X, np.where(X[:, 1] > 0.5, "Good", "Poor"))
-    fleet["v2"] = VehicleRows(turned, turned)
-    scheme = catalogue.load("frbc")
-    parameters = scheme.exact(scheme.Parameters())
-    head, note = "central over the rows of all 3 vehicles (CL all)", "central over the cohort's rows alone"
-    some = {vehicle: fleet[vehicle] for vehicle in ("v0", "v1")}
-    verdict = judge(learned_from(some, parameters), fleet, 0)
-    lines = score_lines(verdict, ("v0", "v1"))
-    assert verdict.equal
-    assert verdict.mean("central") != verdict.mean("federated")
-    assert lines[0] == f"test F1 (macro) of q: local (LL), federated (FL), {head}"
-    assert lines[1].split() == ["LL", "FL", "CL", "all"]
-    assert lines[-1] == f"  {note}, which the dashboard calls CL: the same as FL"
-    assert [line.split()[0] for line in lines if line.endswith("not in the cohort")] == ["v2"]
-    whole = judge(learned_from(fleet, parameters), fleet, 0)
-    lines = score_lines(whole, ("v0", "v1", "v2"))
-    assert head in lines[0]
-    assert note not in "".join(lines)
-    assert whole.mean("central") == whole.mean("federated")
-    other = judge(learned_from(some, scheme.Parameters(min_rows=20)), fleet, 0)
-    assert other.equal, "of condensed rows, so CL of the rows as they are is another score"
-    assert note not in "".join(score_lines(other, ("v0", "v1")))
-
-
-def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:
-    fleet = small_fleet()
-    scheme = catalogue.load("fedga")
-    parameters = scheme.Parameters.model_validate({"generations": 1, "population": 6})
-    verdict = judge(learned_from(fleet, parameters, "fedga"), fleet, 0)
-    assert set(verdict.personal) == set(fleet)
-    for vehicle, rows in fleet.items():
-        own = verdict.personal[vehicle]
-        answer = own.explain(rows.test.X[0])
-        assert answer.prediction == own.predict(rows.test.X[:1])[0]
-        # The population knows no conditions: its thresholds are the vehicle's.
-        assert any(rule.conditions for rule in own.rules())
-        assert not any(rule.conditions for rule in verdict.model.rules())
-    same = judge(learned_from(fleet, catalogue.load("frbc").Parameters()), fleet, 0)
-    assert all(model is same.model for model in same.personal.values())
-
-
-def test_verdict_promises_nothing_but_replays_the_fleet_when_the_setting_is_another_algorithm() -> None:
-    fleet = small_fleet()
-    scheme = catalogue.load("frbc")
-    owners = scheme.exact(scheme.Parameters.model_validate({"weights": "owners"}))
-    verdict = judge(learned_from(fleet, owners), fleet, 0)
-    assert verdict.setting == ("weights=owners",)
-    assert not verdict.promised
-    assert verdict.equal or verdict.replayed == verdict.federated
-    assert choices(scheme, scheme.Parameters.model_validate({"n_sets": 5})) == ()
-
-
-def test_verdict_takes_nothing_for_a_cohort_whose_record_does_not_say_so() -> None:
-    fleet = small_fleet()
-    scheme = catalogue.load("frbc")
-    owners = scheme.exact(scheme.Parameters.model_validate({"weights": "owners"}))
-    told = learned_from(fleet, owners)
-    assert participation_of(told, scheme) == "cohort"
-    silent = told.model_copy(update={"parameters": {}, "digest": "0" * 64})
-    assert participation_of(silent, scheme) is None
-    verdict = judge(silent, fleet, 0)
-    assert verdict.replayed is None
-    assert verdict.pooled is not None, "how good the central model is can be known all the same"
-    # A scheme that knows one way only needs no word about it.
-    assert participation_of(silent, catalogue.load("fedga")) == "elastic"
-    assert participation_of(silent, catalogue.load("fmt")) == "cohort"
-
-
-def test_rehearsal_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
-    scheme = catalogue.load("frbc")
-    fleet = list(small_fleet().values())
-    whole = run_preflight(scheme, scheme.exact(scheme.Parameters()), fleet, 0, at_most=9)
+def test_preflight_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
+    X = np.random.default_rng(3).uniform(0, 1, (80, 2))
+    part = Dataset(("a", "b"), "q", X, np.where(X[:, 0] + 0.3 * X[:, 1] > 0.6, "Good", "Poor"))
+    scheme, rows = catalogue.load("frbc"), [Source(part, part)] * 3
+    whole = run_preflight(scheme, scheme.exact(scheme.Parameters()), rows, 0, at_most=9)
     assert whole.rounds == 4, "two for the domain, rules, strengths"
     assert whole.seconds > 0
-    assert run_preflight(scheme, scheme.Parameters(), fleet, 0, at_most=3).rounds == 3
+    assert run_preflight(scheme, scheme.Parameters(), rows, 0, at_most=3).rounds == 3
 
 
 def test_tempo_leaves_time_for_heavy_answers_and_hurries_long_elastic_runs() -> None:
