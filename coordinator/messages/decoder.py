@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from broker.port import Message
 from coordinator.engine import Answer, Malformed, Refused
+from coordinator.engine.pairing import KIND, SEALED
 from schemas import codec, limits
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -199,6 +200,13 @@ class Decoder:
                 envelope = whole
             match envelope.body:
                 case ContributionBody() as body:
+                    contribution = body.contribution
+                    if contribution.get("kind") == KIND and size == len(payload):
+                        # Others are shown it as it came: the vehicle's own seal says whose key it is.
+                        contribution = {
+                            **contribution,
+                            "values": {**dict(contribution.get("values", {})), SEALED: payload},
+                        }
                     return ForRun(
                         run,
                         Answer.of(
@@ -207,7 +215,7 @@ class Decoder:
                             body.task_digest,
                             rows=body.rows,
                             data_digest=body.data_digest,
-                            contribution=body.contribution,
+                            contribution=contribution,
                             attempt=envelope.attempt,
                             size=size,
                         ),

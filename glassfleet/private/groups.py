@@ -45,8 +45,6 @@ class Terms:
     ----------
     fleet, run, nonce : str
         Which run; `nonce` is drawn anew for each.
-    coordinator : str
-        Id of the one coordinator whose requests count.
     scheme : str
         Name of the scheme.
     parameters : str
@@ -64,7 +62,6 @@ class Terms:
     fleet: str
     run: str
     nonce: str
-    coordinator: str
     scheme: str
     parameters: str
     floor: int = LEAST_FLOOR
@@ -74,7 +71,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no run may have."""
-        for name in ("fleet", "run", "nonce", "coordinator", "scheme", "parameters"):
+        for name in ("fleet", "run", "nonce", "scheme", "parameters"):
             _check_text(name, getattr(self, name))
         _check_number("floor", self.floor, LEAST_FLOOR)
         _check_number("company", self.company, LEAST_COMPANY)
