@@ -252,8 +252,8 @@ class Shrunk:
     company: tuple[str, ...]
 
 
-def cut_groups(terms: Terms, founders: Iterable[Announcement]) -> tuple[Roster, ...]:
-    """Cut the founders into groups of 32 to 63; fewer than 64 are one group.
+def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST_GROUP) -> tuple[Roster, ...]:
+    """Cut the founders into groups of `size` to 2 `size` - 1; fewer than twice `size` are one group.
 
     The order is by a hash of the run's nonce, all announcements and the id: nobody chooses it alone. (Who may decide
     who is a founder, and speaks last, can still try many; the floor is what protects against that.)
@@ -263,6 +263,8 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement]) -> tuple[Roster, 
     terms : Terms
     founders : iterable of Announcement
         Ids and keys differ; see :func:`glassfleet.private.masks.usable_key` for what else to check before.
+    size : int
+        Fewest founders of a group: the larger, the more are hidden in a sum, and the more answer again after a loss.
 
     Returns
     -------
@@ -276,7 +278,7 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement]) -> tuple[Roster, 
     """
     whole = Roster(terms, 0, tuple(sorted(founders, key=lambda each: each.agent)))
     order = _drawn_order(whole.digest, whole.by_id)
-    count = max(1, len(order) // LEAST_GROUP)
+    count = max(1, len(order) // size)
     parts = [sorted(order[group::count]) for group in range(count)]
     return tuple(Roster(terms, group, tuple(whole.by_id[agent] for agent in part)) for group, part in enumerate(parts))
 

@@ -82,13 +82,13 @@ class Ledger:
         The oldest first; only those one of whose rows it still has.
     ended : tuple of str
         Nonces of runs that ended, the oldest first.
-    open : str
-        Nonce of the run that it takes part in; empty if none.
+    open : Terms or None
+        Of the run that it takes part in.
     """
 
     answered: tuple[Answered, ...] = ()
     ended: tuple[str, ...] = ()
-    open: str = ""
+    open: Terms | None = None
 
     def join(self, terms: Terms, rows: NDArray[np.uint64], limits: Limits) -> Ledger:
         """Return the ledger with the run of `terms` open; to be synced before the vehicle announces itself.
@@ -103,12 +103,14 @@ class Ledger:
         Raises
         ------
         PrivacyError
-            ``run-over``, ``no-rows``, ``company-too-small``; ``too-many-runs``: another one is open, or as many as
-            `limits` allow were answered over some of these rows.
+            ``run-over``, ``no-rows``, ``company-too-small``; ``not-private``: it is open under other terms;
+            ``too-many-runs``: another one is open, or as many as `limits` allow were answered over some of these rows.
         """
         if terms.nonce in self.ended:
             raise PrivacyError("run-over", "this run ended here before")
-        if self.open not in {"", terms.nonce}:
+        if self.open is not None and self.open != terms:
+            if self.open.nonce == terms.nonce:
+                raise PrivacyError("not-private", "this run is open under other terms")
             raise PrivacyError("too-many-runs", "another private run is open")
         if rows.size < limits.least_rows:
             raise PrivacyError("no-rows", f"{rows.size} rows; {limits.least_rows} make a vehicle company for others")
@@ -117,7 +119,7 @@ class Ledger:
         before = sum(each.nonce != terms.nonce for each in self._overlapping(rows))
         if before >= limits.runs:
             raise PrivacyError("too-many-runs", f"{before} private runs over some of these rows were answered")
-        return replace(self, open=terms.nonce)
+        return replace(self, open=terms)
 
     def former(self, terms: Terms, rows: NDArray[np.uint64]) -> tuple[frozenset[str], ...]:
         """Return the sets that were answered over some of `rows` in other runs than that of `terms`, each once."""
@@ -143,7 +145,8 @@ class Ledger:
     def close(self, nonce: str) -> Ledger:
         """Return the ledger with the run ended; what was answered in it stays noted."""
         ended = (*(each for each in self.ended if each != nonce), nonce)[-KEPT_NONCES:]
-        return replace(self, ended=ended, open="" if self.open == nonce else self.open)
+        is_open = self.open is not None and self.open.nonce != nonce
+        return replace(self, ended=ended, open=self.open if is_open else None)
 
     def forget(self, rows: NDArray[np.uint64]) -> Ledger:
         """Return the ledger without the runs of which none of `rows`, all that the vehicle has now, was part."""
@@ -163,7 +166,7 @@ class Ledger:
             }
             for each in self.answered
         ]
-        return {"answered": runs, "ended": list(self.ended), "open": self.open}
+        return {"answered": runs, "ended": list(self.ended), "open": self.open and self.open.to_value()}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Ledger:
@@ -178,7 +181,8 @@ class Ledger:
                 )
                 for each in value["answered"]
             )
-            return cls(runs, tuple(value["ended"]), str(value["open"]))
+            is_open = None if value["open"] is None else Terms.from_value(value["open"])
+            return cls(runs, tuple(value["ended"]), is_open)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"ledger: {fault}"[:200]) from fault
 

@@ -6,8 +6,6 @@ tolerance elsewhere. They find broken agents and crude lies; they cannot find a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,20 +18,19 @@ from glassfleet.untrusted import check_shapes
 
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
+    check_shapes(contribution.sums, shapes_of(question))
+    {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](question, contribution)
+
+
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     k = question.gram_columns
-    shapes: dict[str, tuple[int, ...]] = {}
     if question.kind == "level":
-        shapes |= {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
-    elif question.kind == "leaves":
-        shapes |= {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
-    else:
-        shapes |= {"ws": (m,), "wq": (m,)}
-    sums = contribution.sums
-    check_shapes(sums, shapes)
-    {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](
-        question, sums, contribution.rows
-    )
+        return {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
+    if question.kind == "leaves":
+        return {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
+    return {"ws": (m,), "wq": (m,)}
 
 
 def _at_most(left: NDArray[np.int64], right: NDArray[np.int64] | int, what: str) -> None:
@@ -41,7 +38,8 @@ def _at_most(left: NDArray[np.int64], right: NDArray[np.int64] | int, what: str)
         raise ContributionError(what)
 
 
-def _check_level(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+def _check_level(question: Question, contribution: Contribution) -> None:
+    sums, rows = contribution.sums, contribution.rows
     bits = question.parameters.fraction_bits
     for kind in ("cell", "node"):
         count, ws, wls, wss = (sums[f"{kind}_{name}"] for name in NODE_SUMS)
@@ -68,12 +66,14 @@ def _check_level(question: Question, sums: Mapping[str, NDArray[np.int64]], rows
         raise ContributionError("statistics of a feature that the path uses already")
 
 
-def _check_leaves(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+def _check_leaves(question: Question, contribution: Contribution) -> None:
+    sums, rows = contribution.sums, contribution.rows
     bits, gram_bits = question.parameters.fraction_bits, question.parameters.gram_bits
     count, ws = sums["count"], sums["ws"]
     _at_most(count, rows, "a leaf's count exceeds the agent's rows")
     _at_most(ws, count << bits, "a leaf's WS exceeds its count")
-    if (sums["gram_low"] >> limb_bits(gram_bits)).any():
+    # Each vehicle carries its own limbs; those of a group's sum are not carried yet.
+    if (sums["gram_low"] >> limb_bits(gram_bits) >= max(1, contribution.vehicles or 1)).any():
         raise ContributionError("a low limb of a Gram matrix is too large")
     value = gram_value(sums["gram_high"], sums["gram_low"], bits=gram_bits)
     gram = unpack_symmetric(value, question.gram_columns)
@@ -91,6 +91,7 @@ def _check_leaves(question: Question, sums: Mapping[str, NDArray[np.int64]], row
         raise ContributionError("a leaf's Gram matrix is not positive semi-definite")
 
 
-def _check_weights(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+def _check_weights(question: Question, contribution: Contribution) -> None:
+    sums, rows = contribution.sums, contribution.rows
     _at_most(sums["ws"], rows << question.parameters.fraction_bits, "a leaf's WS exceeds the agent's rows")
     _at_most(sums["wq"], sums["ws"], "a leaf's quality sum exceeds its WS")

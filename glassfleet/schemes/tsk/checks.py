@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.errors import ContributionError
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
@@ -24,7 +24,7 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
-from glassfleet.untrusted import check_names
+from glassfleet.untrusted import check_names, check_shapes
 
 Sums = Mapping[str, NDArray[np.int64]]
 
@@ -45,12 +45,27 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         read_rules(question, contribution)
         return
     check_names("values", contribution.values, ())
+    check_shapes(contribution.sums, shapes_of(question))
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)
     elif question.kind == "sums":
-        _check_sums(question, contribution.sums, contribution.rows)
+        _check_sums(question, contribution)
     else:
         _check_weights(question, contribution.sums, contribution.rows)
+
+
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`; raises TaskError for a vehicle's own rules."""
+    if question.kind == "clusters":
+        shape = (question.parameters.n_clusters, question.n_features + 2)
+        return dict(zip(CLUSTER_SUMS, (shape, shape, (1,)), strict=True))
+    if question.antecedents is None:
+        raise TaskError("a vehicle's own rules are no sums")
+    r, k = len(question.antecedents), question.gram_columns
+    if question.kind == "sums":
+        triangle = (r, k * (k + 1) // 2)
+        return dict(zip(GRAM_SUMS, (triangle, triangle, (r,), (r,)), strict=True))
+    return dict.fromkeys(WEIGHT_SUMS, (r,))
 
 
 def read_rules(question: Question, contribution: Contribution) -> RuleBase:
@@ -80,15 +95,6 @@ def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
     return share
 
 
-def _shapes(sums: Sums, names: tuple[str, ...], *shapes: tuple[int, ...]) -> None:
-    check_names("sums", sums, names)
-    for name, shape in zip(names, shapes, strict=True):
-        if sums[name].shape != shape:
-            raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
-        if sums[name].size and int(sums[name].min()) < 0:
-            raise ContributionError(f"{name} is negative")
-
-
 def _at_most(left: NDArray[np.int64], right: NDArray[np.int64] | int, what: str) -> None:
     if (left > right).any():
         raise ContributionError(what)
@@ -96,8 +102,6 @@ def _at_most(left: NDArray[np.int64], right: NDArray[np.int64] | int, what: str)
 
 def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
     assert question.centres is not None
-    shape = (question.parameters.n_clusters, question.n_features + 2)
-    _shapes(sums, CLUSTER_SUMS, shape, shape, (1,))
     bits = grid_bits(question.n_features + 1)
     for name in ("moment_high", "moment_low"):
         limb = sums[name]
@@ -105,22 +109,23 @@ def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
         _at_most(limb[:, :-1], limb[:, -1:] << bits, f"a cluster's {name} exceeds its mass")
     mass = int(sums["moment_high"][:, -1].sum() << HALF_BITS) + int(sums["moment_low"][:, -1].sum())
     # Squares of memberships that add up to one do so to one at most; each is rounded by half a unit.
-    if mass > rows * ((1 << SQUARE_BITS) + shape[0]):
+    if mass > rows * ((1 << SQUARE_BITS) + question.parameters.n_clusters):
         raise ContributionError("the clusters' masses add up to more than the agent's rows")
     most = rows * ((2 << CHANGE_BITS) + 1) if len(question.centres) > 1 else 0
     if int(sums["change"][0]) > most:
         raise ContributionError("the change of memberships exceeds what the agent's rows can change")
 
 
-def _check_sums(question: Question, sums: Sums, rows: int) -> None:
+def _check_sums(question: Question, contribution: Contribution) -> None:
     assert question.antecedents is not None
+    sums, rows = contribution.sums, contribution.rows
     r, k = len(question.antecedents), question.gram_columns
-    _shapes(sums, GRAM_SUMS, (r, k * (k + 1) // 2), (r, k * (k + 1) // 2), (r,), (r,))
     bits, gram_bits = question.parameters.fraction_bits, question.parameters.gram_bits
     count, ws = sums["count"], sums["ws"]
     _at_most(count, rows, "a rule's count exceeds the agent's rows")
     _at_most(ws, count << bits, "a rule's WS exceeds its count")
-    if (sums["gram_low"] >> limb_bits(gram_bits)).any():
+    # Each vehicle carries its own limbs; those of a group's sum are not carried yet.
+    if (sums["gram_low"] >> limb_bits(gram_bits) >= max(1, contribution.vehicles or 1)).any():
         raise ContributionError("a low limb of a Gram matrix is too large")
     gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=gram_bits), k)
     diagonal = np.diagonal(gram, axis1=1, axis2=2)
@@ -137,8 +142,5 @@ def _check_sums(question: Question, sums: Sums, rows: int) -> None:
 
 
 def _check_weights(question: Question, sums: Sums, rows: int) -> None:
-    assert question.antecedents is not None
-    r = len(question.antecedents)
-    _shapes(sums, WEIGHT_SUMS, (r,), (r,))
     _at_most(sums["ws"], rows << question.parameters.fraction_bits, "a rule's WS exceeds the agent's rows")
     _at_most(sums["wq"], sums["ws"], "a rule's quality sum exceeds its WS")
