@@ -108,7 +108,10 @@ class Request(Body):
     task_digest: Digest
     remaining: Annotated[float, Field(ge=0)]
     asked: list[Id] | None = None
-    private: Annotated[list[PrivateGroup], Field(min_length=1, max_length=4096)] | None = None
+    # Left out of requests that are not private: vehicles of former versions know no such field.
+    private: Annotated[list[PrivateGroup], Field(min_length=1, max_length=4096)] | None = Field(
+        default=None, exclude_if=lambda groups: groups is None
+    )
 
 
 class ContributionBody(Body):

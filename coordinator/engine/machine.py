@@ -171,7 +171,7 @@ class Engine:
         if not state.editions:
             return Openly()
         server, parameters = self.server(state)
-        scheme = DISCOVERY if state.phase == "domain" else self.lookup(state.spec.scheme)
+        scheme: Any = DISCOVERY if state.phase == "domain" else self.lookup(state.spec.scheme)
         limit = getattr(server, "max_rows", None)
         return Privately(state.editions, scheme, server, None if limit is None else int(limit(parameters)))
 

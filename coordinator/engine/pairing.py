@@ -7,6 +7,7 @@ announcements as they came, each under its vehicle's own seal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from coordinator.engine.state import Level, Stored
 from glassfleet.errors import ContributionError
@@ -18,7 +19,7 @@ SCHEME, KIND = "private", "keys"
 """What the task is called that asks for keys."""
 
 KEY, FLOOR, SEALED = "key", "floor", "message"
-"""What an answer says, and the message that it came in, which the decoder adds."""
+"""What an answer says, and the message that it came in, see `with_message`."""
 
 
 def keys_level(terms: Terms) -> Level:
@@ -27,9 +28,15 @@ def keys_level(terms: Terms) -> Level:
     return Level(1, {}, task, task.digest, (task.digest,))
 
 
+def with_message(contribution: Mapping[str, Any], message: bytes) -> dict[str, Any]:
+    """Return an announcement with the message that it came in: its seal tells the other founders whose key it is."""
+    values = contribution.get("values")
+    return {**contribution, "values": {**(values if isinstance(values, Mapping) else {}), SEALED: message}}
+
+
 def announced(contribution: Contribution, agent: str, data_digest: str, others: Mapping[str, Stored]) -> Announcement:
     """Return what an answer announces; raises ContributionError for one with which no member would pair."""
-    key, floor = contribution.values.get(KEY), contribution.values.get(FLOOR)
+    key = contribution.values.get(KEY)
     if contribution.kind != KIND or contribution.sums or contribution.rows or contribution.nullified:
         raise ContributionError("an announcement has a key and a floor, and no numbers of rows")
     if not isinstance(key, bytes) or not usable_key(key):
@@ -38,10 +45,7 @@ def announced(contribution: Contribution, agent: str, data_digest: str, others: 
         raise ContributionError("another vehicle has announced this key")
     if not isinstance(contribution.values.get(SEALED), bytes):
         raise ContributionError("the message itself is missing")
-    try:
-        return Announcement(agent, key, data_digest, floor)  # type: ignore[arg-type]  # it checks that
-    except ValueError as fault:
-        raise ContributionError(str(fault)) from fault
+    return _announcement(contribution, agent, data_digest)
 
 
 def founders(
@@ -52,7 +56,7 @@ def founders(
     A vehicle whose own floor is above the number of founders takes part in nothing: it is left out, the most demanding
     first, so that one alone cannot stop a run.
     """
-    found = [announced(_of(answers[member]), member, frozen[member][1], {}) for member in members]
+    found = [_announcement(_of(answers[member]), member, frozen[member][1]) for member in members]
     found.sort(key=lambda each: (each.floor, each.agent))
     demanding: dict[str, str] = {}
     while found and found[-1].floor > max(len(found), terms.floor):
@@ -62,7 +66,15 @@ def founders(
     if lacking:
         return (), {}, lacking, demanding
     editions = tuple(roster.first() for roster in cut_groups(terms, found))
-    return editions, {each.agent: bytes(_values(answers[each.agent])[SEALED]) for each in found}, 0, demanding
+    return editions, {each.agent: _values(answers[each.agent])[SEALED] for each in found}, 0, demanding
+
+
+def _announcement(contribution: Contribution, agent: str, data_digest: str) -> Announcement:
+    key, floor = contribution.values.get(KEY), contribution.values.get(FLOOR)
+    try:
+        return Announcement(agent, key, data_digest, floor)  # type: ignore[arg-type]  # it checks that
+    except ValueError as fault:
+        raise ContributionError(str(fault)) from fault
 
 
 def _of(stored: Stored) -> Contribution:
@@ -70,5 +82,5 @@ def _of(stored: Stored) -> Contribution:
     return stored.contribution
 
 
-def _values(stored: Stored) -> Mapping[str, object]:
+def _values(stored: Stored) -> Mapping[str, Any]:
     return _of(stored).values

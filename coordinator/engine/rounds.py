@@ -48,7 +48,7 @@ def _open(draft: Draft) -> None:
     state, policy = draft.state, draft.state.spec.policy
     level = state.levels[-1]
     kind: Literal["pairing", "domain", "statistics"]
-    kind = state.phase if state.phase in ("pairing", "domain") else "statistics"  # type: ignore[assignment]
+    kind = state.phase if state.phase in ("pairing", "domain") else "statistics"
     if state.is_fixed:
         asked, limited = state.cohort, True
     else:
@@ -240,19 +240,18 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
         members = tuple(member for member in members if member not in lost)
         draft.update(editions=editions)
         if not editions:
-            draft.move(
-                "too-few-for-privacy", f"{len(lost)} vehicles were lost or went with them" + asking.why_not(lost)
-            )
+            detail = f"{len(lost)} vehicles were lost or went with them"
+            draft.move("too-few-for-privacy", detail + asking.why_not(lost))
             return
-        before, collecting = collecting, draft.collecting(draft.state)
-        tasks = [level.task for level in state.levels]
-        draft.update(store=carried(before, collecting, tasks, state.store))
+        after = draft.collecting(draft.state)
+        assert isinstance(after, Privately)
+        draft.update(store=carried(collecting, after, [level.task for level in state.levels], state.store))
+        collecting = after
     draft.update(cohort=members, lost={**state.lost, **lost})
     quorum = learning.share(state.spec.policy.min_agents, state.founders)
-    if len(members) < quorum:
-        draft.move(
-            "quorum-not-met", f"{len(members)} members are left of the {quorum} that must answer" + asking.why_not(lost)
-        )
+    if len(members) < quorum:  # some went as company
+        detail = f"{len(members)} members are left of the {quorum} that must answer"
+        draft.move("quorum-not-met", detail + asking.why_not(lost))
         return
     growth = learning.grow(server, learning.root(state.levels, collecting), members, draft.state.store, collecting)
     course = [level.digest for level in growth.levels]

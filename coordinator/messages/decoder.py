@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from broker.port import Message
 from coordinator.engine import Answer, Malformed, Refused
-from coordinator.engine.pairing import KIND, SEALED
+from coordinator.engine.pairing import KIND, with_message
 from schemas import codec, limits
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -201,12 +201,8 @@ class Decoder:
             match envelope.body:
                 case ContributionBody() as body:
                     contribution = body.contribution
-                    if contribution.get("kind") == KIND and size == len(payload):
-                        # Others are shown it as it came: the vehicle's own seal says whose key it is.
-                        contribution = {
-                            **contribution,
-                            "values": {**dict(contribution.get("values", {})), SEALED: payload},
-                        }
+                    if contribution.get("kind") == KIND:
+                        contribution = with_message(contribution, payload)
                     return ForRun(
                         run,
                         Answer.of(

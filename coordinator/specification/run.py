@@ -239,11 +239,6 @@ class RunSpec(BaseModel):
     def _consistent(self) -> RunSpec:
         if self.features is not None and len(set(self.features)) != len(self.features):
             raise ValueError("features must differ from each other")
-        if self.private is not None:
-            if self.participation != "cohort":
-                raise ValueError("a private run has one cohort: use cohort participation")
-            if self.policy.sample is not None or self.max_rows_each is not None:
-                raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
         if self.features is not None and self.target in self.features:
             raise ValueError(f"the target {self.target!r} is also a feature")
         for column, (low, high) in limits_of(self.bounds or {}).items():
@@ -258,6 +253,14 @@ class RunSpec(BaseModel):
                 )
             if self.target is not None and self.target != self.domain.target_name:
                 raise ValueError(f"target {self.target!r} is not the domain's {self.domain.target_name!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_private(self) -> RunSpec:
+        if self.private is not None and self.participation != "cohort":
+            raise ValueError("a private run has one cohort: use cohort participation")
+        if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
+            raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
         return self
 
     @property
