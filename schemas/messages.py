@@ -69,6 +69,8 @@ class PrivateGroup(Body):
 
     Attributes
     ----------
+    group : int
+        From 0.
     number : int
         Of its present edition, from 0.
     members : list of str
@@ -80,6 +82,7 @@ class PrivateGroup(Body):
     """
 
     kind: ClassVar[str] = "private-group"
+    group: Count
     number: Count
     members: list[Id]
     question: Digest

@@ -6,7 +6,6 @@ edition add up to the sum of what they hide; that sum is what the server half ge
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,7 +14,7 @@ import numpy as np
 
 from coordinator.engine.state import Stored
 from glassfleet.errors import ContributionError, PrivacyError
-from glassfleet.private.groups import Edition, next_edition
+from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import add, question_digest
 from glassfleet.scheme import Contribution, Server, Task
@@ -120,11 +119,6 @@ class Privately:
     def _check_rows(self, rows: int) -> None:
         if self.max_rows is not None and rows > self.max_rows:
             raise RunFailedError(f"too-many-rows: {rows} rows; the sums are good for {self.max_rows} in all")
-
-
-def round_digest(questions: Sequence[str]) -> str:
-    """Return what the answers to `questions` are stored under: the one, or the digest of all."""
-    return questions[0] if len(questions) == 1 else hashlib.sha256("".join(questions).encode()).hexdigest()
 
 
 def shrink(editions: Iterable[Edition], lost: Mapping[str, str]) -> tuple[tuple[Edition, ...], dict[str, str]]:

@@ -136,10 +136,10 @@ def standing(state: RunState) -> tuple[Effect, ...]:
 
 
 def groups_of(state: RunState) -> tuple[Group, ...]:
-    """Return over whom each group of a private run answers the open round."""
+    """Return over whom each group of a private run answers the open round; none in other runs, and while it pairs."""
     return tuple(
         Group(edition, question, tuple(state.sealed[each.agent] for each in edition.roster.founders))
-        for edition, question in zip(state.editions, state.levels[-1].questions, strict=True)
+        for edition, question in zip(state.editions, state.levels[-1].questions, strict=False)
     )
 
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from coordinator.engine.collecting import Collecting, round_digest
+from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, Store
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.run import Bounds
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
+from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Server, State, Task
 from schemas.errors import RunFailedError
 

@@ -102,6 +102,7 @@ class Publisher:
             asked=None if effect.asked is None else list(effect.asked),
             private=[
                 PrivateGroup(
+                    group=group.edition.group,
                     number=group.edition.number,
                     members=list(group.edition.members),
                     question=group.question,

@@ -315,6 +315,11 @@ def next_edition(edition: Edition, lost: Collection[str]) -> Shrunk:
     return Shrunk(smaller, tuple(gone), tuple(company))
 
 
+def round_digest(questions: Sequence[str]) -> str:
+    """Return the identity of a round that asks `questions` (SHA-256, hex): the one, or the digest of all groups'."""
+    return questions[0] if len(questions) == 1 else hashlib.sha256("".join(questions).encode()).hexdigest()
+
+
 def _drawn_order(seed: bytes, agents: Iterable[str]) -> list[str]:
     return sorted(agents, key=lambda agent: hashlib.sha256(seed + agent.encode()).digest())
 
@@ -356,4 +361,5 @@ __all__: Sequence[str] = (
     "missing",
     "next_edition",
     "parameters_digest",
+    "round_digest",
 )

@@ -13,9 +13,10 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
@@ -36,19 +37,20 @@ class Limits:
     Attributes
     ----------
     floor : int
-        It answers in editions of at least so many members.
+        It answers only in sums over at least so many vehicles, 8 or more. Why: to hide in a larger crowd.
     company : int
-        It joins no run in which fewer vehicles leave together.
+        It joins no run in which fewer vehicles leave a group together, 3 or more. Why: vehicles that may work together
+        against others.
     least_rows : int
-        With fewer rows it does not join: it would be no company for others.
+        With fewer rows it does not join: it would be no company for others. Why: rows that come slowly.
     runs : int
-        It joins at most so many private runs over one row.
+        It joins at most so many private runs over one row. Why: a fleet that learns again and again from the same rows.
     """
 
-    floor: int = LEAST_FLOOR
-    company: int = LEAST_COMPANY
-    least_rows: int = 32
-    runs: int = 4
+    floor: Annotated[int, Ge(LEAST_FLOOR), Lt(2**31)] = LEAST_FLOOR
+    company: Annotated[int, Ge(LEAST_COMPANY), Lt(2**31)] = LEAST_COMPANY
+    least_rows: Annotated[int, Ge(1), Lt(2**31)] = 32
+    runs: Annotated[int, Ge(1), Lt(2**31)] = 4
 
 
 @dataclass(frozen=True)
