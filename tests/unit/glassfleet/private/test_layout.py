@@ -53,10 +53,10 @@ def test_sums_that_cannot_be_are_noise(head: tuple[int, int]) -> None:
         LAYOUT.read(np.zeros(3, dtype=np.int64), 9)
 
 
-@pytest.mark.parametrize("name", ["frt", "fmt", "tsk", "fedavg_mlp"])
+@pytest.mark.parametrize("name", ["frt", "fmt", "tsk", "fedavg_mlp", "frbc"])
 def test_layout_is_that_of_every_answer_and_the_check_takes_a_groups_sum(name: str) -> None:
     scheme: Any = catalogue.load(name)
-    bench = Bench.of(scheme, scheme.Parameters(**getattr(scheme, "trial", {})), "regression")
+    bench = Bench.of(scheme, scheme.Parameters(**getattr(scheme, "trial", {})), max(scheme.purpose))
     parameters = private_parameters(scheme, bench.parameters)
     for step, contributions in bench.steps(parameters):
         layout = layout_of(scheme, step.task)
@@ -86,6 +86,9 @@ def test_what_is_no_sum_is_refused_with_a_reason() -> None:
     for own in ({"antecedents": "local"}, {"consequents": "averaged"}):
         with pytest.raises(UsageError, match="antecedents="):
             private_parameters(tsk, tsk.Parameters(**own))
+    frbc: Any = catalogue.load("frbc")
+    with pytest.raises(UsageError, match="weights="):
+        private_parameters(frbc, frbc.Parameters(weights="owners"))
     asked = {"features": ("a",), "target": "y"}
     for texts in ({"labels": True}, {"either": True}, {"categories": True}):
         with pytest.raises(UsageError, match="declared"):
