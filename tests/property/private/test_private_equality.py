@@ -35,6 +35,11 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "max_rules": st.sampled_from([1, 3, 8]),
         "holdout": st.sampled_from([0.0, 0.2]),
     },
+    "frbc": {
+        "n_sets": st.integers(2, 5),
+        "association": st.sampled_from(["strength", "strength*weight"]),
+        "fraction_bits": st.sampled_from([48, 80]),
+    },
     "tsk": {
         "n_sets": st.integers(2, 4),
         "n_clusters": st.integers(1, 8),
@@ -88,6 +93,16 @@ def test_model_is_the_central_one_of_those_who_stay(name: str, data: st.DataObje
     names = tuple(f"x{i}" for i in range(X.shape[1]))
     features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
     domain = Domain(features=features, target=Variable(name="y", low=-1.0, high=5.0))
+    if name == "frbc":
+        classes = ("high", "low", "middle")
+        domain = Domain(features=features, label="y", classes=classes)
+        labels = np.array(["low", "middle", "high", "of no class"] if data.draw(st.booleans()) else ["low", "high"])
+        parts = spread(rng, X, labels[np.arange(len(y)) % len(labels)], len(parts), sort=data.draw(st.booleans()))
+        # A vehicle none of whose rows has a class of the run refuses: here it has no rows.
+        parts = {
+            agent: rows if set(rows.y) - {"of no class"} else Dataset(rows.features, "y", rows.X[:0], rows.y[:0])
+            for agent, rows in parts.items()
+        }
     chosen = scheme.Parameters(**data.draw(st.fixed_dictionaries(PARAMETERS[name])))
     parameters = private_parameters(scheme, chosen)
     fleet = met(terms_of(scheme, parameters), parts, data.draw(losses(sorted(parts))), data.draw(st.integers(8, 12)))
