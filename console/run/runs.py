@@ -42,8 +42,8 @@ def run() -> None:
 @click.option(
     "--private",
     is_flag=True,
-    help="Nobody sees a single vehicle's numbers, only sums over --floor vehicles or more; the model equals the central "
-    "one of their rows as they are.",
+    help="Nobody sees a single vehicle's numbers, only sums over --floor vehicles or more; the model equals the "
+    "central one of their rows as they are.",
 )
 @click.option(
     "--floor", type=click.IntRange(min=8), metavar="N",

@@ -23,7 +23,7 @@ TASK = "5f" * 32
 
 def computed() -> dict[str, Any]:
     """Return the vectors, from fixed keys and numbers."""
-    terms = Terms("fleet", "run-1", "0123456789abcdef", "coordinator", "frt", "ab" * 32, 8, 3, 0, 40)
+    terms = Terms("fleet", "run-1", "0123456789abcdef", "frt", "ab" * 32, 8, 3, 0, 40)
     secrets = {agent: bytes([place + 1]) * 32 for place, agent in enumerate(IDS)}
     keys = {agent: RunKey(secret) for agent, secret in secrets.items()}
     roster = Roster(terms, 0, tuple(Announcement(agent, keys[agent].public, "cd" * 32, 8) for agent in IDS))

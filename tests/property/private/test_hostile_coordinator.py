@@ -32,7 +32,7 @@ from schemas.codec import decode, digest_of, encode
 COMPANY, FLOOR = 3, 8
 ROWS = np.arange(40, dtype=np.uint64)
 BODY = {"parameters": {"depth": 3}, "domain": {"a": 1}}
-TERMS = Terms("fleet", "run", "nonce 0", "coordinator", "frt", digest_of(BODY["parameters"]), max_questions=5)
+TERMS = Terms("fleet", "run", "nonce 0", "frt", digest_of(BODY["parameters"]), max_questions=5)
 
 Set = frozenset[str]
 

@@ -50,7 +50,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 
 
 def terms_of(scheme: Any, parameters: Any) -> Terms:
-    return Terms("fleet", "run", "nonce", "coordinator", scheme.name, parameters_digest(parameters))
+    return Terms("fleet", "run", "nonce", scheme.name, parameters_digest(parameters))
 
 
 @st.composite

@@ -26,7 +26,7 @@ from glassfleet.scheme import private_parameters
 
 SCHEME = catalogue.load("frt")
 PARAMETERS = private_parameters(SCHEME, SCHEME.Parameters(max_depth=1))
-TERMS = Terms("fleet", "run", "nonce", "coordinator", "frt", parameters_digest(PARAMETERS))
+TERMS = Terms("fleet", "run", "nonce", "frt", parameters_digest(PARAMETERS))
 DOMAIN = Domain(
     features=tuple(Variable(name=name, low=0.0, high=1.0) for name in "ab"),
     target=Variable(name="y", low=0.0, high=2.0),

@@ -18,7 +18,7 @@ from schemas.codec import decode, digest_of, encode
 from schemas.errors import WireError
 
 BODY: dict[str, Any] = {"parameters": {"depth": 3}, "domain": {"a": 1}}
-TERMS = Terms("fleet", "run", "nonce", "coordinator", "frt", digest_of(BODY["parameters"]), max_questions=3)
+TERMS = Terms("fleet", "run", "nonce", "frt", digest_of(BODY["parameters"]), max_questions=3)
 FOUNDERS = tuple(Announcement(f"v{i:02d}", i.to_bytes(32, "big"), "rows") for i in range(15))
 ROSTER = Roster(TERMS, 0, FOUNDERS)
 IDS = tuple(ROSTER.by_id)

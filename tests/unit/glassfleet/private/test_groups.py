@@ -22,7 +22,7 @@ from glassfleet.private.groups import (
 from schemas.codec import decode, encode
 from schemas.errors import WireError
 
-TERMS = Terms("fleet", "run", "nonce", "coordinator", "frt", "digest")
+TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
 
 
 def founders(count: int, floor: int = 8) -> list[Announcement]:
@@ -123,7 +123,7 @@ def test_every_change_of_terms_roster_or_edition_is_another_digest() -> None:
     [roster] = cut_groups(TERMS, founders(12))
     digests = {
         Edition(replace(roster, terms=terms, group=group), number, members).digest
-        for terms in (TERMS, replace(TERMS, coordinator="other"), replace(TERMS, company=4))
+        for terms in (TERMS, replace(TERMS, company=4))
         for group in (0, 1)
         for number in (0, 1)
         for members in (tuple(roster.by_id), tuple(roster.by_id)[1:])

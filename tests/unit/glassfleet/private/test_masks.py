@@ -14,7 +14,7 @@ from glassfleet.private import masks
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups
 from glassfleet.private.masks import RunKey, add, mask, pair_keys, question_digest, usable_key
 
-TERMS = Terms("fleet", "run", "nonce", "coordinator", "frt", "digest")
+TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
 TASKS = [f"{i:064x}" for i in range(3)]
 
 
