@@ -48,6 +48,7 @@ from edge_agent.session.events import (
     Tick,
 )
 from edge_agent.session.outbox import Outbox
+from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
@@ -135,7 +136,18 @@ class Agent:
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
         snapshots = Snapshots(directory / "runs", secret)
-        answerer = Answerer(self._topics, snapshots, secret, most_bytes=config.outbox_max_bytes, budget=config.budget)
+        private = PrivateRuns(
+            self._topics,
+            config.id,
+            directory,
+            secret,
+            limits=config.private_limits,
+            choice=config.private,
+            verifier=verifier,
+        )
+        answerer = Answerer(
+            self._topics, snapshots, secret, private, most_bytes=config.outbox_max_bytes, budget=config.budget
+        )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
         self.will = self._presence.last_will()
@@ -180,7 +192,7 @@ class Agent:
         self._online = False
         self.session = SessionState(
             agent=config.id,
-            schemes=frozenset({*self.schemes, DOMAIN}),
+            schemes=frozenset({*self.schemes, DOMAIN, PRIVATE}),
             timing=config.timing,
             seed=int.from_bytes(codec.digest_of(self._identity.own).encode()[:8], "big"),
             now=clock(),

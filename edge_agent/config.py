@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from broker.port import RETIRED, ConnectionSettings
 from edge_agent.compute.budget import Budget
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
+from glassfleet.private.ledger import Limits
 from schemas import limits
 from schemas.errors import UsageError
 from schemas.settings import Id, Prefix, Settings
@@ -77,6 +78,11 @@ class AgentConfig(Settings):
         When an unacknowledged answer is sent again.
     budget : Budget
         Time and memory that one answer may take.
+    private : "only", "allowed" or "never"
+        Whether it answers runs in which the coordinator sees its numbers, and private runs. Why: "only" where nobody
+        may see a vehicle's numbers.
+    private_limits : Limits
+        What it asks for in private runs, whatever the coordinator says.
     """
 
     service: ClassVar = "agent"
@@ -125,6 +131,8 @@ class AgentConfig(Settings):
     outbox_max_bytes: Annotated[int, Field(ge=limits.MIN_MESSAGE_BYTES)] = DEFAULT_MAX_BYTES
     timing: Annotated[Timing, Prefix("resend_")] = Timing()
     budget: Annotated[Budget, Prefix("answer_")] = Budget()
+    private: Literal["only", "allowed", "never"] = "allowed"
+    private_limits: Annotated[Limits, Prefix("private_")] = Limits()
 
     @field_validator("schemes", mode="before")
     @classmethod

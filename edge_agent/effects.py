@@ -30,7 +30,7 @@ from edge_agent.session.events import (
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
-from glassfleet.errors import TaskError
+from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.scheme import Task
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Refusal
@@ -190,8 +190,9 @@ class Effects:
         began = self._clock()
 
         def compute() -> ContributionBody | None:
+            self._answerer.check(run, job.request, snapshot)
             if self._answerer.is_light(task, snapshot):
-                return self._answerer.compute(run, digest, task, snapshot)
+                return self._answerer.compute(run, job.request, snapshot)
             if self._long is not None or not Work.has_room("answer"):
                 if len(self._waiting) >= WAITING:
                     raise TaskError(f"over-budget: {WAITING} long answers wait here already")
@@ -205,9 +206,11 @@ class Effects:
 
     def _conclude(self, long: _Long) -> None:
         """Take the answer that another process left."""
-        digest = long.job.request.task_digest
+        job, snapshot = long.job, long.snapshot
         try:
-            self._finish(long.job, long.began, lambda: self._answerer.body(digest, long.snapshot, long.work.result()))
+            self._finish(
+                job, long.began, lambda: self._answerer.body(job.run, job.request, snapshot, long.work.result())
+            )
         finally:
             long.work.end()
 
@@ -221,8 +224,14 @@ class Effects:
                 return
             envelope = self._publisher.envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
             payload = self._answerer.pack(envelope, lambda: self._publisher.limit)
+        except PrivacyError as fault:  # its details stay here
+            self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
+            self._tell(ComputeFailed(run, digest, fault.code))
+            return
         except TaskError as fault:
-            self._tell(ComputeFailed(run, digest, str(fault)))
+            self._tell(ComputeFailed(run, digest, str(fault) if job.request.private is None else "cannot-answer"))
+            if job.request.private is not None:
+                self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
             return
         except StorageError:
             raise

@@ -9,3 +9,41 @@ class ContributionError(ValueError):
 
 class TaskError(ValueError):
     """A task that this client cannot answer, e.g. it asks for a column that the vehicle lacks."""
+
+
+class PrivacyError(ValueError):
+    """A vehicle does not answer, or a group cannot go on, because somebody's rows would be less hidden than agreed.
+
+    Attributes
+    ----------
+    code : str
+        One of :data:`REFUSALS`; it may travel. It says nothing about anybody's rows.
+    detail : str
+        For the log of who raises it; it does not travel.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+REFUSALS = {
+    "bad-member": "an announcement of the group cannot be used: a key or an id twice, or a weak key",
+    "company-too-small": "the run lets fewer vehicles leave together than this vehicle asks for",
+    "impossible-sum": "a group's sum cannot be true: one of its members added something else than its sums",
+    "no-rows": "too few rows to be company for others",
+    "not-member": "this vehicle is not in the edition, or with another key or other rows",
+    "not-private": "the request is not part of the private run that this vehicle announced itself for",
+    "other-answer": "the question was answered before, with other numbers",
+    "other-domain": "the run has asked with another domain before",
+    "other-edition": "the edition is not one that may follow those that were answered",
+    "other-layout": "coordinator and vehicle do not agree which number stands where",
+    "other-roster": "the group's members were others before",
+    "run-over": "the run ended here before",
+    "single-out": "the difference to a set that was answered before would tell of too few vehicles",
+    "too-few": "fewer members than this vehicle speaks in",
+    "too-many-questions": "the run has asked as often as was announced",
+    "too-many-runs": "another private run over the same rows is open, or there were too many",
+}
+"""Why something private is refused, by code."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import INPUT_QUANTILES
 from glassfleet.errors import ContributionError, TaskError
 from schemas.codec import Value, digest_of
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -114,6 +115,9 @@ class Contribution:
     agent : str
         Who sent it. Does not travel here: the envelope says it, and who collects answers notes it before it reduces
         them. Empty where nobody did; a scheme must then do without.
+    vehicles : int or None
+        None: one vehicle's own answer. In a private run: the sums of a whole group, so many of whose vehicles have
+        rows, and `rows` those of all. Does not travel: who opens a group's sum notes it.
     """
 
     kind: str
@@ -122,6 +126,7 @@ class Contribution:
     values: Mapping[str, Value] = field(default_factory=dict)
     nullified: int = 0
     agent: str = ""
+    vehicles: int | None = None
 
     def to_value(self) -> dict[str, Value]:
         """Return the contribution as a codec value."""
@@ -293,6 +298,11 @@ class Scheme(Protocol):
       pictures of trees are written; raises ``UsageError`` for a model that has none.
     - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
       with all; see :func:`promises_central`.
+    - ``private(parameters) -> Parameters``: the parameters of a private run, in which vehicles use their rows as they
+      are; raises ``schemas.errors.UsageError`` with the reason where these cannot be used in one. A scheme without it
+      has no private runs; see :func:`private_parameters`.
+    - ``layout(task) -> Mapping[str, tuple of int]``: names and shapes of all sums of an answer to `task`, a function of
+      the task alone; raises :class:`TaskError` for a task whose answers are no sums. With ``private``.
     """
 
     name: str
@@ -341,6 +351,14 @@ def input_quantiles_of(scheme: object) -> tuple[float, float]:
     """Return the quantiles, in [0, 1], of an input that become its limits; `scheme` may have its own."""
     quantiles: tuple[float, float] = getattr(scheme, "input_quantiles", INPUT_QUANTILES)
     return quantiles
+
+
+def private_parameters(scheme: Scheme, parameters: Any) -> Any:
+    """Return the parameters with which `scheme` learns in a private run; raises UsageError with the reason if none."""
+    hook = getattr(scheme, "private", None)
+    if hook is None:
+        raise UsageError(f"{scheme.name} has no private runs: its answers are not sums alone")
+    return hook(parameters)
 
 
 def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:

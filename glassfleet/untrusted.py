@@ -123,9 +123,7 @@ def at_most(left: Ints, right: Ints | int, what: str) -> None:
         raise ContributionError(what)
 
 
-def check_regressions(  # noqa: PLR0917 - what the sums are of
-    what: str, sums: Mapping[str, Ints], columns: int, rows: int, bits: int, gram_bits: int
-) -> None:
+def check_regressions(what: str, contribution: Contribution, columns: int, bits: int, gram_bits: int) -> None:
     """Raise :class:`ContributionError` unless weighted regressions of rows in [0, 1] can have these sums.
 
     Bounds are exact where rounding is monotone, and have a small tolerance elsewhere.
@@ -134,20 +132,21 @@ def check_regressions(  # noqa: PLR0917 - what the sums are of
     ----------
     what : str
         What has a regression, for the message: a leaf, or a rule.
-    sums : mapping of str to ndarray of int64
-        For each of r: ``count`` of rows and ``ws``, the sum of weights w, shape (r,); ``gram_high`` and ``gram_low``,
-        limbs of the upper triangle of the Gram sums of sqrt(w) [x, 1, y].
+    contribution : Contribution
+        Of an agent, or the sum of a group. Its sums are, for each of r: ``count`` of rows and ``ws``, the sum of
+        weights w, shape (r,); ``gram_high`` and ``gram_low``, limbs of the upper triangle of the Gram sums of
+        sqrt(w) [x, 1, y].
     columns : int
         Of a regression, the target included.
-    rows : int
-        Of the agent.
     bits, gram_bits : int
         Fraction bits of weights, and of the entries of regressions.
     """
+    sums = contribution.sums
     count, ws = sums["count"], sums["ws"]
-    at_most(count, rows, f"a {what}'s count exceeds the agent's rows")
+    at_most(count, contribution.rows, f"a {what}'s count exceeds the agent's rows")
     at_most(ws, count << bits, f"a {what}'s WS exceeds its count")
-    if (sums["gram_low"] >> limb_bits(gram_bits)).any():
+    # Each vehicle carries its own limbs; those of a group's sum are not carried yet.
+    if (sums["gram_low"] >> limb_bits(gram_bits) >= max(1, contribution.vehicles or 1)).any():
         raise ContributionError("a low limb of a Gram matrix is too large")
     gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=gram_bits), columns)
     diagonal = np.diagonal(gram, axis1=1, axis2=2)
@@ -163,9 +162,10 @@ def check_regressions(  # noqa: PLR0917 - what the sums are of
         raise ContributionError(f"a {what}'s Gram matrix is not positive semi-definite")
 
 
-def check_qualities(what: str, sums: Mapping[str, Ints], rows: int, bits: int) -> None:
+def check_qualities(what: str, contribution: Contribution, bits: int) -> None:
     """Raise :class:`ContributionError` unless ``ws`` and ``wq`` can be sums of weights, and of their qualities."""
-    at_most(sums["ws"], rows << bits, f"a {what}'s WS exceeds the agent's rows")
+    sums = contribution.sums
+    at_most(sums["ws"], contribution.rows << bits, f"a {what}'s WS exceeds the agent's rows")
     at_most(sums["wq"], sums["ws"], f"a {what}'s quality sum exceeds its WS")
 
 

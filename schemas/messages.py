@@ -64,6 +64,31 @@ class AgentState(Body):
     target: Annotated[str, Field(max_length=200)] = ""
 
 
+class PrivateGroup(Body):
+    """One group of a private run, see ``glassfleet.private``.
+
+    Attributes
+    ----------
+    group : int
+        From 0.
+    number : int
+        Of its present edition, from 0.
+    members : list of str
+        Of that edition, in order.
+    question : str
+        Identity of the task in that edition.
+    founders : list of bytes
+        The contributions, as they came, in which the group's first members announced their keys; in the order of id.
+    """
+
+    kind: ClassVar[str] = "private-group"
+    group: Count
+    number: Count
+    members: list[Id]
+    question: Digest
+    founders: list[bytes]
+
+
 class Request(Body):
     """The open round of a run: all that an agent needs to answer.
 
@@ -77,6 +102,8 @@ class Request(Body):
         Seconds left when this was sent. Informative: only the coordinator decides what is late.
     asked : list of str or None
         Who is asked; None: every agent that can.
+    private : list of PrivateGroup or None
+        In a private run: in which groups it is answered. None: it is not answered under masks.
     """
 
     kind: ClassVar[str] = "request"
@@ -84,6 +111,10 @@ class Request(Body):
     task_digest: Digest
     remaining: Annotated[float, Field(ge=0)]
     asked: list[Id] | None = None
+    # Left out of requests that are not private: vehicles of former versions know no such field.
+    private: Annotated[list[PrivateGroup], Field(min_length=1, max_length=4096)] | None = Field(
+        default=None, exclude_if=lambda groups: groups is None
+    )
 
 
 class ContributionBody(Body):

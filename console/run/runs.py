@@ -41,6 +41,20 @@ def run() -> None:
     "away. Without it rows are condensed first.",
 )
 @click.option(
+    "--private",
+    is_flag=True,
+    help="Nobody sees a single vehicle's numbers, only sums over --floor vehicles or more; the model equals the "
+    "central one of their rows as they are.",
+)
+@click.option(
+    "--floor", type=click.IntRange(min=8), metavar="N",
+    help="With --private: fewest vehicles over which anything is summed. Default: 8.",
+)  # fmt: skip
+@click.option(
+    "--company", type=click.IntRange(min=3), metavar="N",
+    help="With --private: so many vehicles leave together, at least, when some are lost. Default: 3.",
+)  # fmt: skip
+@click.option(
     "--model", "model_name", default="model", show_default=True, metavar="NAME", help="Name to publish under."
 )
 @click.option("--run", "run_id", default="", metavar="ID", help="Id of the run. Default: made up.")

@@ -40,6 +40,9 @@ class RunOptions(CoordinatorOptions):
     scheme: str
     parameters: tuple[str, ...]
     exact: bool
+    private: bool
+    floor: int | None
+    company: int | None
     model_name: str
     run_id: str
     participation: str | None
@@ -99,6 +102,13 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "max_rows_each": options.max_rows_each,
         "without": list(options.without),
     }
+    terms = {
+        name: given for name, given in (("floor", options.floor), ("company", options.company)) if given is not None
+    }
+    if options.private:
+        spec["private"] = terms
+    elif terms:
+        raise UsageError(f"--{next(iter(terms))} goes with --private")
     if options.participation is not None:
         spec["participation"] = options.participation
     if options.rollout is not None:
@@ -138,6 +148,8 @@ def checked_parameters(scheme: Scheme, given: Mapping[str, Any]) -> Any:
 
 def opens_rows(spec: dict[str, Any]) -> bool:
     """Return whether the vehicles of a run would not condense their rows, where the scheme can."""
+    if "private" in spec:
+        return False
     parameters = spec["parameters"]
     if not {"min_rows", "nullify"} & set(parameters):
         return False  # the schemes' defaults condense

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator.engine import asking, learning
+from coordinator.engine import asking, learning, pairing
+from coordinator.engine.collecting import Privately
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
 from coordinator.engine.rounds import REFUSED
 from coordinator.engine.state import Round, Stored
 from glassfleet.errors import ContributionError
+from glassfleet.scheme import Contribution
 from schemas.messages import Outcome
 
 
@@ -36,15 +38,14 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
-    server, parameters = draft.server(state)
     try:
-        contribution = learning.validate(server, state.levels[-1].task, event.contribution, event.rows)
+        contribution = _read(draft, event)
     except ContributionError as fault:
         return "rejected", f"impossible: {fault}"[:480]
     answers = dict(state.store.get(current.digest, {}))
     answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
     try:
-        fit, beyond = learning.too_many(server, parameters, {agent: each.rows for agent, each in answers.items()})
+        fit, beyond = learning.too_many(*draft.server(state), {agent: each.rows for agent, each in answers.items()})
     except learning.SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
         return "late", "the run has failed"
@@ -67,6 +68,22 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     )
     draft.receipt(event.agent, event.task_digest, "accepted")
     return "accepted", ""
+
+
+def _read(draft: Draft, event: Answer) -> Contribution:
+    """Check what can be seen of an answer to the open round; raises ContributionError with the reason."""
+    state, task = draft.state, draft.state.levels[-1].task
+    if state.phase == "pairing":
+        contribution = Contribution.from_value(event.contribution)
+        pairing.announced(contribution, event.agent, event.data_digest, state.store.get(task.digest, {}))
+        return contribution
+    collecting = draft.collecting(state)
+    if isinstance(collecting, Privately):
+        contribution = Contribution.from_value(event.contribution)
+        collecting.check(task, contribution)
+        return contribution
+    server, _ = draft.server(state)
+    return learning.validate(server, task, event.contribution, event.rows)
 
 
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:

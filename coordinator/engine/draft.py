@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.engine import asking
-from coordinator.engine.effects import ClearRequest, Effect, Ended, OpenRound, Publish, RoundClosed, SendReceipt
+from coordinator.engine.collecting import Collecting
+from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
 from coordinator.engine.state import RoundSummary, RunState
 from coordinator.engine.table import TABLE
+from glassfleet.private.groups import Terms
 from glassfleet.scheme import Server
 from schemas.messages import Outcome
+
+
+class Conduct(Protocol):
+    """What a step needs to know of the run's scheme."""
+
+    def server(self, state: RunState) -> tuple[Server, Any]:
+        """Return the server half of a state's phase, and its parameters."""
+
+    def collecting(self, state: RunState) -> Collecting:
+        """Return how the answers of a state's phase become what that server half reduces."""
+
+    def terms(self, state: RunState) -> Terms:
+        """Return what vehicles are told before they take part in a private run."""
 
 
 class Draft:
@@ -22,14 +37,20 @@ class Draft:
     state : RunState
     at : float
         When the event happened; time never goes back, whatever a clock does.
-    server : callable
-        Returns the server half of a state's phase, and its parameters.
+    conduct : Conduct
     """
 
-    def __init__(self, state: RunState, at: float, server: Callable[[RunState], tuple[Server, Any]]) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        at: float,
+        conduct: Conduct,
+    ) -> None:
         self.before = self.state = state
         self.at = max(at, state.at)
-        self.server = server
+        self.server = conduct.server
+        self.collecting = conduct.collecting
+        self.terms = conduct.terms
         self.effects: list[Effect] = []
 
     def result(self) -> tuple[RunState, tuple[Effect, ...]]:
@@ -114,6 +135,14 @@ def standing(state: RunState) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
+def groups_of(state: RunState) -> tuple[Group, ...]:
+    """Return over whom each group of a private run answers the open round; none in other runs, and while it pairs."""
+    return tuple(
+        Group(edition, question, tuple(state.sealed[each.agent] for each in edition.roster.founders))
+        for edition, question in zip(state.editions, state.levels[-1].questions, strict=False)
+    )
+
+
 def _request(state: RunState) -> OpenRound:
     """Return the effect that opens the open round (again)."""
     current, level = state.open, state.levels[-1]
@@ -133,4 +162,5 @@ def _request(state: RunState) -> OpenRound:
         current.closes_at,
         state.spec.policy.deadline,
         sum(state.attempts.values()),
+        groups_of(state),
     )

@@ -10,9 +10,29 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from coordinator.engine.state import RoundSummary
+from glassfleet.private.groups import Edition
 from glassfleet.scheme import Task
 from schemas.codec import Value
 from schemas.messages import Outcome
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a group of a private run is asked.
+
+    Attributes
+    ----------
+    edition : Edition
+        Over whom.
+    question : str
+        Identity of the task in that edition.
+    founders : tuple of bytes
+        The founders' announcements as they came, in the order of id.
+    """
+
+    edition: Edition
+    question: str
+    founders: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -22,7 +42,7 @@ class OpenRound:
     Attributes
     ----------
     run : str
-    phase : "domain" or "statistics"
+    phase : "pairing", "domain" or "statistics"
     number : int
         Round within its phase, from 1.
     attempt : int
@@ -37,10 +57,12 @@ class OpenRound:
         The seconds that the attempt had when it was opened.
     ordinal : int
         Counts the requests of the run, from 1.
+    groups : tuple of Group
+        Private runs: over whom each group answers.
     """
 
     run: str
-    phase: Literal["domain", "statistics"]
+    phase: Literal["pairing", "domain", "statistics"]
     number: int
     attempt: int
     task: Task
@@ -49,6 +71,7 @@ class OpenRound:
     closes_at: float
     deadline: float
     ordinal: int
+    groups: tuple[Group, ...] = ()
 
     @property
     def key(self) -> str:

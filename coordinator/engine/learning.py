@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, Store
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.run import Bounds
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Done, Next, Server, Task
+from glassfleet.private.groups import round_digest
+from glassfleet.scheme import Contribution, Done, Next, Server, State, Task
 from schemas.errors import RunFailedError
 
 
@@ -67,7 +69,13 @@ class Growth:
 
 
 def start(  # noqa: PLR0917 - one call
-    server: Server, parameters: Any, domain: Domain | None, seed: int, nonce: str, max_rows_each: int
+    server: Server,
+    parameters: Any,
+    domain: Domain | None,
+    seed: int,
+    nonce: str,
+    max_rows_each: int,
+    collecting: Collecting,
 ) -> Level:
     """Return the first level; its task, and so those of all later levels, carries nonce and ``max_rows_each``."""
     try:
@@ -75,21 +83,18 @@ def start(  # noqa: PLR0917 - one call
     except Exception as fault:
         raise _fault("start", fault) from fault
     task = replace(first.task, nonce=nonce).limited(max_rows_each)
-    return Level(1, first.state, task, task.digest)
+    return level_of(1, first.state, task, collecting)
 
 
-def advance(server: Server, levels: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
+def advance(
+    server: Server, levels: tuple[Level, ...], members: Sequence[str], store: Store, collecting: Collecting
+) -> Growth:
     """Reduce the open level over exactly `members`, who have all answered."""
     level = levels[-1]
     answers = store[level.digest]
     ordered = sorted(members)
-    contributions = []
-    for member in ordered:
-        contribution = answers[member].contribution
-        assert contribution is not None
-        contributions.append(replace(contribution, agent=member))
     try:
-        outcome = server.reduce(level.state, contributions)
+        outcome = server.reduce(level.state, collecting.collect(level.task, ordered, answers))
     except Exception as fault:
         raise _fault("reduce", fault) from fault
     closed = replace(level, members=tuple(ordered), nullified=sum(answers[member].nullified for member in ordered))
@@ -97,13 +102,15 @@ def advance(server: Server, levels: tuple[Level, ...], members: Sequence[str], s
         return Growth((*levels[:-1], closed), outcome)
     assert isinstance(outcome, Next)
     task = replace(outcome.task, nonce=level.task.nonce).limited(level.task.max_rows_each)
-    digest = task.digest
-    if any(digest == earlier.digest for earlier in levels):
+    following = level_of(level.number + 1, outcome.state, task, collecting)
+    if any(following.digest == earlier.digest for earlier in levels):
         raise SchemeFaultError(f"the scheme asked the task of round {level.number} again; a task must name its round")
-    return Growth((*levels[:-1], closed, Level(level.number + 1, outcome.state, task, digest)))
+    return Growth((*levels[:-1], closed, following))
 
 
-def grow(server: Server, levels: tuple[Level, ...], members: Sequence[str], store: Store) -> Growth:
+def grow(
+    server: Server, levels: tuple[Level, ...], members: Sequence[str], store: Store, collecting: Collecting
+) -> Growth:
     """Reduce from the open level of `levels` until a level is not answered by all `members`, or the model is done.
 
     Passing the first level alone evaluates the whole run; passing levels that were grown for the same members continues
@@ -114,13 +121,20 @@ def grow(server: Server, levels: tuple[Level, ...], members: Sequence[str], stor
         answers = store.get(growth.levels[-1].digest, {})
         if not members or not all(member in answers for member in members):
             break
-        growth = advance(server, growth.levels, members, store)
+        growth = advance(server, growth.levels, members, store, collecting)
     return growth
 
 
-def root(levels: tuple[Level, ...]) -> tuple[Level, ...]:
+def root(levels: tuple[Level, ...], collecting: Collecting) -> tuple[Level, ...]:
     """Return the first level alone, open again."""
-    return (replace(levels[0], members=(), nullified=0),)
+    first = levels[0]
+    return (level_of(first.number, first.state, first.task, collecting),)
+
+
+def level_of(number: int, state: State, task: Task, collecting: Collecting) -> Level:
+    """Return an open level."""
+    questions = collecting.questions(task)
+    return Level(number, state, task, round_digest(questions), questions)
 
 
 def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:

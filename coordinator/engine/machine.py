@@ -53,6 +53,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from coordinator.engine import answers, asking, events, rounds
+from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
 from coordinator.engine.learning import Discover, Lookup
@@ -60,8 +61,11 @@ from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.data.parameters import parameter_fault
-from glassfleet.scheme import Server
+from glassfleet.discovery import DISCOVERY
+from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.scheme import Server, private_parameters
 from schemas.errors import UsageError
+from schemas.topics import DEFAULT_FLEET
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,13 @@ class Engine:
         Finds a scheme by name; raises NotFoundError.
     discover : callable
         Gives the server half and the parameters of domain discovery.
+    fleet : str
+        Stands in the terms of private runs.
     """
 
     lookup: Lookup
     discover: Discover
+    fleet: str = DEFAULT_FLEET
 
     def step(self, state: RunState | None, event: events.Event) -> tuple[RunState, tuple[Effect, ...]]:
         """Return the state after `event`, and what the shell shall do.
@@ -92,12 +99,12 @@ class Engine:
         if isinstance(event, events.Start):
             if state is not None:
                 raise UsageError(f"run {event.spec.run!r} exists already; leave the id out to have one made up")
-            draft = Draft(self._gathering(event), event.at, self.server)
+            draft = Draft(self._gathering(event), event.at, self)
             _gather(draft)
         elif state is None:
             raise ValueError(f"a run begins with Start, not with {event.kind}")
         else:
-            draft = Draft(state, event.at, self.server)
+            draft = Draft(state, event.at, self)
             if isinstance(event, events.NoBroker):
                 _note_outage(draft, event)
             else:
@@ -124,10 +131,13 @@ class Engine:
                 f"scheme {spec.scheme!r} does not run in {spec.participation} participation: use {offered}"
             )
         try:
-            return scheme.Parameters.model_validate(spec.parameters)
+            parameters = scheme.Parameters.model_validate(spec.parameters)
         except ValidationError as fault:
             before = f"parameters of scheme {spec.scheme!r}: "
             raise UsageError(parameter_fault(spec.scheme, scheme.Parameters, fault, before)) from fault
+        if spec.private is None:
+            return parameters
+        return private_parameters(scheme, parameters)  # type: ignore[arg-type]  # the engine knows a part of a scheme
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of the present phase, and its parameters."""
@@ -137,8 +147,33 @@ class Engine:
             if state.spec.guarded:
                 guard = {"guarded": True, "max_rows_each": state.max_rows_each}
                 parameters = parameters.model_copy(update=guard)
-            return server, parameters if state.spec.memory is None else parameters.remembering(state.spec.memory)
+            if state.spec.memory is not None:
+                parameters = parameters.remembering(state.spec.memory)
+            return server, parameters if state.spec.private is None else DISCOVERY.private(parameters)
         return scheme.server, state.parameters
+
+    def terms(self, state: RunState) -> Terms:
+        """Return what vehicles are told before they take part in a private run."""
+        spec, private = state.spec, state.spec.private
+        assert private is not None
+        return Terms(
+            self.fleet,
+            spec.run,
+            spec.nonce,
+            spec.scheme,
+            parameters_digest(state.parameters),
+            floor=private.floor,
+            company=private.company,
+        )
+
+    def collecting(self, state: RunState) -> Collecting:
+        """Return how the answers of the present phase become what its server half reduces."""
+        if not state.editions:
+            return Openly()
+        server, parameters = self.server(state)
+        scheme: Any = DISCOVERY if state.phase == "domain" else self.lookup(state.spec.scheme)
+        limit = getattr(server, "max_rows", None)
+        return Privately(state.editions, scheme, server, None if limit is None else int(limit(parameters)))
 
 
 def _take(draft: Draft, event: events.Event) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from coordinator.engine import asking, learning
+from coordinator.engine import asking, learning, pairing
+from coordinator.engine.collecting import Privately, carried, shrink
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
@@ -25,10 +26,14 @@ def begin(draft: Draft, cause: str) -> None:
     if spec.domain is not None:
         draft.update(domain=spec.domain)
     state = draft.state
+    if state.phase == "pairing":
+        draft.update(levels=(pairing.keys_level(draft.terms(state)),))
+        _open(draft)
+        return
     # Discovery is answered from all rows, see `drawn_for`.
     domain, most = (None, 0) if state.phase == "domain" else (state.domain, state.max_rows_each)
     try:
-        level = learning.start(*draft.server(state), domain, spec.seed, spec.nonce, most)
+        level = learning.start(*draft.server(state), domain, spec.seed, spec.nonce, most, draft.collecting(state))
     except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
     except Exception as fault:  # noqa: BLE001  discovery refuses columns without bounds: a named end, not a crash
@@ -42,7 +47,8 @@ def _open(draft: Draft) -> None:
     """Open a round for the last level."""
     state, policy = draft.state, draft.state.spec.policy
     level = state.levels[-1]
-    kind: Literal["domain", "statistics"] = "domain" if state.phase == "domain" else "statistics"
+    kind: Literal["pairing", "domain", "statistics"]
+    kind = state.phase if state.phase in ("pairing", "domain") else "statistics"
     if state.is_fixed:
         asked, limited = state.cohort, True
     else:
@@ -73,6 +79,9 @@ def settle(draft: Draft) -> None:
         is_due = draft.at >= current.closes_at + policy.grace
         if has_target and accepted >= max(policy.target or 0, quorum):
             _close(draft, missed=())
+        elif is_due and _is_worth_waiting(draft, current):
+            _extend(draft, current)
+            return
         elif accepted >= quorum and (is_due or not waiting):
             _close(draft, missed=draft.awaited())
         elif state.is_fixed and accepted + waiting < quorum:
@@ -87,6 +96,14 @@ def settle(draft: Draft) -> None:
         else:
             asked = len(current.asked)
             _fail_round(draft, f"{accepted} of {asked} asked had answered at the deadline, {quorum} must")
+
+
+def _is_worth_waiting(draft: Draft, current: Round) -> bool:
+    """Whether fewer have not answered than leave a group at a time, so that losing them would cost others."""
+    private = draft.state.spec.private
+    if private is None or not draft.state.is_fixed or current.extensions >= private.patience:
+        return False
+    return not current.dropped and 0 < len(draft.awaited()) < private.company
 
 
 def _all_refused(draft: Draft, current: Round) -> bool:
@@ -121,14 +138,36 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
     dropped = {} if draft.state.open is None else draft.state.open.dropped
     digest = draft.state.levels[-1].digest
     members = draft.record(missed)
-    if not any(draft.state.store[digest][member].rows for member in members):
-        draft.move("no-rows", f"the {len(members)} agents that answered have no training rows")
-        return
     try:
+        if draft.state.phase == "pairing":
+            _paired(draft, members)
+            return
         server, _ = draft.server(draft.state)
+        if not draft.state.editions and not any(draft.state.store[digest][member].rows for member in members):
+            draft.move("no-rows", f"the {len(members)} agents that answered have no training rows")
+            return
         _count_round(draft, server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
     except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
+
+
+def _paired(draft: Draft, members: tuple[str, ...]) -> None:
+    """Fix the founders of a private run and their groups."""
+    state = draft.state
+    answers = state.store[state.levels[-1].digest]
+    editions, sealed, lacking, demanding = pairing.founders(draft.terms(state), members, state.frozen, answers)
+    if lacking:
+        private = state.spec.private
+        assert private is not None
+        draft.move(
+            "too-few-for-privacy",
+            f"{len(members) - len(demanding)} vehicles take part, {lacking} more are needed"
+            + asking.why_not({**asking.unable(state), **demanding}),
+        )
+        return
+    cohort = tuple(sorted(sealed))
+    draft.update(editions=editions, sealed=sealed, cohort=cohort, founders=len(cohort), lost=demanding, store={})
+    begin(draft, "paired")
 
 
 def _fail_round(draft: Draft, detail: str) -> None:
@@ -150,11 +189,11 @@ def _count_round(draft: Draft, server: Server, members: tuple[str, ...], dropped
     if state.phase == "recruiting":
         draft.move("cohort-fixed")
         draft.update(cohort=members, founders=len(members))
-        _grown(draft, learning.grow(server, state.levels, members, state.store), "counted")
+        _grown(draft, learning.grow(server, state.levels, members, state.store, draft.collecting(state)), "counted")
     elif state.is_fixed:
         _count_fixed(draft, server, members, dropped)
     else:
-        growth = learning.advance(server, state.levels, members, state.store)
+        growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         _forget(draft, state.levels[-1])
         if state.phase == "domain":
             _domain_grown(draft, growth, members)
@@ -170,7 +209,7 @@ def _limit_rows(draft: Draft, members: tuple[str, ...]) -> bool:
     refused.
     """
     state, level = draft.state, draft.state.levels[-1]
-    if state.phase == "domain" or level.number > 1 or state.max_rows_each or not state.spec.guarded:
+    if state.phase == "domain" or state.editions or level.number > 1 or state.max_rows_each or not state.spec.guarded:
         return False
     rows = {member: state.store[level.digest][member].rows for member in members}
     most = usual_rows(list(rows.values()))
@@ -192,11 +231,29 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
     """Count a round of a fixed cohort; who did not answer is lost, and the run is evaluated without it."""
     state = draft.state
     lost = {agent: dropped.get(agent, "deadline") for agent in state.cohort if agent not in members}
+    collecting = draft.collecting(state)
     if not lost:
-        _grown(draft, learning.grow(server, state.levels, members, state.store), "counted")
+        _grown(draft, learning.grow(server, state.levels, members, state.store, collecting), "counted")
         return
+    if isinstance(collecting, Privately):
+        editions, lost = shrink(state.editions, lost)
+        members = tuple(member for member in members if member not in lost)
+        draft.update(editions=editions)
+        if not editions:
+            detail = f"{len(lost)} vehicles were lost or went with them"
+            draft.move("too-few-for-privacy", detail + asking.why_not(lost))
+            return
+        after = draft.collecting(draft.state)
+        assert isinstance(after, Privately)
+        draft.update(store=carried(collecting, after, [level.task for level in state.levels], state.store))
+        collecting = after
     draft.update(cohort=members, lost={**state.lost, **lost})
-    growth = learning.grow(server, learning.root(state.levels), members, state.store)
+    quorum = learning.share(state.spec.policy.min_agents, state.founders)
+    if len(members) < quorum:  # some went as company
+        detail = f"{len(members)} members are left of the {quorum} that must answer"
+        draft.move("quorum-not-met", detail + asking.why_not(lost))
+        return
+    growth = learning.grow(server, learning.root(state.levels, collecting), members, draft.state.store, collecting)
     course = [level.digest for level in growth.levels]
     if state.levels[-1].digest in course:
         _grown(draft, growth, "counted")
@@ -217,13 +274,13 @@ def _forget(draft: Draft, level: Level) -> None:
     draft.update(store={**store, level.digest: kept})
 
 
-def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...]) -> None:
+def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...], cause: str = "counted") -> None:
     contributors = tuple(sorted({*draft.state.domain_contributors, *members}))
     closed = growth.levels[-1 if growth.done is not None else -2]
     joined = draft.state.joined_bins + closed.nullified
     draft.update(levels=growth.levels, domain_contributors=contributors, joined_bins=joined)
     if growth.done is None:
-        draft.move("counted")
+        draft.move(cause)
         _open(draft)
         return
     summary = growth.done.summary
@@ -233,6 +290,9 @@ def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...]) -> Non
 
 
 def _grown(draft: Draft, growth: Growth, cause: str) -> None:
+    if draft.state.phase == "domain":  # of a private run: its cohort is fixed already
+        _domain_grown(draft, growth, draft.state.cohort, cause)
+        return
     draft.update(levels=growth.levels, nullified=sum(level.nullified for level in growth.levels))
     if growth.done is None:
         draft.move(cause)

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
+from glassfleet.private.groups import Edition
 from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
-Phase = Literal["gathering", "domain", "recruiting", "learning", "finished", "failed", "cancelled"]
+Phase = Literal["gathering", "pairing", "domain", "recruiting", "learning", "finished", "failed", "cancelled"]
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
 
 
@@ -67,6 +68,9 @@ class Level:
     state : State
     task : Task
     digest : str
+        What its answers are stored under.
+    questions : tuple of str
+        What is asked: the task, or in a private run the task in each group's edition.
     members : tuple of str
         Whose answers were reduced; empty while open.
     nullified : int
@@ -77,6 +81,7 @@ class Level:
     state: State
     task: Task
     digest: str
+    questions: tuple[str, ...]
     members: tuple[str, ...] = ()
     nullified: int = 0
 
@@ -87,7 +92,7 @@ class Round:
 
     Attributes
     ----------
-    kind : "domain" or "statistics"
+    kind : "pairing", "domain" or "statistics"
     number, attempt : int
     digest : str
         Of its task.
@@ -105,7 +110,7 @@ class Round:
         Counters; `size` in bytes.
     """
 
-    kind: Literal["domain", "statistics"]
+    kind: Literal["pairing", "domain", "statistics"]
     number: int
     attempt: int
     digest: str
@@ -130,7 +135,7 @@ class RoundSummary:
     """
 
     number: int
-    phase: Literal["domain", "statistics"]
+    phase: Literal["pairing", "domain", "statistics"]
     kind: str
     attempt: int
     task_digest: str
@@ -197,6 +202,10 @@ class RunState:
     store : Store
     levels : tuple of Level
         Growth in the present phase; the last level is the open one.
+    editions : tuple of Edition
+        Private runs: the groups as they stand, once the vehicles are paired; by number.
+    sealed : Mapping[str, bytes]
+        Private runs: each founder's announcement as it came, with its seal.
     cohort : tuple of str
         Cohort participation: the members, once fixed. Elastic: who has been counted so far.
     founders : int
@@ -236,6 +245,8 @@ class RunState:
     frozen: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     store: Store = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
+    editions: tuple[Edition, ...] = ()
+    sealed: Mapping[str, bytes] = field(default_factory=dict)
     cohort: tuple[str, ...] = ()
     founders: int = 0
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -258,6 +269,8 @@ class RunState:
     @property
     def is_fixed(self) -> bool:
         """Whether a cohort is fixed: only its members count from here on."""
+        if self.spec.private is not None:
+            return self.phase in ("domain", "learning")
         return self.phase == "learning" and self.spec.participation == "cohort"
 
     @property

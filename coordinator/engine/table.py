@@ -14,6 +14,7 @@ SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",
     "too-many-rows": "more rows than the exact sums are good for",
     "no-classes": "a class target of which no vehicle could tell a label",
+    "impossible-sum": "private runs: the answers of a group do not add up to what vehicles can have",
     "no-model": "the scheme says that a model cannot be learned from these answers",
     "scheme-error": "the scheme's server half raised or repeated a task",
 }
@@ -28,6 +29,14 @@ def _searches(state: RunState) -> bool:
     return state.spec.domain is None
 
 
+def _private(state: RunState) -> bool:
+    return state.spec.private is not None
+
+
+def _searches_privately(state: RunState) -> bool:
+    return _private(state) and _searches(state)
+
+
 def _cohort(state: RunState) -> bool:
     return state.spec.participation == "cohort"
 
@@ -35,11 +44,17 @@ def _cohort(state: RunState) -> bool:
 TABLE = Table(
     ENDED,
     Transition("", "wanted", "gathering", "a valid spec arrives", "none"),
+    Transition("gathering", "enough-agents", "pairing", "`gather_agents` able agents are up; private run", "OpenRound", _private),
     Transition("gathering", "enough-agents", "domain", "`gather_agents` able agents are up; no domain given", "OpenRound", _searches),
     Transition("gathering", "enough-agents", "recruiting", "the same; domain given, cohort participation", "OpenRound", _cohort),
     Transition("gathering", "enough-agents", "learning", "the same; domain given, elastic participation", "OpenRound"),
     Transition("gathering", "not-enough-agents", "failed", "`gather_timeout` has passed", _END),
+    Transition("pairing", "paired", "domain", "the founders are told each other's keys; no domain given", _OPEN, _searches_privately),
+    Transition("pairing", "paired", "learning", "the same; domain given", _OPEN),
     Transition("domain", "counted", "domain", "a histogram round closed; the search goes on", _OPEN),
+    Transition("domain", "replayed", "domain", "private run: members were lost; the search begins again for those who are left", "Restarted, " + _OPEN),
+    Transition("domain", "too-many-restarts", "failed", "as in learning", _END),
+    Transition("domain", "domain-found", "learning", "the search is done; private run", _OPEN, _private),
     Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation", _OPEN, _cohort),
     Transition("domain", "domain-found", "learning", "the search is done; elastic participation", _OPEN),
     Transition("recruiting", "cohort-fixed", "learning", "the first statistics round closed: who answered is the cohort", _OPEN),
@@ -51,7 +66,7 @@ TABLE = Table(
     Transition("learning", "too-many-restarts", "failed", "more than `max_restarts` replays changed the course", _END),
     *(
         transition
-        for source in ("domain", "recruiting", "learning")
+        for source in ("pairing", "domain", "recruiting", "learning")
         for transition in (
             Transition(source, "extended", source, "deadline without quorum, extensions left", "OpenRound (next attempt)"),
             Transition(source, "quorum-not-met", "failed", "deadline without quorum, or nobody is left to wait for, or everybody who could answer refuses", _END),
@@ -65,7 +80,11 @@ TABLE = Table(
     ),
     Transition("finished", "model-unpublishable", "failed", "the model cannot be written down or sent; in the step that finished the run, before anybody is told", _END),
     *(
+        Transition(source, "too-few-for-privacy", "failed", "private run: fewer vehicles than those who take part ask for", _END)
+        for source in ("pairing", "domain", "learning")
+    ),
+    *(
         Transition(source, "cancelled", "cancelled", "an operator cancels", _END)
-        for source in ("gathering", "domain", "recruiting", "learning")
+        for source in ("gathering", "pairing", "domain", "recruiting", "learning")
     ),
 )  # fmt: skip

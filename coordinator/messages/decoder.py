@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from broker.port import Message
 from coordinator.engine import Answer, Malformed, Refused
+from coordinator.engine.pairing import KIND, with_message
 from schemas import codec, limits
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -183,6 +184,9 @@ class Decoder:
                 envelope = whole
             match envelope.body:
                 case ContributionBody() as body:
+                    contribution = body.contribution
+                    if contribution.get("kind") == KIND:
+                        contribution = with_message(contribution, payload)
                     return ForRun(
                         run,
                         Answer.of(
@@ -191,7 +195,7 @@ class Decoder:
                             body.task_digest,
                             rows=body.rows,
                             data_digest=body.data_digest,
-                            contribution=body.contribution,
+                            contribution=contribution,
                             attempt=envelope.attempt,
                             size=size,
                         ),

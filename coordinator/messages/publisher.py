@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from broker.port import Message, Transport
 from coordinator.engine import OpenRound, SendReceipt
 from schemas.envelope import Envelope
-from schemas.messages import CoordinatorState, Receipt, Request
+from schemas.messages import CoordinatorState, PrivateGroup, Receipt, Request
 from schemas.parts import Retained, clearing, frames_for_request
 from schemas.topics import Topics
 
@@ -92,6 +92,17 @@ class Publisher:
             task_digest=effect.task_digest,
             remaining=remaining,
             asked=None if effect.asked is None else list(effect.asked),
+            private=[
+                PrivateGroup(
+                    group=group.edition.group,
+                    number=group.edition.number,
+                    members=list(group.edition.members),
+                    question=group.question,
+                    founders=list(group.founders),
+                )
+                for group in effect.groups
+            ]
+            or None,
         )
         envelope = Envelope(
             fleet=self.topics.fleet,

@@ -21,6 +21,7 @@ from pydantic import (
 from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory
+from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
 from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
@@ -124,6 +125,26 @@ class Bounds(BaseModel):
         return self
 
 
+class PrivatePolicy(BaseModel):
+    """What holds in a private run.
+
+    Attributes
+    ----------
+    floor : int
+        Fewest vehicles over which anything is summed, at least 8.
+    company : int
+        So many vehicles leave a group at a time, at least 3: nobody's numbers are the difference of two sums.
+    patience : int
+        So often a round is extended, at most, while fewer than `company` have not answered: losing them costs others.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    floor: Annotated[int, Field(ge=LEAST_FLOOR, lt=2**31)] = LEAST_FLOOR
+    company: Annotated[int, Field(ge=LEAST_COMPANY, lt=2**31)] = LEAST_COMPANY
+    patience: Annotated[int, Field(ge=0, le=100)] = 1
+
+
 def _is_mapping(value: Any) -> str:
     return "words" if isinstance(value, dict | Bounds) else "pair"
 
@@ -174,6 +195,8 @@ class RunSpec(BaseModel):
     guarded : bool
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
         that a former version began.
+    private : PrivatePolicy or None
+        Nobody sees a single vehicle's numbers, see `glassfleet.private`; None: the coordinator and the broker do.
     rollout : RolloutPlan or None
         The model is tried in stages before it becomes current; None: by the whole fleet at once, see `GATE`, as the
         first model of a name is in any case.
@@ -198,6 +221,7 @@ class RunSpec(BaseModel):
     guarded: bool = False
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     rollout: RolloutPlan | None = None
+    private: PrivatePolicy | None = None
 
     @field_validator("run")
     @classmethod
@@ -229,6 +253,14 @@ class RunSpec(BaseModel):
                 )
             if self.target is not None and self.target != self.domain.target_name:
                 raise ValueError(f"target {self.target!r} is not the domain's {self.domain.target_name!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_private(self) -> RunSpec:
+        if self.private is not None and self.participation != "cohort":
+            raise ValueError("a private run has one cohort: use cohort participation")
+        if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
+            raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
         return self
 
     @property

@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from broker.port import Message
 from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
+from glassfleet.private.groups import round_digest
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -165,6 +166,9 @@ def request_seen(envelope: Envelope) -> RequestSeen:
         raise WireError("malformed", "a task's scheme and kind are texts")
     if not isinstance(task.get("nonce", ""), str):
         raise WireError("malformed", "a task's nonce is a text")
-    if codec.digest_of(task) != request.task_digest:
+    # In a private run the vehicle looks whether its group's question is the task's when it answers.
+    groups = request.private
+    named = codec.digest_of(task) if groups is None else round_digest([group.question for group in groups])
+    if named != request.task_digest:
         raise WireError("digest-mismatch", "the task is not the one that its digest names")
     return RequestSeen(envelope.run, request, task["scheme"], envelope.time, envelope.round, envelope.attempt)

@@ -13,16 +13,17 @@ from typing import Any
 
 from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, is_light
+from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from glassfleet.draw import drawn_for
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Client, Task, cost_of
+from glassfleet.scheme import Client, Contribution, Task, cost_of
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
-from schemas.messages import ContributionBody
+from schemas.messages import ContributionBody, Request
 from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
 
@@ -43,14 +44,25 @@ class Answerer:
         Of an answer, as the outbox can keep it.
     budget : Budget
         Time and memory that an answer may take.
+    private : PrivateRuns
     """
 
-    def __init__(self, topics: Topics, snapshots: Snapshots, secret: bytes, *, most_bytes: int, budget: Budget) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        snapshots: Snapshots,
+        secret: bytes,
+        private: PrivateRuns,
+        *,
+        most_bytes: int,
+        budget: Budget,
+    ) -> None:
         self._topics = topics
         self._snapshots = snapshots
         self._secret = secret
         self._most_bytes = most_bytes
         self._budget = budget
+        self._private = private
 
     def snapshot(self, run: str, rows: Dataset) -> Snapshot:
         """Return the rows that `run` is answered from; raises StorageError."""
@@ -58,7 +70,12 @@ class Answerer:
 
     def drop(self, run: str) -> None:
         """Forget the rows of a run that is over."""
+        self._private.end(run)
         self._snapshots.drop(run)
+
+    def check(self, run: str, request: Request, snapshot: Snapshot) -> None:
+        """Raise PrivacyError where this vehicle does not answer a request, whatever its rows are."""
+        self._private.check(run, request, snapshot)
 
     def is_light(self, task: Task, snapshot: Snapshot) -> bool:
         """Whether the answer takes a moment, so that `compute` gives it; else `start` does.
@@ -68,13 +85,15 @@ class Answerer:
         TaskError
             The task cannot be read, or takes longer than this vehicle allows, however fast it computes.
         """
+        if task.scheme == PRIVATE:
+            return True
         cost = cost_of(_owner_of(task.scheme), task, snapshot.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
             raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
         return is_light(cost)
 
-    def compute(self, run: str, digest: str, task: Task, snapshot: Snapshot) -> ContributionBody:
+    def compute(self, run: str, request: Request, snapshot: Snapshot) -> ContributionBody:
         """Answer a task here and now.
 
         Raises
@@ -82,8 +101,11 @@ class Answerer:
         TaskError
             It cannot be answered here; the text says why.
         """
+        task, digest = Task.from_value(request.task), request.task_digest
+        if task.scheme == PRIVATE:
+            return self._private.announce(run, digest, task, snapshot)
         data = replace(snapshot.data, key=condense_key(self._secret))
-        return self.body(digest, snapshot, answer(task, data, noise_key(self._secret, run, digest)))
+        return self.body(run, request, snapshot, answer(task, data, noise_key(self._secret, run, digest)))
 
     def start(self, run: str, digest: str, task: Task) -> Work:
         """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
@@ -91,9 +113,12 @@ class Answerer:
         asked = {"task": task.to_value(), **keys}
         return Work(self._budget, "answer", [self._snapshots.path(run)], asked, most_bytes=self._most_bytes)
 
-    def body(self, digest: str, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
-        """Return what is sent, from what `answer` returned."""
-        return ContributionBody(task_digest=digest, data_digest=snapshot.digest, **answered)
+    def body(self, run: str, request: Request, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
+        """Return what is sent, from what `answer` returned; raises PrivacyError, TaskError and StorageError."""
+        if request.private is not None:
+            contribution = Contribution.from_value(answered["contribution"])
+            return self._private.masked(run, request, snapshot, contribution)
+        return ContributionBody(task_digest=request.task_digest, data_digest=snapshot.digest, **answered)
 
     def pack(self, envelope: Envelope, limit: Callable[[], int]) -> bytes:
         """Encode an answer; raises TaskError for one that could never be sent or kept: nobody shall wait for it."""

@@ -53,10 +53,11 @@ import numpy as np
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
-from glassfleet.discovery.client import DiscoveryClient, read_task
+from glassfleet.discovery.client import DiscoveryClient, read_task, shapes_of
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
 from glassfleet.scheme import Cost, Done, Next, Task
+from schemas.errors import UsageError
 
 __all__ = [
     "COARSE_BINS",
@@ -84,6 +85,25 @@ class Discovery:
         grids, _, _ = read_task(task)
         counts = sum(grid.size for grid in grids.values())
         return Cost(5e-7 * (rows * len(grids) + counts), (rows * 60 + counts * 40) / 1e6)
+
+    def private(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
+        """Return the parameters of a private run, in which vehicles withhold no small counts.
+
+        What a vehicle alone must not decide is known from sums over vehicles, as in other runs; but nobody can weigh
+        down one vehicle's counts, or name a vehicle that is far out.
+
+        Raises
+        ------
+        UsageError
+            Labels or categories are to be found: vehicles would tell texts of their own.
+        """
+        if parameters.categories or ((parameters.labels or parameters.either) and not parameters.classes):
+            raise UsageError("a private run needs its classes and categories declared: vehicles' own texts are no sums")
+        return parameters.model_copy(update={"min_count": 0})
+
+    def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`; raises TaskError where it asks for texts."""
+        return shapes_of(task)
 
     def exact(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
         """Return `parameters` with nothing withheld or left out."""

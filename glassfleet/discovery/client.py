@@ -83,6 +83,22 @@ class DiscoveryClient:
         return Contribution(task.kind, data.rows, sums, told, nullified)
 
 
+def shapes_of(task: Task) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `task`; raises TaskError where it asks for texts, too."""
+    grids, _, _ = read_task(task)
+    if task.body.get("labels") or task.body.get("categories"):
+        raise TaskError("a vehicle's own labels and categories are no sums")
+    shapes: dict[str, tuple[int, ...]] = {
+        "counts": (sum(grid.size for grid in grids.values()),),
+        "outside": (len(grids), 2),
+    }
+    if task.body.get("guarded") is True:
+        shapes["vehicles"] = (len(stretches_of(grids)),)
+        if task.body.get("round", 1) == 1:
+            shapes["row_counts"] = (ROW_EDGES.size - 1,)
+    return shapes
+
+
 def reached(grids: Mapping[str, Grid], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return 1 for each stretch of `grids` in which there are `counts`, else 0; shape (stretches of all grids,)."""
     return (np.add.reduceat(counts, stretches_of(grids)) > 0).astype(np.int64)

@@ -148,7 +148,7 @@ def noted(
     notes : mapping
         Of former rounds; empty at first.
     contributions : sequence of Contribution
-        Each with the agent that sent it; nobody is named where that is not known.
+        Each with the agent that sent it; nobody is named where that is not known, or in the sum of a group.
     spans : mapping of str to (int, int, int, int)
         By column, as places in ``counts``: where its counts begin, where those within its limits begin and end, and
         where all its counts end.
@@ -159,7 +159,7 @@ def noted(
     rows: dict[str, Any] = dict(notes.get("rows", {}))
     for contribution in contributions:
         agent, counts = contribution.agent, contribution.sums["counts"]
-        if not agent or not contribution.rows:
+        if not agent or not contribution.rows or contribution.vehicles is not None:
             continue
         if most and contribution.rows > most and len(rows) < MAX_NAMED:
             rows[agent] = contribution.rows

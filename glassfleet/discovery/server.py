@@ -169,16 +169,29 @@ def _add_up(
     outside = np.zeros((len(grids), 2), dtype=np.int64)
     vehicles = np.zeros(len(stretches_of(grids)), dtype=np.int64)
     for contribution in contributions:
-        counts = counts + weighed_down(contribution, most)
+        # Of a group's sum nobody can weigh down one vehicle's part.
+        is_sum = contribution.vehicles is not None
+        counts = counts + (contribution.sums["counts"] if is_sum else weighed_down(contribution, most))
         outside = outside + contribution.sums["outside"]
         vehicles = vehicles + contribution.sums.get("vehicles", reached(grids, contribution.sums["counts"]))
     ends = np.cumsum([len(grid.stretches()) for grid in grids.values()])
     by_column = dict(zip(grids, np.split(vehicles, ends[:-1]), strict=True))
-    with_rows = sum(contribution.rows > 0 for contribution in contributions)
+    with_rows = sum(
+        int(contribution.rows > 0) if contribution.vehicles is None else contribution.vehicles
+        for contribution in contributions
+    )
     return _Sums(counts, outside, by_column, fewest_vehicles(with_rows) if parameters.guarded else 1, most)
 
 
 def _check_ones(grids: Mapping[str, Grid], contribution: Contribution) -> None:
+    vehicles = contribution.vehicles
+    if vehicles is not None:  # of many vehicles the ones are sums
+        ones = [contribution.sums[name] for name in ("vehicles", "row_counts") if name in contribution.sums]
+        if any(((part < 0) | (part > vehicles)).any() for part in ones):
+            raise ContributionError(f"ones of {vehicles} vehicles cannot add up to that")
+        if "row_counts" in contribution.sums and int(contribution.sums["row_counts"].sum()) != vehicles:
+            raise ContributionError("row_counts do not count every vehicle with rows once")
+        return
     for name, own in (
         ("vehicles", reached(grids, contribution.sums["counts"])),
         ("row_counts", row_bin(contribution.rows)),

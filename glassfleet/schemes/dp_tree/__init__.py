@@ -24,7 +24,7 @@ from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
 from glassfleet.tables import RuleTables
 from glassfleet.untrusted import check_classes
-from schemas.errors import RunFailedError
+from schemas.errors import RunFailedError, UsageError
 
 
 class DifferentiallyPrivateTree:
@@ -58,6 +58,13 @@ class DifferentiallyPrivateTree:
         positive = 1 if len(domain.classes) == 2 else None
         tree = cross_validated_tree(columns, np.random.default_rng([seed % 2**63, 1]), positive=positive)
         return TreeModel(NAME, parameters, domain, tree)
+
+    def private(self, parameters: DpTreeParameters) -> DpTreeParameters:  # noqa: ARG002 - whatever they are
+        """Raise UsageError: a vehicle's noise is drawn once for a task."""
+        raise UsageError(
+            "dp_tree has no private runs: a vehicle's noise is drawn once for a task, and two editions of a group "
+            "would tell it"
+        )
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: each row is counted once for each input, and each sum gets its noise."""

@@ -36,6 +36,14 @@ class FederatedPerceptron:
         """Return `parameters` as they are: nothing is nullified."""
         return parameters
 
+    def private(self, parameters: FedAvgParameters) -> FedAvgParameters:
+        """Return the parameters of a private run: all answers are sums."""
+        return parameters
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return {"weights": (Question.from_task(task).shape.size,), "rows": (1,)}
+
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer takes: so many steps of Adam, each over a batch and all weights."""
         question = Question.from_task(task)

@@ -56,6 +56,10 @@ class FederatedGeneticTrees:
             raise RunFailedError("no-rows: a tree needs rows")
         return PersonalTree(parameters, domain, tree)
 
+    def private(self, parameters: FedgaParameters) -> FedgaParameters:  # noqa: ARG002 - whatever they are
+        """Raise UsageError: vehicles tell structures of their own."""
+        raise UsageError("fedga has no private runs: vehicles tell trees of their own and vote, which are no sums")
+
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: trees are grown, or fitted, each level with a sort of the rows."""
         question = read_task(task)

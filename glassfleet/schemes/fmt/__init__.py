@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.fmt.checks import shapes_of
 from glassfleet.schemes.fmt.client import FmtClient
 from glassfleet.schemes.fmt.messages import read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
@@ -38,6 +39,14 @@ class FederatedModelTree:
     def exact(self, parameters: FmtParameters) -> FmtParameters:
         """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"min_rows": 1})
+
+    def private(self, parameters: FmtParameters) -> FmtParameters:
+        """Return the parameters of a private run: all answers are sums."""
+        return self.exact(parameters)
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return shapes_of(read_task(task))
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""

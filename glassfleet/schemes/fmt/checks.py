@@ -24,8 +24,7 @@ Ints = NDArray[np.int64]
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
-    shapes = _shapes(question)
-    check_shapes(sums, shapes)
+    check_shapes(sums, shapes_of(question))
     if question.kind == "scan":
         _at_most(sums["training"], rows, "more rows train than there are")
         _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
@@ -43,7 +42,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         _at_most(sums["errors"], int(sums["held_out"][0]) << ERROR_BITS, "an error exceeds the target's range")
 
 
-def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`."""
     if question.kind == "scan":
         return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "grow":

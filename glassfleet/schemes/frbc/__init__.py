@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.frbc.checks import shapes_of
 from glassfleet.schemes.frbc.client import FrbcClient
 from glassfleet.schemes.frbc.document import read_document
 from glassfleet.schemes.frbc.messages import Question
@@ -17,6 +18,7 @@ from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
 from glassfleet.schemes.frbc.server import FrbcServer
 from glassfleet.schemes.frbc.tables import tables_of
 from glassfleet.tables import RuleTables
+from schemas.errors import UsageError
 
 
 class FederatedRuleClassifier:
@@ -35,6 +37,16 @@ class FederatedRuleClassifier:
         """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
+    def private(self, parameters: FrbcParameters) -> FrbcParameters:
+        """Return the parameters of a private run; raises UsageError where agents would tell rules of their own."""
+        if parameters.weights == "owners":
+            raise UsageError('a private run of frbc needs weights="pooled": nobody may know who found a rule')
+        return self.exact(parameters).model_copy(update={"union": "sum"})
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return shapes_of(Question.from_task(task))
+
     def equals_central_with(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
         return parameters.weights == "pooled"
@@ -49,7 +61,7 @@ class FederatedRuleClassifier:
         elif question.parameters.weights == "owners":
             antecedents = rows
         fires = min(antecedents, 1 << min(inputs, 32))
-        sums = antecedents * question.n_classes
+        sums = antecedents * question.n_classes + question.cells * question.n_limbs
         return Cost(1e-7 * (rows * (inputs + 2 * fires) + sums), (rows * inputs * 30 + sums * 80) / 1e6)
 
     def tables(self, model: FuzzyRuleClassifier) -> RuleTables:

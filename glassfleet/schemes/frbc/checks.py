@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.errors import ContributionError
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.private.union import LIMB_BITS, table_shape
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
-from glassfleet.untrusted import check_names
+from glassfleet.untrusted import check_names, check_shapes
 
 _TOLERANCE = 1e-9
 
@@ -43,6 +44,33 @@ def check_rules(question: Question, contribution: Contribution) -> Candidates:
     if owners:
         _check_sums(question, rules, values, rows)
     return rules
+
+
+def check_union(question: Question, contribution: Contribution) -> None:
+    """Raise :class:`ContributionError` unless the table can answer `question`."""
+    rows, sums = contribution.rows, contribution.sums
+    check_shapes(sums, shapes_of(question))
+    if contribution.values:
+        raise ContributionError("an answer about the union is sums only")
+    known = int(sums["class_rows"].sum())
+    if known + int(sums["unknown_rows"][0]) != rows:
+        raise ContributionError(f"the rows per class do not add up to {rows} rows")
+    times = sums["table"][:, 0]
+    if any(int(part.sum()) != known for part in np.split(times, 3)):
+        raise ContributionError("a third of the table does not hold every row of a class once")
+    if (sums["table"][:, 1:] > times[:, None] << LIMB_BITS).any():
+        raise ContributionError("a cell of the table holds more than its rows can")
+
+
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`; raises TaskError for an agent's own rules."""
+    if question.kind == "union":
+        table = table_shape(question.cells, question.n_limbs)
+        return {"class_rows": (question.n_classes,), "unknown_rows": (1,), "table": table}
+    if question.rules is None:
+        raise TaskError("an agent's own rules are no sums")
+    sizes = {RULE_SUMS: question.rules.size, ANTECEDENT_SUMS: question.rules.first.size}
+    return {name: (size,) for names, size in sizes.items() for name in names}
 
 
 def check_strengths(question: Question, contribution: Contribution) -> None:

@@ -12,10 +12,11 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
+from glassfleet.private.union import fill
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
-from glassfleet.schemes.frbc.messages import NAME, Candidates, Question
+from glassfleet.schemes.frbc.messages import NAME, Candidates, Question, key_of
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
 from glassfleet.untrusted import class_numbers, known_class_numbers, select_columns
 
@@ -34,7 +35,8 @@ class FrbcClient:
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        return _rules(question, rows) if question.rules is None else _strengths(question, rows)
+        answers = {"rules": _rules, "union": _union, "strengths": _strengths}
+        return answers[question.kind](question, rows)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,21 @@ def _rules(question: Question, rows: _Rows) -> Contribution:
     if parameters.weights == "owners":
         values |= _weigh(question, rules, rows)
     return Contribution("rules", rows.count, {"class_rows": per_class, "unknown_rows": unknown}, values)
+
+
+def _union(question: Question, rows: _Rows) -> Contribution:
+    """Tell the same rules, and how many rows found each, as a table that adds up over agents."""
+    n_sets, c = question.parameters.n_sets, question.n_classes
+    words, classes = pack(strongest_sets(rows.members), n_sets), rows.classes.astype(np.int16)
+    order, new = sort_rules(words, classes)
+    times = np.diff(np.append(np.flatnonzero(new), len(order)))
+    chosen = order[new]
+    sums = {
+        "class_rows": np.bincount(rows.classes, minlength=c).astype(np.int64),
+        "unknown_rows": np.array([rows.unknown], dtype=np.int64),
+        "table": fill(key_of(words[chosen], classes[chosen]), times.astype(np.int64), question.cells),
+    }
+    return Contribution("union", rows.count, sums)
 
 
 # --- the second answer: sums over given rules -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What travels: the two questions of FRBC, and reading them without trust."""
+"""What travels: the questions of FRBC, and reading them without trust."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
+from glassfleet.errors import TaskError
+from glassfleet.private.union import SIZES
 from glassfleet.scheme import Task
-from glassfleet.schemes.frbc.matching import sort_rules, unpack
+from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.untrusted import check_classes, read_task_head, task_errors, task_head
 
 NAME = "frbc"
-Kind = Literal["rules", "strengths"]
-KINDS: tuple[Kind, ...] = ("rules", "strengths")
+Kind = Literal["rules", "union", "strengths"]
+KINDS: tuple[Kind, ...] = ("rules", "union", "strengths")
 
 CLASS_SUMS = ("class_rows", "unknown_rows")
 """Additive part of an answer about rules: rows per class, shape (C,), and of labels that are no class, shape (1,)."""
 
 RULE_SUMS = ("rows", "num_high", "num_low")
 """Per rule: rows that found it, and the two limbs of Num (Eq. 2), the summed strength of its class."""
+
+_LIMBS_PER_WORD = 3
+_LIMB = (1 << 21) - 1
+_SHIFTS = (0, 21, 42)
+"""A packed word has at most 63 bits."""
 
 ANTECEDENT_SUMS = ("den_high", "den_low")
 """Per antecedent: the two limbs of Den (Eq. 3), the summed strength of all rows."""
@@ -96,20 +103,23 @@ class Question:
 
     Attributes
     ----------
-    kind : {"rules", "strengths"}
-        Which rules do you find; what do your rows say about these rules.
+    kind : {"rules", "union", "strengths"}
+        Which rules do you find; the same as a table of sums; what do your rows say about these rules.
     parameters : Parameters
         The run's parameters.
     domain : Domain
         The run's domain.
     rules : Candidates or None
         Only for ``"strengths"``: the union of the agents' rules.
+    cells : int
+        Only for ``"union"``: of the table, one of :data:`glassfleet.private.union.SIZES`; else 0.
     """
 
     kind: Kind
     parameters: Parameters
     domain: Domain
     rules: Candidates | None = None
+    cells: int = 0
 
     @property
     def n_features(self) -> int:
@@ -121,21 +131,49 @@ class Question:
         """Number of classes, C."""
         return len(self.domain.classes)
 
+    @property
+    def n_limbs(self) -> int:
+        """Limbs of a rule's key in a table, see :func:`key_of`."""
+        return _LIMBS_PER_WORD * word_count(self.n_features, self.parameters.n_sets) + 1
+
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body: dict[str, Any] = {**task_head(self.parameters, self.domain), "max_rows": self.parameters.max_rows}
         if self.rules is not None:
             body["rules"] = self.rules.to_value()
+        if self.kind == "union":
+            body["cells"] = self.cells
         return Task(NAME, self.kind, body)
 
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
-        rules = None
+        rules, cells = None, 0
         with task_errors():
             check_classes(domain, NAME, MAX_CLASSES)
             if kind == "strengths":
                 value = task.body["rules"]
                 rules = Candidates.from_value(value, len(domain.features), parameters.n_sets, len(domain.classes))
-        return cls(kind, parameters, domain, rules)
+            if kind == "union":
+                cells = task.body["cells"]
+                if cells not in SIZES:
+                    raise TaskError(f"a table has one of {SIZES} cells")
+        return cls(kind, parameters, domain, rules, cells)
+
+
+def key_of(words: NDArray[np.int64], classes: NDArray[np.int16]) -> NDArray[np.int64]:
+    """Return the keys of rules in a table, shape (r, 3 W + 1): each word in limbs of 21 bits, and the class."""
+    parts = [(words >> shift) & _LIMB for shift in _SHIFTS]
+    return np.concatenate([*parts, classes[:, None].astype(np.int64)], axis=1)
+
+
+def rules_of(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
+    """Undo :func:`key_of`; raises ValueError when the keys cannot be rules."""
+    width = (keys.shape[1] - 1) // _LIMBS_PER_WORD
+    if keys.size and (int(keys[:, :-1].max(initial=0)) > _LIMB or int(keys[:, -1].max()) >= MAX_CLASSES):
+        raise ValueError("a key of the table is no rule")
+    words = np.zeros((len(keys), width), dtype=np.int64)
+    for part, shift in enumerate(_SHIFTS):
+        words |= keys[:, part * width : (part + 1) * width] << shift
+    return words, keys[:, -1].astype(np.int16)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.schemes.frbc.limbs import limb_capacity
@@ -43,6 +50,10 @@ class Parameters(BaseModel):
         Rule reduction: the coordinator leaves out rules with a smaller support, [0, 1].
     fraction_bits : int
         Strengths are rounded to multiples of 2^-fraction_bits. Even: half of the bits go to either limb.
+    union : {"rules", "sum"}
+        How the rules of all agents are found. ``"rules"``: each agent tells its own. ``"sum"``: as a sum of tables
+        (:mod:`glassfleet.private.union`), so that nobody tells which rules are its own; pooled weights only. Private
+        runs take it by themselves.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -55,6 +66,21 @@ class Parameters(BaseModel):
     max_rules: int | None = Field(default=None, ge=1)
     min_support: float = Field(default=0.0, ge=0.0, le=1.0)
     fraction_bits: int = Field(default=80, ge=48, le=80, multiple_of=2)
+    union: Literal["rules", "sum"] = "rules"
+
+    @model_serializer(mode="wrap")
+    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `union` where it is the usual one: such models keep their digests."""
+        values: dict[str, Any] = write(self)
+        if self.union == "rules":
+            values.pop("union", None)
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.union == "sum" and self.weights == "owners":
+            raise ValueError('weights="owners" needs each agent\'s own rules; union="sum" goes with weights="pooled"')
+        return self
 
     @property
     def limb_bits(self) -> int:

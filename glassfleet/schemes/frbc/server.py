@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
+from glassfleet.private.union import SIZES, peel
 from glassfleet.scheme import Contribution, Done, Next, State, Task
-from glassfleet.schemes.frbc.checks import check_rules, check_strengths
+from glassfleet.schemes.frbc.checks import check_rules, check_strengths, check_union
 from glassfleet.schemes.frbc.matching import sort_rules, unpack
-from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, NAME, RULE_SUMS, Candidates, Question
+from glassfleet.schemes.frbc.messages import (
+    ANTECEDENT_SUMS,
+    NAME,
+    RULE_SUMS,
+    Candidates,
+    Question,
+    rules_of,
+)
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
@@ -36,7 +44,8 @@ class FrbcServer:
             check_classes(domain, NAME, MAX_CLASSES)
         except ValueError as fault:
             raise UsageError(str(fault)) from fault
-        task = Question("rules", parameters, domain).to_task()
+        by_sum = parameters.union == "sum"
+        task = Question("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0).to_task()
         return Next({"kind": task.kind, "body": dict(task.body)}, task)
 
     def check(self, task: Task, contribution: Contribution) -> None:
@@ -47,6 +56,8 @@ class FrbcServer:
             raise ContributionError("nullified statistics, but this scheme nullifies none")
         if question.kind == "rules":
             check_rules(question, contribution)
+        elif question.kind == "union":
+            check_union(question, contribution)
         else:
             check_strengths(question, contribution)
 
@@ -64,7 +75,13 @@ class FrbcServer:
             }
             return _finish(question, question.rules, per_rule, rows, memory)
         counts = add_up(contributions)
-        rules, per_rule = _merge(question, contributions)
+        if question.kind == "union":
+            rules, per_rule = _peeled(question, counts.pop("table")), {}
+            if rules is None:
+                larger = Question("union", parameters, question.domain, cells=_next_size(question.cells)).to_task()
+                return Next({"kind": larger.kind, "body": dict(larger.body)}, larger)
+        else:
+            rules, per_rule = _merge(question, contributions)
         merged = {**counts, **per_rule, **rules.to_value()}
         memory = {
             "class_rows": counts["class_rows"],
@@ -90,6 +107,27 @@ class FrbcServer:
         per_class = np.bincount(rules.classes, minlength=question.n_classes)
         lines = [f"{question.domain.classes[i]}: {per_class[i]} rules" for i in range(min(question.n_classes, 200))]
         return {"rules": rules.size, "antecedents": int(rules.first.size), "lines": lines}
+
+
+def _peeled(question: Question, table: NDArray[np.int64]) -> Candidates | None:
+    """Return the union of the agents' rules from the sum of their tables; None where the table is too small."""
+    found = peel(table)
+    if found is None:
+        return None
+    try:
+        words, classes = rules_of(found[0])
+        order, _ = sort_rules(words, classes)
+        value = {"antecedents": words[order], "classes": classes[order]}
+        return Candidates.from_value(value, question.n_features, question.parameters.n_sets, question.n_classes)
+    except ValueError as fault:
+        raise RunFailedError(f"the sum of the agents' tables holds what is no rule: {fault}") from fault
+
+
+def _next_size(cells: int) -> int:
+    larger = [size for size in SIZES if size > cells]
+    if not larger:
+        raise RunFailedError("the agents found more rules than a table holds; use fewer sets (n_sets) or fewer inputs")
+    return larger[0]
 
 
 def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:

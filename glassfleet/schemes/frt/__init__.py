@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.frt.checks import shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
 from glassfleet.schemes.frt.document import read_document
 from glassfleet.schemes.frt.messages import read_task
@@ -34,6 +35,14 @@ class FederatedRegressionTree:
     def exact(self, parameters: FrtParameters) -> FrtParameters:
         """Return `parameters` with which nothing is condensed or nullified."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
+
+    def private(self, parameters: FrtParameters) -> FrtParameters:
+        """Return the parameters of a private run: all answers are sums."""
+        return self.exact(parameters)
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return shapes_of(read_task(task))
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, a row reaches twice as many nodes at each level."""

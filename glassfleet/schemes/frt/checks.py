@@ -6,10 +6,7 @@ tolerance elsewhere. They find broken agents and crude lies; they cannot find a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
-from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution
@@ -19,27 +16,23 @@ from glassfleet.untrusted import at_most, check_qualities, check_regressions, ch
 
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
+    check_shapes(contribution.sums, shapes_of(question))
+    {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](question, contribution)
+
+
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     k = question.gram_columns
-    shapes: dict[str, tuple[int, ...]] = {}
     if question.kind == "level":
-        shapes |= {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
-    elif question.kind == "leaves":
-        shapes |= {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
-    else:
-        shapes |= {"ws": (m,), "wq": (m,)}
-    sums = contribution.sums
-    check_shapes(sums, shapes)
-    bits, rows = question.parameters.fraction_bits, contribution.rows
-    if question.kind == "level":
-        _check_level(question, sums, rows)
-    elif question.kind == "leaves":
-        check_regressions("leaf", sums, k, rows, bits, question.parameters.gram_bits)
-    else:
-        check_qualities("leaf", sums, rows, bits)
+        return {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
+    if question.kind == "leaves":
+        return {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
+    return {"ws": (m,), "wq": (m,)}
 
 
-def _check_level(question: Question, sums: Mapping[str, NDArray[np.int64]], rows: int) -> None:
+def _check_level(question: Question, contribution: Contribution) -> None:
+    sums, rows = contribution.sums, contribution.rows
     bits = question.parameters.fraction_bits
     for kind in ("cell", "node"):
         count, ws, wls, wss = (sums[f"{kind}_{name}"] for name in NODE_SUMS)
@@ -64,3 +57,12 @@ def _check_level(question: Question, sums: Mapping[str, NDArray[np.int64]], rows
         at_most(sums[f"cell_{name}"].sum(axis=2), whole, f"the {name} of a feature's sets exceed their node's")
     if sums["cell_count"][~question.free].any() or sums["cell_ws"][~question.free].any():
         raise ContributionError("statistics of a feature that the path uses already")
+
+
+def _check_leaves(question: Question, contribution: Contribution) -> None:
+    parameters = question.parameters
+    check_regressions("leaf", contribution, question.gram_columns, parameters.fraction_bits, parameters.gram_bits)
+
+
+def _check_weights(question: Question, contribution: Contribution) -> None:
+    check_qualities("leaf", contribution, question.parameters.fraction_bits)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.tsk.checks import shapes_of
 from glassfleet.schemes.tsk.client import TskClient
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK
 from glassfleet.schemes.tsk.document import read_document
@@ -18,6 +19,7 @@ from glassfleet.schemes.tsk.params import Parameters as TskParameters
 from glassfleet.schemes.tsk.server import TskServer
 from glassfleet.schemes.tsk.tables import tables_of
 from glassfleet.tables import RuleTables
+from schemas.errors import UsageError
 
 
 class FederatedTskSystem:
@@ -39,6 +41,16 @@ class FederatedTskSystem:
     def equals_central_with(self, parameters: TskParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents cluster together."""
         return parameters.antecedents == "federated"
+
+    def private(self, parameters: TskParameters) -> TskParameters:
+        """Return the parameters of a private run; raises UsageError where vehicles would tell rules of their own."""
+        if parameters.antecedents != "federated":
+            raise UsageError('a private run of tsk needs antecedents="federated": a vehicle\'s own rules are no sums')
+        return self.exact(parameters)
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return shapes_of(read_task(task))
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take; a vehicle's own clustering mostly ends long before its last iteration."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.errors import ContributionError
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
@@ -40,19 +40,28 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         read_rules(question, contribution)
         return
     check_names("values", contribution.values, ())
-    sums, rows, bits = contribution.sums, contribution.rows, parameters.fraction_bits
+    check_shapes(contribution.sums, shapes_of(question))
+    bits = parameters.fraction_bits
     if question.kind == "clusters":
-        _check_clusters(question, sums, rows)
-        return
-    assert question.antecedents is not None
-    rules, columns = len(question.antecedents), question.gram_columns
-    if question.kind == "sums":
-        triangle = (rules, columns * (columns + 1) // 2)
-        check_shapes(sums, dict(zip(GRAM_SUMS, (triangle, triangle, (rules,), (rules,)), strict=True)))
-        check_regressions("rule", sums, columns, rows, bits, parameters.gram_bits)
+        _check_clusters(question, contribution.sums, contribution.rows)
+    elif question.kind == "sums":
+        check_regressions("rule", contribution, question.gram_columns, bits, parameters.gram_bits)
     else:
-        check_shapes(sums, dict.fromkeys(WEIGHT_SUMS, (rules,)))
-        check_qualities("rule", sums, rows, bits)
+        check_qualities("rule", contribution, bits)
+
+
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`; raises TaskError for a vehicle's own rules."""
+    if question.kind == "clusters":
+        shape = (question.parameters.n_clusters, question.n_features + 2)
+        return dict(zip(CLUSTER_SUMS, (shape, shape, (1,)), strict=True))
+    if question.antecedents is None:
+        raise TaskError("a vehicle's own rules are no sums")
+    r, k = len(question.antecedents), question.gram_columns
+    if question.kind == "sums":
+        triangle = (r, k * (k + 1) // 2)
+        return dict(zip(GRAM_SUMS, (triangle, triangle, (r,), (r,)), strict=True))
+    return dict.fromkeys(WEIGHT_SUMS, (r,))
 
 
 def read_rules(question: Question, contribution: Contribution) -> RuleBase:
@@ -84,8 +93,6 @@ def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
 
 def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
     assert question.centres is not None
-    shape = (question.parameters.n_clusters, question.n_features + 2)
-    check_shapes(sums, dict(zip(CLUSTER_SUMS, (shape, shape, (1,)), strict=True)))
     bits = grid_bits(question.n_features + 1)
     for name in ("moment_high", "moment_low"):
         limb = sums[name]
@@ -93,7 +100,7 @@ def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
         at_most(limb[:, :-1], limb[:, -1:] << bits, f"a cluster's {name} exceeds its mass")
     mass = int(sums["moment_high"][:, -1].sum() << HALF_BITS) + int(sums["moment_low"][:, -1].sum())
     # Squares of memberships that add up to one do so to one at most; each is rounded by half a unit.
-    if mass > rows * ((1 << SQUARE_BITS) + shape[0]):
+    if mass > rows * ((1 << SQUARE_BITS) + question.parameters.n_clusters):
         raise ContributionError("the clusters' masses add up to more than the agent's rows")
     most = rows * ((2 << CHANGE_BITS) + 1) if len(question.centres) > 1 else 0
     if int(sums["change"][0]) > most:

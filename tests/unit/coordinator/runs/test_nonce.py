@@ -9,6 +9,7 @@ from broker.memory_client import MemoryTransport
 from broker.port import Link
 from coordinator.core import Coordinator
 from coordinator.engine import learning
+from coordinator.engine.collecting import Openly
 from coordinator.engine.state import Stored
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
@@ -47,18 +48,20 @@ def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
 def test_tasks_of_two_runs_differ_when_they_ask_the_same():
     scheme = catalogue.load("frt")
     params = scheme.Parameters()
-    levels = [learning.start(scheme.server, params, DOMAIN, 0, nonce, 0) for nonce in ("a" * 32, "b" * 32, "")]
+    levels = [
+        learning.start(scheme.server, params, DOMAIN, 0, nonce, 0, Openly()) for nonce in ("a" * 32, "b" * 32, "")
+    ]
     assert len({level.digest for level in levels}) == 3
     assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
 
 
 def test_nonce_reaches_every_level_and_the_vehicle():
     scheme = catalogue.load("frt")
-    level = learning.start(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0)
+    level = learning.start(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0, Openly())
     rng = np.random.default_rng(0)
     answer = scheme.client.contribute(level.task, Dataset(("a", "b"), "y", X, X[:, 0]), rng)
     store = {level.digest: {"v1": Stored("0" * 64, answer.rows, answer.nullified, answer)}}
-    grown = learning.advance(scheme.server, (level,), ["v1"], store)
+    grown = learning.advance(scheme.server, (level,), ["v1"], store, Openly())
     assert grown.levels[-1].number == 2
     assert grown.levels[-1].task.nonce == "a" * 32
     task = grown.levels[-1].task

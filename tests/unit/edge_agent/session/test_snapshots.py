@@ -12,14 +12,17 @@ import pytest
 
 from edge_agent.compute.budget import Budget
 from edge_agent.session.answers import Answerer
+from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import load_secret, make_directory, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.draw import draw
+from glassfleet.private.ledger import Limits
 from schemas import codec
 from schemas.errors import StorageError
+from schemas.messages import Request
 from schemas.topics import Topics
 
 SECRET = bytes(range(32))
@@ -48,8 +51,11 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     topics, many = Topics("fleet"), dataset(0, rows=400)
     answers = []
     for now in (many, dataset(1)):  # another process, whose data have changed since
-        answerer = Answerer(topics, Snapshots(tmp_path / "runs", SECRET), SECRET, most_bytes=10**6, budget=Budget())
-        answers.append(answerer.compute("r1", task.digest, task, answerer.snapshot("r1", now)))
+        private = PrivateRuns(topics, "v1", tmp_path, SECRET, limits=Limits(), choice="allowed", verifier=None)
+        snapshots = Snapshots(tmp_path / "runs", SECRET)
+        answerer = Answerer(topics, snapshots, SECRET, private, most_bytes=10**6, budget=Budget())
+        request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
+        answers.append(answerer.compute("r1", request, answerer.snapshot("r1", now)))
     assert answers[0].rows == 50
     assert codec.encode(answers[0].model_dump()) == codec.encode(answers[1].model_dump())
     turned = np.random.default_rng(3).permutation(400)

@@ -1,0 +1,171 @@
+"""How the answers of a round become what the server half reduces: one by one, or, in private runs, summed by group.
+
+In a private run an answer is a masked vector that tells nothing. The vectors of all members of a group's present
+edition add up to the sum of what they hide; that sum is what the server half gets, as one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from coordinator.engine.state import Stored
+from glassfleet.errors import ContributionError, PrivacyError
+from glassfleet.private.groups import Edition, next_edition, round_digest
+from glassfleet.private.layout import Additive, Layout, layout_of
+from glassfleet.private.masks import add, question_digest
+from glassfleet.scheme import Contribution, Server, Task
+from schemas.errors import RunFailedError
+
+MASKED = "masked"
+"""Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
+
+
+class Collecting(Protocol):
+    """What `learning` needs to know about answers."""
+
+    def questions(self, task: Task) -> tuple[str, ...]:
+        """Return the identities of what is asked with a task, SHA-256 (hex): one, or one for each group."""
+
+    def collect(self, task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:
+        """Return what the server half reduces, of exactly `members`, who have all answered; in a fixed order."""
+
+
+class Openly:
+    """Each vehicle's answer is reduced as it came."""
+
+    @staticmethod
+    def questions(task: Task) -> tuple[str, ...]:
+        """Return the digest of the task."""
+        return (task.digest,)
+
+    @staticmethod
+    def collect(task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:  # noqa: ARG004
+        """Return the answers in the order of agent id."""
+        return [replace(_contribution(answers[member]), agent=member) for member in sorted(members)]
+
+
+@dataclass(frozen=True)
+class Privately:
+    """The sum of each group is reduced as one answer.
+
+    Attributes
+    ----------
+    editions : tuple of Edition
+        The groups as they stand.
+    scheme : Additive
+        Says how answers to a task are laid out.
+    server : Server
+        Says whether a sum can be true.
+    max_rows : int or None
+        So many rows the exact sums are good for; None: any number.
+    """
+
+    editions: tuple[Edition, ...]
+    scheme: Additive
+    server: Server
+    max_rows: int | None
+
+    def layout(self, task: Task) -> Layout:
+        """Return where each number of an answer stands."""
+        return layout_of(self.scheme, task)
+
+    def questions(self, task: Task) -> tuple[str, ...]:
+        """Return the identity of the task in each group's edition, in the order of the groups."""
+        layout, digest = self.layout(task).digest, task.digest
+        return tuple(question_digest(edition, digest, layout) for edition in self.editions)
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise ContributionError unless the answer is a masked vector of the right length: no more can be seen."""
+        words = contribution.sums.get(MASKED)
+        if contribution.rows or contribution.values or contribution.nullified or set(contribution.sums) != {MASKED}:
+            raise ContributionError("an answer in a private run is one masked vector and nothing else")
+        size = self.layout(task).size
+        if words is None or words.shape != (size,):
+            raise ContributionError(f"a masked vector of {size} numbers is asked for")
+
+    def collect(self, task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:
+        """Return the sum of each group, in the order of the groups.
+
+        Raises
+        ------
+        RunFailedError
+            ``impossible-sum``, ``no-rows`` or ``too-many-rows``, with the group.
+        """
+        layout = self.layout(task)
+        sums = []
+        for edition in self.editions:
+            assert set(edition.members) <= set(members)
+            words = [_contribution(answers[member]).sums[MASKED].view(np.uint64) for member in edition.members]
+            try:
+                total = layout.read(add(words), len(edition.members))
+                self._check_rows(total.rows)
+                self.server.check(task, total)
+            except (PrivacyError, ContributionError) as fault:
+                raise RunFailedError(
+                    f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
+                    f"can have ({fault}): one of them is false or of other software"
+                ) from fault
+            sums.append(replace(total, agent=f"group-{edition.group}"))
+        rows = sum(each.rows for each in sums)
+        if not rows:
+            raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no training rows")
+        self._check_rows(rows)
+        return sums
+
+    def _check_rows(self, rows: int) -> None:
+        if self.max_rows is not None and rows > self.max_rows:
+            raise RunFailedError(f"too-many-rows: {rows} rows; the sums are good for {self.max_rows} in all")
+
+
+def shrink(editions: Iterable[Edition], lost: Mapping[str, str]) -> tuple[tuple[Edition, ...], dict[str, str]]:
+    """Return the groups without `lost` and those who must go with them, and why each of all these is out.
+
+    Parameters
+    ----------
+    editions : iterable of Edition
+        As they stand.
+    lost : mapping of str to str
+        Why, by agent.
+    """
+    left: list[Edition] = []
+    out: dict[str, str] = {}
+    for edition in editions:
+        gone = [agent for agent in edition.members if agent in lost]
+        if not gone:
+            left.append(edition)
+            continue
+        shrunk = next_edition(edition, gone)
+        out |= {agent: lost[agent] for agent in shrunk.lost}
+        out |= dict.fromkeys(shrunk.company, "company: nobody leaves a group alone")
+        if shrunk.edition is None:
+            why = "too-few-for-privacy: the group is too small to go on"
+            out = {agent: out.get(agent, why) for agent in edition.members} | out
+        else:
+            left.append(shrunk.edition)
+    return tuple(left), out
+
+
+def carried(
+    before: Privately, after: Privately, tasks: Iterable[Task], store: Mapping[str, Mapping[str, Stored]]
+) -> dict[str, dict[str, Stored]]:
+    """Return the answers that still count: those of groups whose edition is what it was, under the new digests."""
+    same = {agent for edition in after.editions if edition in before.editions for agent in edition.members}
+    if not same:
+        return {}
+    return {
+        round_digest(after.questions(task)): {
+            agent: stored
+            for agent, stored in store.get(round_digest(before.questions(task)), {}).items()
+            if agent in same
+        }
+        for task in tasks
+    }
+
+
+def _contribution(stored: Stored) -> Contribution:
+    assert stored.contribution is not None
+    return stored.contribution

@@ -1,0 +1,96 @@
+"""A vehicle's answer in a private run, in two steps: what it looks at before it computes, and what leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from glassfleet.errors import PrivacyError
+from glassfleet.private.chain import Chain, admit, answered, follow
+from glassfleet.private.groups import Edition
+from glassfleet.private.layout import Additive, Layout, layout_of
+from glassfleet.private.masks import Words, mask, question_digest
+from glassfleet.scheme import Contribution, Task
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that a vehicle will answer.
+
+    Attributes
+    ----------
+    chain : Chain
+        With the edition and the task; not yet with the answer.
+    edition : Edition
+    task : Task
+    layout : Layout
+    question : str
+        Digest of the three, hex.
+    """
+
+    chain: Chain
+    edition: Edition
+    task: Task
+    layout: Layout
+    question: str
+
+
+def accept(  # noqa: PLR0917 - one call
+    chain: Chain, scheme: Additive, task: Task, number: int, members: Sequence[str], question: str
+) -> Asked:
+    """Return what is asked, if the vehicle answers it.
+
+    Parameters
+    ----------
+    chain : Chain
+        Of the run.
+    scheme : Additive
+        The scheme of `task`, or domain discovery.
+    task : Task
+    number : int
+        Of the edition.
+    members : sequence of str
+        Of the edition.
+    question : str
+        The digest of the question as the coordinator has it.
+
+    Raises
+    ------
+    PrivacyError
+        As :func:`~glassfleet.private.chain.follow` and :func:`~glassfleet.private.chain.admit` say; ``other-layout``.
+    TaskError
+        The task is malformed, or its answers are no sums.
+    """
+    chain, edition = follow(chain, number, members)
+    chain = admit(chain, task)
+    layout = layout_of(scheme, task)
+    asked = Asked(chain, edition, task, layout, question_digest(edition, task.digest, layout.digest))
+    if asked.question != question:
+        raise PrivacyError("other-layout", "the coordinator's question is another than the one that its task makes")
+    return asked
+
+
+def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) -> tuple[Chain, Words]:
+    """Return the masked answer, and the chain that must be on the disk before it leaves.
+
+    Parameters
+    ----------
+    asked : Asked
+    contribution : Contribution
+        The vehicle's own answer, which passed the scheme's ``check``: nobody else can check it any more.
+    pairs : mapping of str to bytes
+        From :func:`~glassfleet.private.masks.pair_keys`.
+
+    Returns
+    -------
+    Chain
+    ndarray of uint64, shape (asked.layout.size,)
+
+    Raises
+    ------
+    PrivacyError
+        ``other-layout``, ``other-answer``.
+    """
+    vector = asked.layout.flatten(contribution)
+    words = mask(vector, asked.chain.agent, asked.edition, pairs, asked.task.digest)
+    return answered(asked.chain, asked.question, words), words

@@ -1,0 +1,217 @@
+"""What a vehicle looks at before it answers in a private run. The whole defence against a coordinator that lies.
+
+A coordinator may say what it likes about who was lost: a vehicle answers only in editions that shrink along one
+chain, by at least `company` each, from the one roster that it met, and never to less than `Roster.least`. So what is
+opened of a group in a run are sums over nested sets whose gaps have company. A chain is written to the vehicle's disk,
+and synced, before an answer leaves.
+
+The chain is plain data; each function returns a new one, or raises :class:`~glassfleet.errors.PrivacyError` with a code
+that may travel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from glassfleet.errors import PrivacyError
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms
+from glassfleet.scheme import Task
+from schemas.codec import Value, digest_of
+from schemas.errors import WireError
+
+DOMAIN, LEARNING, SCORES = range(3)
+"""Parts of a run, in their order: none is gone back to."""
+
+SCORES_SCHEME = "scores"
+"""Scheme of the task that asks for summed errors of the finished model."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What one vehicle has seen and answered of one private run.
+
+    Attributes
+    ----------
+    agent : str
+        Whose chain.
+    roster : Roster
+        The founders of its group, verified when they were first seen, and never again: certificates are renewed and
+        revoked in the middle of runs.
+    editions : tuple of Edition
+        Those it answered in; the first is all founders, whether it was asked or not.
+    part : int
+        `DOMAIN`, `LEARNING` or `SCORES`: how far the run was.
+    domain : str
+        Digest of the one domain that is learned over; empty before.
+    tasks : frozenset of str
+        Digests of all tasks that were answered.
+    answers : Mapping of str to str
+        SHA-256 (hex) of what was sent, by question.
+    former : tuple of frozenset of str
+        Sets that were answered in earlier runs over some of the same rows.
+    """
+
+    agent: str
+    roster: Roster
+    editions: tuple[Edition, ...]
+    part: int = DOMAIN
+    domain: str = ""
+    tasks: frozenset[str] = frozenset()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    former: tuple[frozenset[str], ...] = ()
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the chain as a codec value, for the vehicle's disk."""
+        return {
+            "agent": self.agent,
+            "roster": self.roster.to_value(),
+            "editions": [[each.number, list(each.members)] for each in self.editions],
+            "part": self.part,
+            "domain": self.domain,
+            "tasks": sorted(self.tasks),
+            "answers": dict(self.answers),
+            "former": [sorted(each) for each in self.former],
+        }
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Chain:
+        """Read :meth:`to_value`; raises WireError when the file is damaged: the vehicle then has no chain."""
+        try:
+            roster = Roster.from_value(value["roster"])
+            editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
+            former = tuple(frozenset(each) for each in value["former"])
+            rest = {name: value[name] for name in ("agent", "part", "domain", "answers")}
+            return cls(roster=roster, editions=editions, tasks=frozenset(value["tasks"]), former=former, **rest)
+        except (KeyError, TypeError, ValueError) as fault:
+            raise WireError("malformed", f"chain: {fault}"[:200]) from fault
+
+
+def meet(own: Announcement, terms: Terms, roster: Roster, former: Sequence[frozenset[str]] = ()) -> Chain:
+    """Begin the chain of a run with the founders of one's group, whose seals were verified.
+
+    Parameters
+    ----------
+    own : Announcement
+        As it was sent.
+    terms : Terms
+        As they were when it was sent.
+    roster : Roster
+        As the coordinator relayed it.
+    former : sequence of frozenset of str
+        From :meth:`glassfleet.private.ledger.Ledger.former`.
+
+    Raises
+    ------
+    PrivacyError
+        ``not-private``: other terms. ``not-member``: without this vehicle, or with another key or other rows.
+        ``too-few``: less than own or the run's floor. ``single-out``: between runs.
+    """
+    if roster.terms != terms:
+        raise PrivacyError("not-private", "the group is of other terms than those that this vehicle answered")
+    if roster.by_id.get(own.agent) != own:
+        raise PrivacyError("not-member", "this vehicle is not in its group as it announced itself")
+    chain = Chain(own.agent, roster, (roster.first(),), former=tuple(former))
+    _check_size(chain, chain.editions[0])
+    _check_former(chain, chain.editions[0])
+    return chain
+
+
+def same_roster(chain: Chain, roster: Roster) -> None:
+    """Raise PrivacyError ``other-roster`` unless `roster` is the one that the chain began with."""
+    if roster.digest != chain.roster.digest:
+        raise PrivacyError("other-roster", "the founders of the group were others before")
+
+
+def follow(chain: Chain, number: int, members: Sequence[str]) -> tuple[Chain, Edition]:
+    """Return the edition `number` of the group with `members`, and the chain that ends with it.
+
+    Raises
+    ------
+    PrivacyError
+        ``other-edition``: neither the last edition nor a proper subset of it with a higher number, or with somebody who
+        is no founder. ``not-member``, ``too-few``; ``single-out``: the gap to the last edition, or to a set of another
+        run, is smaller than company.
+    """
+    edition = Edition(chain.roster, number, tuple(members))
+    last = chain.editions[-1]
+    if edition.digest == last.digest:
+        return chain, last
+    if chain.agent not in edition.members:
+        raise PrivacyError("not-member", "this vehicle is not in the edition")
+    if number <= last.number or not set(edition.members) < set(last.members):
+        raise PrivacyError(
+            "other-edition", "an edition must be a proper subset of the one before, with a higher number"
+        )
+    gap = len(last.members) - len(edition.members)
+    if gap < chain.roster.terms.company:
+        raise PrivacyError("single-out", f"the difference to the edition before would tell of {gap} vehicles")
+    _check_size(chain, edition)
+    _check_former(chain, edition)
+    return replace(chain, editions=(*chain.editions, edition)), edition
+
+
+def admit(chain: Chain, task: Task) -> Chain:
+    """Return the chain with `task` counted as asked.
+
+    Raises
+    ------
+    PrivacyError
+        ``not-private``: not a task of the run that was announced: another nonce, scheme or parameters, or an earlier
+        part of the run. ``other-domain``. ``too-many-questions``.
+    """
+    terms, digest = chain.roster.terms, task.digest
+    if digest in chain.tasks:
+        return chain
+    if task.nonce != terms.nonce:
+        raise PrivacyError("not-private", "the task has another nonce than the run")
+    part = {"domain": DOMAIN, terms.scheme: LEARNING, SCORES_SCHEME: SCORES}.get(task.scheme)
+    if part is None or part < chain.part:
+        raise PrivacyError("not-private", f"a task of {task.scheme!r} does not belong here")
+    domain = chain.domain
+    if part == LEARNING:
+        if digest_of(task.body.get("parameters")) != terms.parameters:
+            raise PrivacyError("not-private", "the task has other parameters than were announced")
+        domain = digest_of(task.body.get("domain"))
+        if chain.domain and domain != chain.domain:
+            raise PrivacyError("other-domain", "the run has asked with another domain before")
+    if part == SCORES == chain.part:
+        raise PrivacyError("too-many-questions", "the run has asked for scores before")
+    if len(chain.tasks) >= terms.max_questions:
+        raise PrivacyError("too-many-questions", f"{terms.max_questions} tasks were announced")
+    return replace(chain, part=part, domain=domain, tasks=chain.tasks | {digest})
+
+
+def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
+    """Return the chain with the masked answer to `question` noted; to be synced before the answer leaves.
+
+    Raises
+    ------
+    PrivacyError
+        ``other-answer``: the question was answered with other words before. The difference of the two would be that of
+        two unmasked vectors.
+    """
+    digest = hashlib.sha256(words.astype("<u8").tobytes()).hexdigest()
+    known = chain.answers.get(question)
+    if known == digest:
+        return chain
+    if known is not None:
+        raise PrivacyError("other-answer", "the same question was answered with other numbers before")
+    return replace(chain, answers={**chain.answers, question: digest})
+
+
+def _check_size(chain: Chain, edition: Edition) -> None:
+    floor = max(chain.roster.least, chain.roster.by_id[chain.agent].floor)
+    if len(edition.members) < floor:
+        raise PrivacyError("too-few", f"{len(edition.members)} members; this vehicle speaks in {floor} or more")
+
+
+def _check_former(chain: Chain, edition: Edition) -> None:
+    company, members = chain.roster.terms.company, frozenset(edition.members)
+    for before in chain.former:
+        if 0 < len(before - members) < company or 0 < len(members - before) < company:
+            raise PrivacyError("single-out", "with an earlier run over the same rows too few vehicles would be told of")

@@ -1,0 +1,365 @@
+"""Who is added to whom: the terms of a private run, its groups, and the editions in which a group shrinks.
+
+Vehicles that announced themselves for a run are cut into groups. A group's sums are over all members of its present
+*edition*. When members are lost, the group goes on as a smaller edition, and its members answer again. The difference
+of two editions' sums is the sum of those who left, whatever the cryptography; so nobody leaves alone, see
+:func:`next_edition`.
+
+Nothing here needs cryptography beyond SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, TypeVar
+
+from glassfleet.errors import PrivacyError
+from schemas.codec import Value, digest_of, encode
+from schemas.errors import WireError
+
+LEAST_FLOOR = 8
+"""Fewest members that any run may let a group have."""
+
+LEAST_COMPANY = 3
+"""Fewest vehicles that any run may let leave together."""
+
+LEAST_GROUP = 32
+"""A group has at least so many founders, unless the whole fleet is smaller, and less than twice as many."""
+
+KEY_BYTES = 32
+"""Length of an X25519 key."""
+
+T = TypeVar("T")
+
+_TEXT, _NUMBER = 200, 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a vehicle is told before it announces itself, and what then holds for the whole run.
+
+    Attributes
+    ----------
+    fleet, run, nonce : str
+        Which run; `nonce` is drawn anew for each.
+    scheme : str
+        Name of the scheme.
+    parameters : str
+        Digest (SHA-256, hex) of the scheme's parameters as they stand in tasks, see :func:`parameters_digest`.
+    floor : int
+        Fewest members of an edition, at least :data:`LEAST_FLOOR`.
+    company : int
+        An edition shrinks by at least so many, at least :data:`LEAST_COMPANY`.
+    support : int
+        Fewest rows on which a statistic that is asked for may rest; 0: not looked at.
+    max_questions : int
+        Most different tasks of the run, domain discovery included; at least 1.
+    """
+
+    fleet: str
+    run: str
+    nonce: str
+    scheme: str
+    parameters: str
+    floor: int = LEAST_FLOOR
+    company: int = LEAST_COMPANY
+    support: int = 0
+    max_questions: int = 1000
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no run may have."""
+        for name in ("fleet", "run", "nonce", "scheme", "parameters"):
+            _check_text(name, getattr(self, name))
+        _check_number("floor", self.floor, LEAST_FLOOR)
+        _check_number("company", self.company, LEAST_COMPANY)
+        _check_number("support", self.support, 0)
+        _check_number("max_questions", self.max_questions, 1)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the terms, 32 bytes. It is part of every edition, so other terms are other masks."""
+        return _hash("glassfleet-terms/1", self.to_value())
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the terms as a codec value."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def from_value(cls, value: object) -> Terms:
+        """Read :meth:`to_value`; raises WireError, whatever it holds."""
+        return _read(cls, value)
+
+
+def parameters_digest(parameters: Any) -> str:
+    """Return the digest of a scheme's parameters (a pydantic model), as :attr:`Terms.parameters` has it."""
+    return digest_of(parameters.model_dump(mode="json"))
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a vehicle tells of itself for one run. It travels under the vehicle's seal, which says whose it is.
+
+    Attributes
+    ----------
+    agent : str
+        Who.
+    key : bytes
+        Its X25519 public key for this run, 32 bytes.
+    data_digest : str
+        Keyed digest of the rows that it has frozen for this run; tells whether they changed, nothing else.
+    floor : int
+        Fewest members of an edition in which it will answer.
+    """
+
+    agent: str
+    key: bytes
+    data_digest: str
+    floor: int = LEAST_FLOOR
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what cannot be an announcement."""
+        _check_text("agent", self.agent)
+        _check_text("data_digest", self.data_digest)
+        if type(self.key) is not bytes or len(self.key) != KEY_BYTES:
+            raise ValueError(f"key must be {KEY_BYTES} bytes")
+        _check_number("floor", self.floor, 1)
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the announcement as a codec value, to be sealed."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def from_value(cls, value: object) -> Announcement:
+        """Read :meth:`to_value`; raises WireError, whatever it holds."""
+        return _read(cls, value)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The founders of one group: all who may ever be added up there.
+
+    Attributes
+    ----------
+    terms : Terms
+    group : int
+        Number of the group, from 0.
+    founders : tuple of Announcement
+        In the order of id; ids and keys differ.
+    """
+
+    terms: Terms
+    group: int
+    founders: tuple[Announcement, ...]
+
+    def __post_init__(self) -> None:
+        """Raise PrivacyError ``bad-member`` when an id or a key stands twice, or ids are not in order."""
+        ids = [each.agent for each in self.founders]
+        if ids != sorted(set(ids)):
+            raise PrivacyError("bad-member", "founders must be in the order of their ids, each once")
+        if len({each.key for each in self.founders}) != len(ids):
+            raise PrivacyError("bad-member", "two founders have one key")
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of terms, group and founders, 32 bytes."""
+        founders = [each.to_value() for each in self.founders]
+        return _hash("glassfleet-roster/1", [self.terms.digest, self.group, founders])
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Announcement]:
+        """The founders by id."""
+        return {each.agent: each for each in self.founders}
+
+    @property
+    def least(self) -> int:
+        """Fewest members of a later edition: the floor, and enough that any two editions have company in common.
+
+        With 2 |E| >= |founders| + company two editions share at least `company` members, each of whom lets them only
+        be nested. Without that, two disjoint editions could be asked whose sum lacks one vehicle of a third.
+        """
+        return max(self.terms.floor, -(-(len(self.founders) + self.terms.company) // 2))
+
+    def first(self) -> Edition:
+        """Return edition 0: all founders."""
+        return Edition(self, 0, tuple(each.agent for each in self.founders))
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the roster as a codec value, e.g. for a vehicle's disk. Seals are not kept: they were verified."""
+        founders = [each.to_value() for each in self.founders]
+        return {"terms": self.terms.to_value(), "group": self.group, "founders": founders}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Roster:
+        """Read :meth:`to_value`; raises WireError or PrivacyError."""
+        founders = tuple(Announcement.from_value(each) for each in value["founders"])
+        return cls(Terms.from_value(value["terms"]), value["group"], founders)
+
+
+@dataclass(frozen=True)
+class Edition:
+    """A group at a time: over whose vectors a sum is.
+
+    Attributes
+    ----------
+    roster : Roster
+    number : int
+        From 0; it rises.
+    members : tuple of str
+        Ids, in order, all of the roster.
+    """
+
+    roster: Roster
+    number: int
+    members: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Raise PrivacyError ``other-edition`` for members that are not founders, or out of order, or twice."""
+        if type(self.number) is not int or not 0 <= self.number <= _NUMBER:
+            raise PrivacyError("other-edition", "the number of an edition is a non-negative integer")
+        if list(self.members) != sorted(set(self.members)) or not set(self.members) <= set(self.roster.by_id):
+            raise PrivacyError("other-edition", "members must be founders, in the order of their ids, each once")
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of roster, number and members, 32 bytes. It is part of every mask's key."""
+        return _hash("glassfleet-edition/1", [self.roster.digest, self.number, list(self.members)])
+
+    @property
+    def group(self) -> int:
+        """Number of the group."""
+        return self.roster.group
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """What becomes of a group that lost members.
+
+    Attributes
+    ----------
+    edition : Edition or None
+        The next one; None: too few would be left, so the group is dissolved and its sums are taken out.
+    lost : tuple of str
+        Who was lost, in the order of id.
+    company : tuple of str
+        Who goes with them so that nobody leaves alone, in the order of id.
+    """
+
+    edition: Edition | None
+    lost: tuple[str, ...]
+    company: tuple[str, ...]
+
+
+def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST_GROUP) -> tuple[Roster, ...]:
+    """Cut the founders into groups of `size` to 2 `size` - 1; fewer than twice `size` are one group.
+
+    The order is by a hash of the run's nonce, all announcements and the id: nobody chooses it alone. (Who may decide
+    who is a founder, and speaks last, can still try many; the floor is what protects against that.)
+
+    Parameters
+    ----------
+    terms : Terms
+    founders : iterable of Announcement
+        Ids and keys differ; see :func:`glassfleet.private.masks.usable_key` for what else to check before.
+    size : int
+        Fewest founders of a group: the larger, the more are hidden in a sum, and the more answer again after a loss.
+
+    Returns
+    -------
+    tuple of Roster
+        By number, from 0. Their floors are not looked at, see :func:`missing`.
+
+    Raises
+    ------
+    PrivacyError
+        ``bad-member``: an id or a key stands twice.
+    """
+    whole = Roster(terms, 0, tuple(sorted(founders, key=lambda each: each.agent)))
+    order = _drawn_order(whole.digest, whole.by_id)
+    count = max(1, len(order) // size)
+    parts = [sorted(order[group::count]) for group in range(count)]
+    return tuple(Roster(terms, group, tuple(whole.by_id[agent] for agent in part)) for group, part in enumerate(parts))
+
+
+def missing(terms: Terms, founders: Collection[Announcement]) -> int:
+    """Return how many vehicles more are needed before anybody of `founders` would answer; 0: none."""
+    floor = max((terms.floor, *(each.floor for each in founders)))
+    return max(0, floor - len(founders))
+
+
+def next_edition(edition: Edition, lost: Collection[str]) -> Shrunk:
+    """Return the group without `lost`, and without those who must go with them.
+
+    At least ``company`` vehicles leave at a time. If fewer were lost, further members go, drawn by a hash of the
+    edition; they are told why and take part in the next run. A function of its arguments: a coordinator that was killed
+    finds the same.
+
+    Parameters
+    ----------
+    edition : Edition
+        The present one.
+    lost : collection of str
+        Members that will not answer, at least one.
+    """
+    gone = sorted(set(lost) & set(edition.members))
+    if not gone:
+        raise ValueError("nobody of the edition was lost")
+    rest = [agent for agent in edition.members if agent not in set(gone)]
+    short = max(0, edition.roster.terms.company - len(gone))
+    company = sorted(_drawn_order(edition.digest, rest)[:short])
+    kept = tuple(agent for agent in rest if agent not in set(company))
+    floor = max((edition.roster.least, *(edition.roster.by_id[agent].floor for agent in kept)))
+    smaller = Edition(edition.roster, edition.number + 1, kept) if len(kept) >= floor else None
+    return Shrunk(smaller, tuple(gone), tuple(company))
+
+
+def round_digest(questions: Sequence[str]) -> str:
+    """Return the identity of a round that asks `questions` (SHA-256, hex): the one, or the digest of all groups'."""
+    return questions[0] if len(questions) == 1 else hashlib.sha256("".join(questions).encode()).hexdigest()
+
+
+def _drawn_order(seed: bytes, agents: Iterable[str]) -> list[str]:
+    return sorted(agents, key=lambda agent: hashlib.sha256(seed + agent.encode()).digest())
+
+
+def _hash(label: str, value: Value) -> bytes:
+    return hashlib.sha256(label.encode() + b"\x00" + encode(value)).digest()
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= _TEXT:
+        raise ValueError(f"{name} must be a text of 1 to {_TEXT} characters")
+
+
+def _check_number(name: str, value: object, least: int) -> None:
+    if type(value) is not int or not least <= value <= _NUMBER:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}"[:200])
+
+
+def _read(cls: Callable[..., T], value: object) -> T:
+    what = cls.__name__.lower()
+    if not isinstance(value, Mapping):
+        raise WireError("malformed", f"{what}: not a map")
+    try:
+        return cls(**value)
+    except (ValueError, TypeError) as fault:
+        raise WireError("malformed", f"{what}: {fault}"[:200]) from fault
+
+
+__all__: Sequence[str] = (
+    "LEAST_COMPANY",
+    "LEAST_FLOOR",
+    "LEAST_GROUP",
+    "Announcement",
+    "Edition",
+    "Roster",
+    "Shrunk",
+    "Terms",
+    "cut_groups",
+    "missing",
+    "next_edition",
+    "parameters_digest",
+    "round_digest",
+)

@@ -1,0 +1,254 @@
+"""A private run in one process, with the very halves that vehicles and coordinator run, and vehicles that are lost.
+
+What leaves a vehicle is masked here, too: `watch` sees exactly what a coordinator sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.private.answering import accept, reply
+from glassfleet.private.chain import Chain, meet
+from glassfleet.private.groups import (
+    LEAST_GROUP,
+    Announcement,
+    Edition,
+    Roster,
+    Terms,
+    cut_groups,
+    missing,
+    next_edition,
+)
+from glassfleet.private.layout import layout_of
+from glassfleet.private.masks import RunKey, Words, add, pair_keys, question_digest
+from glassfleet.scheme import Contribution, Done, Next, Task
+from schemas.codec import Value
+from schemas.errors import RunFailedError
+
+WINDOWS = (2, 2, 4, 8, 16)
+"""How many tasks of the former course a group is asked at once after a loss, request by request; the last repeats.
+Few at first: a smaller fleet's course soon departs from the former one, and what was asked beyond is told in vain."""
+
+
+class Vehicle:
+    """One vehicle of a simulated private run.
+
+    Parameters
+    ----------
+    agent : str
+    data : Dataset
+    key : RunKey
+    answers : int or None
+        So many answers it gives before it is lost for good; None: it is not lost.
+    """
+
+    def __init__(self, agent: str, data: Dataset, key: RunKey, answers: int | None = None) -> None:
+        self.agent, self.data, self.key, self.left = agent, data, key, answers
+        self.announcement = Announcement(agent, key.public, hashlib.sha256(agent.encode()).hexdigest())
+        self.chain: Chain | None = None
+        self.pairs: dict[str, bytes] = {}
+
+    def meet(self, terms: Terms, roster: Roster) -> None:
+        """Begin the chain, and agree on a key with each other founder."""
+        self.chain = meet(self.announcement, terms, roster)
+        self.pairs = pair_keys(self.key, self.agent, roster)
+
+    def answer(self, scheme: Any, task: Task, edition: Edition, question: str) -> Words | None:
+        """Return the masked answer; None when the vehicle is lost."""
+        if self.left == 0 or self.chain is None:
+            return None
+        if self.left is not None:
+            self.left -= 1
+        asked = accept(self.chain, scheme, task, edition.number, edition.members, question)
+        given: Contribution = scheme.client.contribute(task, self.data, np.random.default_rng(0))
+        scheme.server.check(task, given)
+        self.chain, words = reply(asked, given, self.pairs)
+        return words
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One masked answer, as it reaches the coordinator."""
+
+    agent: str
+    edition: Edition
+    task: Task
+    words: Words
+
+
+@dataclass(frozen=True)
+class PrivateOutcome:
+    """What a private run came to.
+
+    Attributes
+    ----------
+    model : Any
+        The finished model; of domain discovery the ``Domain``.
+    cohort : tuple of str
+        Whose rows it was learned from, in the order of id.
+    lost, company : tuple of str
+        Who was lost so far, and who had to go with them, in the order in which they left.
+    requests : int
+        Sent so far; the one for keys included.
+    summary : Mapping[str, Value]
+        What the scheme reports.
+    """
+
+    model: Any
+    cohort: tuple[str, ...]
+    lost: tuple[str, ...]
+    company: tuple[str, ...]
+    requests: int
+    summary: Mapping[str, Value] = field(default_factory=dict)
+
+
+class PrivateFleet:
+    """Vehicles that met for one run, and an honest coordinator.
+
+    Parameters
+    ----------
+    terms : Terms
+    vehicles : sequence of Vehicle
+        Their ids differ.
+    group : int
+        Fewest founders of a group.
+    watch : callable, optional
+        Called with each :class:`Heard`.
+
+    Raises
+    ------
+    RunFailedError
+        ``too-few-for-privacy``.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        vehicles: Sequence[Vehicle],
+        *,
+        group: int = LEAST_GROUP,
+        watch: Callable[[Heard], None] | None = None,
+    ) -> None:
+        self.terms, self._watch = terms, watch
+        self._vehicles = {vehicle.agent: vehicle for vehicle in vehicles}
+        founders = [vehicle.announcement for vehicle in vehicles]
+        needed = missing(terms, founders)
+        if needed:
+            raise RunFailedError(f"too-few-for-privacy: {needed} vehicles more are needed")
+        self._editions = {roster.group: roster.first() for roster in cut_groups(terms, founders, group)}
+        for edition in self._editions.values():
+            for agent in edition.members:
+                self._vehicles[agent].meet(terms, edition.roster)
+        self._store: dict[tuple[int, str], Contribution] = {}
+        self._requests = 1
+        self._lost: list[str] = []
+        self._company: list[str] = []
+
+    @property
+    def cohort(self) -> tuple[str, ...]:
+        """Who takes part, in the order of id."""
+        return tuple(sorted(agent for edition in self._editions.values() for agent in edition.members))
+
+    def learn(self, scheme: Any, parameters: Any, domain: Domain | None, seed: int = 0) -> PrivateOutcome:
+        """Learn as far as the model, or find the domain (`scheme` is ``DISCOVERY`` and `domain` None).
+
+        Raises
+        ------
+        PrivacyError
+            ``impossible-sum``.
+        ContributionError
+            The sum of a group cannot be true.
+        RunFailedError
+            ``too-few-for-privacy``: no group is left; or the scheme finds no model.
+        """
+        self._store.clear()
+        former: list[Task] = []  # the course before the last loss
+        after_loss = 0
+        while True:
+            step, course = self._evaluate(scheme, parameters, domain, seed)
+            if isinstance(step, Done):
+                lost, company = tuple(self._lost), tuple(self._company)
+                return PrivateOutcome(step.model, self.cohort, lost, company, self._requests, step.summary)
+            place = next((place for place, task in enumerate(former) if task.digest == course[-1].digest), None)
+            asked = course[-1:]
+            if place is None:
+                after_loss = 0
+            else:
+                asked = former[place : place + WINDOWS[min(after_loss, len(WINDOWS) - 1)]]
+                after_loss += 1
+            self._requests += 1
+            if self._ask(scheme, asked):
+                former, after_loss = self._longer(former, course), 0
+
+    @staticmethod
+    def _longer(former: list[Task], course: list[Task]) -> list[Task]:
+        """Return the course to try after a loss: as far as it is known."""
+        known = {task.digest for task in course}
+        return former if len(former) > len(course) and former[len(course) - 1].digest in known else course
+
+    def _evaluate(
+        self, scheme: Any, parameters: Any, domain: Domain | None, seed: int
+    ) -> tuple[Next | Done, list[Task]]:
+        """Reduce from the root as far as all groups have answered; return the open step and the tasks up to it."""
+        step: Next | Done = scheme.server.start(parameters, domain, seed)
+        course: list[Task] = []
+        while isinstance(step, Next):
+            task = replace(step.task, nonce=self.terms.nonce)
+            course.append(task)
+            keys = [(group, task.digest) for group in sorted(self._editions)]
+            if not all(key in self._store for key in keys):
+                break
+            step = scheme.server.reduce(step.state, [self._store[key] for key in keys])
+        return step, course
+
+    def _ask(self, scheme: Any, tasks: Sequence[Task]) -> bool:
+        """Ask each group what it has not answered; return whether somebody was lost."""
+        hurt = False
+        for group, edition in sorted(self._editions.items()):
+            open_tasks = [task for task in tasks if (group, task.digest) not in self._store]
+            gone = {agent for task in open_tasks for agent in self._open(scheme, task, edition)}
+            if gone:
+                self._shrink(edition, gone)
+                hurt = True
+        return hurt
+
+    def _open(self, scheme: Any, task: Task, edition: Edition) -> list[str]:
+        """Ask one group one task; store its sum if all answered, else return who did not."""
+        layout = layout_of(scheme, task)
+        question = question_digest(edition, task.digest, layout.digest)
+        answers: list[Words] = []
+        gone = []
+        for agent in edition.members:
+            words = self._vehicles[agent].answer(scheme, task, edition, question)
+            if words is None:
+                gone.append(agent)
+                continue
+            answers.append(words)
+            if self._watch is not None:
+                self._watch(Heard(agent, edition, task, words))
+        if not gone:
+            total = layout.read(add(answers), len(edition.members))
+            scheme.server.check(task, total)
+            self._store[edition.group, task.digest] = total
+        return gone
+
+    def _shrink(self, edition: Edition, gone: set[str]) -> None:
+        shrunk = next_edition(edition, gone)
+        self._lost += shrunk.lost
+        self._company += shrunk.company
+        for key in [key for key in self._store if key[0] == edition.group]:
+            del self._store[key]
+        if shrunk.edition is not None:
+            self._editions[edition.group] = shrunk.edition
+            return
+        self._company += [agent for agent in edition.members if agent not in {*shrunk.lost, *shrunk.company}]
+        del self._editions[edition.group]
+        if not self._editions:
+            raise RunFailedError("too-few-for-privacy: no group has enough members left")

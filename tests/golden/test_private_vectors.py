@@ -1,0 +1,62 @@
+"""The masks of private runs are what the vectors say: another language's vehicle must make the same.
+
+``python -m tests.golden.test_private_vectors`` writes them again, after a deliberate change of the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassfleet.private.groups import Announcement, Roster, Terms
+from glassfleet.private.layout import Layout
+from glassfleet.private.masks import RunKey, add, mask, pair_keys, question_digest, stream, stream_key
+
+VECTORS = Path(__file__).with_name("private_vectors.json")
+
+IDS = ("bus-7", "tram", "v00", "v01", "v02", "v03", "v04", "v05", "wagen")
+TASK = "5f" * 32
+
+
+def computed() -> dict[str, Any]:
+    """Return the vectors, from fixed keys and numbers."""
+    terms = Terms("fleet", "run-1", "0123456789abcdef", "frt", "ab" * 32, 8, 3, 0, 40)
+    secrets = {agent: bytes([place + 1]) * 32 for place, agent in enumerate(IDS)}
+    keys = {agent: RunKey(secret) for agent, secret in secrets.items()}
+    roster = Roster(terms, 0, tuple(Announcement(agent, keys[agent].public, "cd" * 32, 8) for agent in IDS))
+    edition = roster.first()
+    pairs = {agent: pair_keys(keys[agent], agent, roster) for agent in IDS}
+    layout = Layout("weights", (("wq", (2,)), ("ws", (2, 1))))
+    numbers = np.random.default_rng(0).integers(-(2**40), 2**40, (len(IDS), layout.size))
+    answers = {agent: mask(line, agent, edition, pairs[agent], TASK) for agent, line in zip(IDS, numbers, strict=True)}
+    shared = stream_key(pairs["tram"]["v03"], edition, TASK, "tram", "v03")
+    return {
+        "terms": terms.to_value(),
+        "terms_digest": terms.digest.hex(),
+        "secrets": {agent: secret.hex() for agent, secret in secrets.items()},
+        "public_keys": {agent: key.public.hex() for agent, key in keys.items()},
+        "roster_digest": roster.digest.hex(),
+        "edition_digest": edition.digest.hex(),
+        "task_digest": TASK,
+        "layout": {"kind": "weights", "shapes": {"wq": [2], "ws": [2, 1]}, "digest": layout.digest},
+        "question": question_digest(edition, TASK, layout.digest),
+        "pair_key_tram_v03": pairs["tram"]["v03"].hex(),
+        "stream_key_tram_v03": shared.hex(),
+        "stream_tram_v03": [str(word) for word in stream(shared, layout.size)],
+        "vectors": {agent: line.tolist() for agent, line in zip(IDS, numbers, strict=True)},
+        "answers": {agent: [str(word) for word in words] for agent, words in answers.items()},
+        "sum": add(answers.values()).tolist(),
+    }
+
+
+def test_masks_are_those_of_the_vectors() -> None:
+    found = computed()
+    assert found == json.loads(VECTORS.read_text())
+    assert found["sum"] == np.sum(list(found["vectors"].values()), axis=0).tolist()
+
+
+if __name__ == "__main__":
+    VECTORS.write_text(json.dumps(computed(), indent=1) + "\n")
