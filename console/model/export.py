@@ -14,6 +14,7 @@ from console.common import (
     CoordinatorOptions,
     config_option,
     coordinator_options,
+    json_file,
     json_option,
     options_as,
     print_json,
@@ -158,6 +159,7 @@ class ReportOptions(CoordinatorOptions):
     run_id: str
     out: Path | None
     kind: str
+    leakage: Path | None
     as_json: bool
 
 
@@ -176,6 +178,10 @@ class ReportOptions(CoordinatorOptions):
     show_default=True,
     help="Of the report.",
 )
+@click.option(
+    "--leakage", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="What `audit leakage RUN --json` printed; it becomes a part of the report.",
+)  # fmt: skip
 @json_option
 @config_option
 @options_as(ReportOptions)
@@ -196,10 +202,11 @@ def report(options: ReportOptions) -> None:
 
     api = Coordinator(options.coordinator, options.token, options.state_dir)
     run_id = api.run_named(options.run_id)
+    leakage = None if options.leakage is None else _audit_of(run_id, options.leakage)
     status = api.run(run_id)
     with progress("drawing the report"):
         record, model, scores, about = _learned(api, status)
-        page = run_page(status, model, record, scores, about, pictures=options.kind == "html")
+        page = run_page(status, model, record, scores, about, leakage=leakage, pictures=options.kind == "html")
         text = html_of(page) if options.kind == "html" else markdown_of(page)
     suffix = ".html" if options.kind == "html" else ".md"
     target = options.out or Path(f"{run_id}{suffix}")
@@ -211,6 +218,16 @@ def report(options: ReportOptions) -> None:
         print_json({"file": str(target), "bytes": len(text.encode("utf-8")), "run": run_id})
     else:
         click.echo(f"{target}: report of {run_id}")
+
+
+def _audit_of(run: str, path: Path) -> dict[str, Any]:
+    """Return a leakage report that was kept as JSON; raises UsageError unless it is one of this run."""
+    audit = json_file(path, "leakage")
+    if not isinstance(audit, dict) or audit.get("run") != run or not {"lines", "models"} <= audit.keys():
+        raise UsageError(
+            f"--leakage: {path} is no leakage report of run {run!r}: glassfleet audit leakage {run} --json"
+        )
+    return audit
 
 
 def _learned(
