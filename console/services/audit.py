@@ -172,7 +172,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     if domain is None or not opened:
         raise NotFoundError(f"run {run!r}: no vehicle answered a question about its rows, so nothing was told")
     scheme = catalogue.load(state.spec.scheme)
-    protection = protection_of(scheme, state.parameters)
+    protection = protection_of(scheme, state.parameters, state.nullified)
     agents = sorted(frozenset().union(*(each.members for each in opened)))
     files = _files(options.data)
     if missing := [agent for agent in agents if agent not in files]:
@@ -262,19 +262,22 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     one = next(iter(rows.values()))
     domain = discover(search(one.features, one.target, {}, scheme)[1], list(rows.values()))
     true = {agent: truth(domain, data) for agent, data in rows.items()}
-    lines, models = [], []
-    chosen = [parameters] if parameters == scheme.exact(parameters) else [parameters, scheme.exact(parameters)]
-    for each in chosen:
+    lines: list[Line] = []
+    models = []
+    protection = ""
+    for each in (parameters, scheme.exact(parameters)):
+        if protection == "exact":
+            break  # the parameters as given use rows as they are
         opened: list[Opened] = []
 
         def listen(task: Any, answer: Any, opened: list[Opened] = opened) -> None:
             opened.append(Opened(task, frozenset({answer.agent}), answer.sums))
 
-        model = federated(scheme, each, domain, rows, listen=listen).model
-        protection = protection_of(scheme, each)
+        outcome = federated(scheme, each, domain, rows, listen=listen)
+        protection = protection_of(scheme, each, outcome.nullified)
         lines += attack(protection, opened, true)
         others = pool([vehicle.test for vehicle in fleet.values()])
-        models.append((protection, model_alone(model, pool(list(rows.values())), others)))
+        models.append((protection, model_alone(outcome.model, pool(list(rows.values())), others)))
     count = sum(data.rows for data in rows.values())
     return {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count}, lines, models
 

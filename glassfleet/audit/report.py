@@ -103,13 +103,22 @@ class Line:
         return asdict(self)
 
 
-def protection_of(scheme: Scheme, parameters: Any) -> str:
-    """Return how vehicles protect their rows with these parameters, in the word of :attr:`Line.protection`."""
-    if getattr(parameters, "group_rows", 1) > 1:
+def protection_of(scheme: Scheme, parameters: Any, nullified: int) -> str:
+    """Return how the vehicles of a run protected their rows, in the word of :attr:`Line.protection`.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    parameters : scheme.Parameters
+    nullified : int
+        Statistics that they set to zero.
+    """
+    group_rows = getattr(parameters, "group_rows", None)
+    if group_rows is not None and group_rows > 1:
         return "condensed"
-    if parameters == scheme.exact(parameters):
-        return "exact"
-    return "nullified" if getattr(parameters, "nullify", False) else "own"
+    if nullified:
+        return "nullified"
+    return "exact" if group_rows is not None or parameters == scheme.exact(parameters) else "own"
 
 
 def truth(domain: Domain, data: Dataset) -> Rows:
