@@ -93,9 +93,12 @@ def leakage(options: LeakageOptions) -> None:
 
     The transcript is what the coordinator's journal holds of RUN (`last`: the newest): every sum that a vehicle sent,
     as broker and coordinator saw it. With --scheme a fleet is simulated instead, once with the parameters as given and
-    once with rows as they are. A row counts as read when every input and the target are within a thousandth of their
-    ranges; `false` are candidates that are nobody's row, `by chance` rows that the same candidates would read of
-    rows with shuffled columns. Not tried: attacks on histograms and on fedga, fedavg_mlp and dp_tree.
+    once with rows as they are. Not tried: attacks on histograms, and on fedga, fedavg_mlp and dp_tree.
+
+    A row counts as read when every input and the target are within a thousandth of their ranges. `parts` are rows of
+    which some columns were read to the last digits; `false` candidates that are nobody's row; `by chance` rows that the
+    same candidates would read if each column were shuffled. `values near` are those within 0.319 standard deviations
+    of where `trees` puts rows, and of the mean.
 
     \b
     Examples:
@@ -130,22 +133,26 @@ def leakage(options: LeakageOptions) -> None:
 def line_table(lines: list[Line]) -> list[list[str]]:
     """Return the lines as a table of text, with its head."""
     head = ["protection", "attacker sees", "attack", "rows read", "share", "whose", "parts", "false", "by chance"]
-    return [head, *([
-        line.protection, line.seen, line.attack, f"{line.read:,}", f"{line.read / max(1, line.rows):.1%}", _whose(line),
-        f"{line.parts:,}", f"{line.false:,}", f"{line.chance:,}",
-    ] for line in lines)]  # fmt: skip
+    found = [[*head, "values near", "by guessing"]]
+    for line in lines:
+        share = f"{line.read / max(1, line.rows):.1%}"
+        near = ["", ""] if line.near is None or line.guessed is None else [f"{line.near:.0%}", f"{line.guessed:.0%}"]
+        counts = (f"{count:,}" for count in (line.parts, line.false, line.chance))
+        found.append([
+            line.protection, line.seen, line.attack, f"{line.read:,}", share, _whose(line), *counts, *near,
+        ])  # fmt: skip
+    return found
 
 
 def _whose(line: Line) -> str:
-    near = "" if line.near is None else f"; {line.near:.0%} of values near, {line.guessed:.0%} by guessing means"
     if not line.read:
-        return f"-{near}"
+        return "-"
     if not line.owners:
-        return f"no name{near}"
+        return "no name"
     hit = [agent for agent, (read, _) in line.owners.items() if read]
     most = max(hit, key=lambda agent: line.owners[agent][0] / line.owners[agent][1])
     read, rows = line.owners[most]
-    return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}{near}"
+    return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}"
 
 
 def _model_words(told: ModelTold) -> str:

@@ -29,5 +29,5 @@ def _chart(form: Form, lines: Sequence[Mapping[str, Any]]) -> Svg:
             f'<text class="tick" x="{form.left + wide + 6}" y="{top + form.base + 4}">{share:.1%}</text>',
         ]
     most = max((line["read"] / max(1, line["rows"]) for line in lines), default=0.0)
-    title = f"Rows that {len(lines)} attacks read whole: at most {most:.1%}"
+    title = f"Rows read whole, of {len(lines)} attacks: at most {most:.1%}"
     return picture(form.left + form.wide + 8, 8 + len(lines) * form.row, title, body)
