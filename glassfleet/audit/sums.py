@@ -232,19 +232,20 @@ def spans(view: View) -> Rows:
 def _meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return the lines, shape (m, d), in which two of the spans meet; `bases` are orthonormal, of shapes (d, rank)."""
     found = [np.empty((0, len(bases[0]) if bases else 2))]
-    ranks = np.array([basis.shape[1] for basis in bases])
-    for place, basis in enumerate(bases):
-        for rank in np.unique(ranks[place + 1 :]):
-            if ranks[place] + rank > len(basis):
+    by_rank = {
+        rank: np.stack([each for each in bases if each.shape[1] == rank]) for rank in {b.shape[1] for b in bases}
+    }
+    for rank, some in by_rank.items():
+        for more, others in by_rank.items():
+            if more < rank or rank + more > some.shape[1]:
                 continue
-            both = basis.T @ np.stack(
-                [bases[other] for other in place + 1 + np.flatnonzero(ranks[place + 1 :] == rank)]
-            )
-            # Of spans that meet one cosine is 1, so that this is 0; it costs a tenth of the cosines.
-            both = both[np.linalg.det(np.eye(ranks[place]) - both @ both.transpose(0, 2, 1)) < 1e-7]
-            left, cosines, _ = np.linalg.svd(both, full_matrices=False)
-            meet = (cosines[:, 0] > 1 - 1e-8) & (cosines[:, 1] < 1 - 1e-5)
-            found.append(left[meet, :, 0] @ basis.T)
+            for place, basis in enumerate(some):
+                both = basis.T @ (others[place + 1 :] if more == rank else others)
+                # Of spans that meet one cosine is 1, so that this is 0; it costs a tenth of the cosines.
+                both = both[np.linalg.det(np.eye(rank) - both @ both.transpose(0, 2, 1)) < 1e-7]
+                left, cosines, _ = np.linalg.svd(both, full_matrices=False)
+                meet = (cosines[:, 0] > 1 - 1e-8) & (cosines[:, 1] < 1 - 1e-5)
+                found.append(left[meet, :, 0] @ basis.T)
     return np.concatenate(found)
 
 
