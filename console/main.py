@@ -51,6 +51,7 @@ COMMANDS = {
     "explain": ("console.vehicle.forecast:explain", "Say why a vehicle forecast what it did at a time, from its log."),
     "report": ("console.model.export:report", "Write the report of a run: one file, pictures inside."),
     "tap": ("console.services.tap:tap", "Print the fleet's messages, decoded, as they pass."),
+    "audit": ("console.services.audit:audit", "Measure what learning gives away: attacks on what vehicles sent."),
     "experiment": (
         "lab.experiments.command:experiment",
         "Run a paper's protocol on a CSV file: local, federated, central.",

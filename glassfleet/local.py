@@ -15,7 +15,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Done, Model, Next, Scheme
+from glassfleet.scheme import Contribution, Done, Model, Next, Scheme, Task
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000
@@ -48,6 +48,9 @@ class Outcome:
     bytes_up: int = 0
 
 
+Listen = Callable[[Task, Contribution], None]
+"""Is told each task and each answer to it, which says by whom it is."""
+
 Present = Callable[[int, Sequence[str]], Sequence[str]]
 """(round from 1, all agents) -> those that answer it, at least one."""
 
@@ -71,6 +74,7 @@ def federated(
     *,
     present: Present | None = None,
     max_rows_each: int = 0,
+    listen: Listen | None = None,
 ) -> Outcome:
     """Learn from several agents' datasets as a fleet would (FL), without faults.
 
@@ -90,6 +94,8 @@ def federated(
         Who answers a round, as in elastic participation; without it everybody does. See :func:`drawn`.
     max_rows_each : int
         At most so many rows of each agent count; 0: all. See :func:`counted_rows`.
+    listen : callable, optional
+        Hears what leaves the agents, as the broker does.
 
     Raises
     ------
@@ -121,6 +127,8 @@ def federated(
             nullified += contribution.nullified
             up += len(encode(contribution.to_value()))
             contributions.append(replace(contribution, agent=agent))
+            if listen is not None:
+                listen(task, contributions[-1])
         step = scheme.server.reduce(step.state, contributions)
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
 

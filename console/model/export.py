@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, options_as, tell
+from console.common import config_option, json_file, json_option, options_as, tell
 from console.model.named import ModelOptions, load, model_options, spoken, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
@@ -152,6 +152,7 @@ class ReportOptions(CoordinatorOptions):
     run_id: str
     out: Path | None
     kind: str
+    leakage: Path | None
     as_json: bool
 
 
@@ -170,6 +171,10 @@ class ReportOptions(CoordinatorOptions):
     show_default=True,
     help="Of the report.",
 )
+@click.option(
+    "--leakage", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="What `audit leakage RUN --json` printed; it becomes a part of the report.",
+)  # fmt: skip
 @json_option
 @config_option
 @options_as(ReportOptions)
@@ -189,10 +194,11 @@ def report(options: ReportOptions) -> None:
 
     api = options.api
     run_id = api.run_named(options.run_id)
+    leakage = None if options.leakage is None else _audit_of(run_id, options.leakage)
     status = api.run(run_id)
     with progress("drawing the report"):
         record, model, scores, about = _learned(api, status)
-        page = run_page(status, model, record, scores, about, pictures=options.kind == "html")
+        page = run_page(status, model, record, scores, about, leakage=leakage, pictures=options.kind == "html")
         text = html_of(page) if options.kind == "html" else markdown_of(page)
     suffix = ".html" if options.kind == "html" else ".md"
     target = options.out or Path(f"{run_id}{suffix}")
@@ -202,6 +208,16 @@ def report(options: ReportOptions) -> None:
     write(target, text.encode("utf-8"))
     size = len(text.encode("utf-8"))
     tell(f"{target}: report of {run_id}", as_json=options.as_json, file=str(target), bytes=size, run=run_id)
+
+
+def _audit_of(run: str, path: Path) -> dict[str, Any]:
+    """Return a leakage report that was kept as JSON; raises UsageError unless it is one of this run."""
+    audit = json_file(path, "leakage")
+    if not isinstance(audit, dict) or audit.get("run") != run or not {"lines", "models"} <= audit.keys():
+        raise UsageError(
+            f"--leakage: {path} is no leakage report of run {run!r}: glassfleet audit leakage {run} --json"
+        )
+    return audit
 
 
 def _learned(

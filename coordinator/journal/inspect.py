@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
-from coordinator.journal.port import Damaged
-from coordinator.journal.rows import TABLES, Select, look
+from coordinator.journal.port import Damaged, Entry
+from coordinator.journal.rows import TABLES, Select, is_whole, look, wall_of
 from coordinator.journal.sql import HEAD
 from coordinator.journal.sqlite import readable
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
@@ -94,6 +95,33 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
     StorageError
         It cannot be read, or is of another version.
     """
+    with _reading(url) as (select, is_file):
+        if is_file and (damage := _structure(select)):
+            yield "file", Damaged("file", "", f"its structure is damaged ({damage})")
+        for table in TABLES:
+            yield from ((table.name, row) for row in look(select, table))
+
+
+def runs(url: str) -> list[str]:
+    """Return the runs of which there are events, in the order of their start; raises as `rows`."""
+    first = sa.func.min(RECORDS.c.seq)
+    with _reading(url) as (select, _):
+        return [str(row.run) for row in select(sa.select(RECORDS.c.run).group_by(RECORDS.c.run).order_by(first))]
+
+
+def entries(url: str, run: str) -> list[Entry]:
+    """Return the events of one run, in order; none: there is no such run. Raises as `rows`, and for a damaged event."""
+    with _reading(url) as (select, _):
+        found = select(sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq))
+    for row in found:
+        if not is_whole(RECORDS, row):
+            raise DamagedError(f"an event of run {run!r} is not as it was written: `glassfleet journal verify`")
+    return [Entry(row.run, row.kind, row.at, wall_of(row), bytes(row.body)) for row in found]
+
+
+@contextmanager
+def _reading(url: str) -> Iterator[tuple[Select, bool]]:
+    """Open a journal to look at it; gives what selects, and whether it is an SQLite file."""
     parsed = _parsed(url)
     what, is_file = parsed.render_as_string(hide_password=True), parsed.get_backend_name() == "sqlite"
     path = Path(parsed.database or "")
@@ -121,10 +149,7 @@ def rows(url: str) -> Iterator[tuple[str, Any]]:
         if revision != HEAD:
             way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
             raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
-        if is_file and (damage := _structure(select)):
-            yield "file", Damaged("file", "", f"its structure is damaged ({damage})")
-        for table in TABLES:
-            yield from ((table.name, row) for row in look(select, table))
+        yield select, is_file
     finally:
         engine.dispose()
 

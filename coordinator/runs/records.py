@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from coordinator.engine import Answer, Effect, Engine, Event, Refused, RunState, SendReceipt, TurnedAway
+from coordinator.engine import Answer, Effect, Engine, Event, OpenRound, Refused, RunState, SendReceipt, TurnedAway
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal.port import Entry
+from glassfleet.audit.transcript import Opened
+from glassfleet.scheme import Contribution, Task
 from schemas import codec
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES
@@ -40,9 +43,45 @@ def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
         Whatever a scheme raises that is gone or has changed since.
     """
     state: RunState | None = None
-    for entry in entries:
-        state, _ = engine.step(state, _event(entry))
+    for _, state, _ in _steps(engine, entries):  # noqa: B007 - the last one
+        pass
     return state
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the vehicles of a run told: where it came to, and every answer that was accepted.
+
+    Attributes
+    ----------
+    state : RunState
+    answers : tuple of Opened
+        To all questions in the order in which they came, those about limits (scheme ``domain``) too.
+    """
+
+    state: RunState
+    answers: tuple[Opened, ...]
+
+
+def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
+    """Return what the vehicles told in a run, from its entries; None: there are none. Raises as `fold`."""
+    state: RunState | None = None
+    tasks: dict[str, Task] = {}
+    answers = []
+    for event, state, effects in _steps(engine, entries):  # noqa: B007 - the last one
+        if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
+            sums = Contribution.from_value(event.contribution).sums
+            answers.append(Opened(tasks[event.task_digest], frozenset({event.agent}), sums))
+        tasks |= {effect.task_digest: effect.task for effect in effects if isinstance(effect, OpenRound)}
+    return None if state is None else Told(state, tuple(answers))
+
+
+def _steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+    state: RunState | None = None
+    for entry in entries:
+        event = _event(entry)
+        state, effects = engine.step(state, event)
+        yield event, state, effects
 
 
 def spec_of(entries: Sequence[Entry]) -> dict[str, Any]:

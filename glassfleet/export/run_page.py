@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from glassfleet.explain.summary import summary
 from glassfleet.export.page import model_sections
 from glassfleet.export.sheet import Page, Picture, Section, Table
+from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def run_page(
     scores: Sequence[Mapping[str, Any]] = (),
     about_scores: Sequence[str] = (),
     *,
+    leakage: Mapping[str, Any] | None = None,
     pictures: bool = True,
 ) -> Page:
     """Return what there is to say about a run: fleet, rounds, who dropped, scores, and the model with its rules.
@@ -41,6 +43,8 @@ def run_page(
         One per vehicle: ``{vehicle, metric, rows, local, federated, central}``; numbers or None.
     about_scores : sequence of str
         What is to be said about them: how the central ones are known, or why there are none at all.
+    leakage : mapping or None
+        What ``glassfleet audit leakage --json`` printed of the run; None: it was not measured.
     """
     name = f"Run {status.get('run', '')}"
     outcome = status.get("outcome") or status.get("state") or "?"
@@ -49,6 +53,8 @@ def run_page(
     sections = [_fleet(status, record), _rounds(status, pictures=pictures)]
     if scores or about_scores:
         sections.append(_scores(scores, about_scores))
+    if leakage is not None:
+        sections.append(_leakage(leakage, pictures=pictures))
     if model is not None:
         sections += model_sections(model, summary(model), pictures=pictures)
     return Page(name, subtitle, sections)
@@ -111,6 +117,33 @@ def _scores(scores: Sequence[Mapping[str, Any]], about: Sequence[str]) -> Sectio
         f"{metric} on each vehicle's own test rows", head, [*rows, ["mean", "", *means]], frozenset({1, 2, 3, 4})
     )
     return Section("Scores", about, (), [table])
+
+
+def _leakage(audit: Mapping[str, Any], *, pictures: bool) -> Section:
+    lines, head = audit["lines"], ["how rows were protected", "attacker sees", "attack", "rows read", "share", "wrong"]
+    rows = [
+        [
+            *(str(line[key]) for key in ("protection", "seen", "attack", "read")),
+            f"{line['read'] / max(1, line['rows']):.1%}",
+            str(line["false"]),
+        ]
+        for line in lines
+    ]
+    checked = (
+        f"Attacks on the sums that {audit['vehicles']} vehicles sent, checked against their {audit['rows']:,} rows."
+    )
+    texts = [
+        f"{checked} A row is read when every input and the target are within a thousandth of their ranges.",
+        "" if lines else "No attack that was tried is about the sums of this scheme.",
+        *(
+            f"The model alone: membership AUC {each['auc']:.3f}; 0.5 is nothing."
+            for each in audit["models"]
+            if each["auc"] is not None
+        ),
+    ]
+    drawn = [Picture(rows_read(lines), "Share of the rows that each attack read whole")] if pictures and lines else []
+    tables = [Table("Rows read by attacks", head, rows, frozenset({3, 4, 5}))] if lines else []
+    return Section("Leakage", [text for text in texts if text], (), tables, drawn)
 
 
 def _rounds(status: Mapping[str, Any], *, pictures: bool) -> Section:

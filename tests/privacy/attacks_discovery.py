@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.audit.report import TOLERANCE
+from glassfleet.audit.sums import Rows
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY
@@ -20,7 +22,7 @@ from glassfleet.discovery.client import read_task
 from glassfleet.draw import drawn_for
 from glassfleet.numerics.grids import Grid
 from glassfleet.scheme import Task
-from tests.privacy.transcripts import TOLERANCE, Rows, Transcript
+from tests.privacy.transcripts import Transcript
 
 Array = NDArray[np.float64]
 

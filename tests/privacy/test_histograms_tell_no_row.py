@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from glassfleet.audit.report import truth
 from glassfleet.catalogue import load
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.scheme import Done, Next, input_quantiles_of
 from tests.privacy.attacks_discovery import ask_below, row_that_joins, single_values, sorted_values, values_of
-from tests.privacy.transcripts import Fleet, Transcript, count, domain_of, fleets_of, qoe, table, truth
+from tests.privacy.transcripts import Fleet, Transcript, count, domain_of, fleets_of, qoe, table
 
 SETS = ("weather_izmir", "mortgage", "california", "qoe")
 

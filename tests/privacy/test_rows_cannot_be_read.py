@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
+from glassfleet.audit import sums
+from glassfleet.audit.report import truth as rows_of
+from glassfleet.audit.sums import Rows
+from glassfleet.audit.transcript import View
 from glassfleet.data import condense as module
 from glassfleet.data.condense import GRID_BITS, condense, condensed
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Task
 from schemas.codec import encode
-from tests.privacy import attacks
 from tests.privacy.transcripts import (
     Count,
     Fleet,
-    Rows,
-    Transcript,
     count,
     domain_of,
     fleets_of,
@@ -33,18 +34,20 @@ from tests.privacy.transcripts import (
     table,
     total,
     transcripts,
+    view_of,
 )
-from tests.privacy.transcripts import truth as rows_of
 
 EXACT: dict[str, dict[str, Any]] = {"fmt": {"min_rows": 1}, "frt": {"nullify": False}, "tsk": {"nullify": False}}
 
-Attack = Callable[[Transcript], Rows]
+Attack = Callable[[View], Rows]
 
 ATTACKS: dict[str, tuple[str, Attack]] = {
-    "fmt bands": ("fmt", lambda seen: attacks.single_rows(attacks.fmt_groups(seen))),
-    "fmt spans": ("fmt", lambda seen: attacks.meeting_rows(attacks.fmt_spans(seen))),
-    "frt spans": ("frt", lambda seen: attacks.meeting_rows(attacks.gram_spans(seen, "frt"))),
-    "tsk spans": ("tsk", lambda seen: attacks.meeting_rows(attacks.gram_spans(seen, "tsk"))),
+    "fmt bands": ("fmt", sums.bands),
+    "fmt spans": ("fmt", sums.spans),
+    "fmt covariances": ("fmt", sums.covariances),
+    "frt spans": ("frt", sums.spans),
+    "frt covariances": ("frt", sums.covariances),
+    "tsk spans": ("tsk", sums.spans),
 }
 
 SETS: dict[str, Callable[[Path, int], Fleet]] = {
@@ -61,7 +64,7 @@ CHEAP: dict[str, dict[str, Any]] = {"fmt": {"other_sets": [], "max_rules": 16}, 
 def attacked(scheme: str, attack: Attack, fleet: Fleet, parameters: dict[str, Any]) -> Count:
     domain = domain_of(fleet)
     told = transcripts(scheme, fleet, domain, **parameters)
-    return total([count(attack(told[agent]), rows_of(domain, data)) for agent, data in fleet.items()])
+    return total([count(attack(view_of(told[agent])), rows_of(domain, data)) for agent, data in fleet.items()])
 
 
 @pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
@@ -91,7 +94,8 @@ def targets_read(fleet: Fleet, parameters: dict[str, Any]) -> int:
     found = 0
     for agent, data in fleet.items():
         targets = np.unique(rows_of(domain, data)[:, -1])
-        read = attacks.remainders(told[agent])
+        read = sums.remainders(view_of(told[agent]))
+        read = read[:, -1] if len(read) else read.ravel()
         found += int(sum(bool((np.abs(read - target) < 1e-8).any()) for target in targets))
     return found
 
@@ -127,6 +131,17 @@ def test_vehicle_tells_nothing_that_its_condensed_rows_do_not_tell(name: str, gl
             asked = Task(task.scheme, task.kind, {**task.body, "parameters": exact})
             again = scheme.client.contribute(asked, own, rng)
             assert encode(again.to_value()) == encode(answer.to_value())
+
+
+def lone_rows(group: Rows) -> Rows:
+    """Return, for each column of a group and each of its limits, the row that is alone away from the limit, if one is.
+
+    Of a column that is 0 in all rows but one, the products with the other columns, divided by its sum, are that row.
+    """
+    away = np.concatenate([group, 1.0 - group], axis=1)
+    added, products = away.sum(axis=0), away.T @ group
+    found: Rows = products[added > 1e-9] / added[added > 1e-9, None]
+    return found
 
 
 def groups_of(scaled: Rows) -> dict[frozenset[tuple[int, ...]], tuple[Rows, Rows]]:
@@ -165,7 +180,7 @@ def test_row_that_is_alone_in_a_column_of_its_group_is_read_from_exact_sums_and_
         rows = rows_of(domain, data)
         for counts, side in ((exact, 0), (drawn, 1)):
             groups = [pair[side] for pair in groups_of(rows).values()]
-            counts.append(count(np.concatenate([attacks.lone_rows(group) for group in groups]), rows))
+            counts.append(count(np.concatenate([lone_rows(group) for group in groups]), rows))
     assert total(exact).read >= least
     assert total(drawn).read == 0, total(drawn)
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
+from glassfleet.audit.report import truth
+from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.data.condense import condense
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -19,11 +21,9 @@ from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
-from tests.privacy.attacks_frbc import rows_behind_strengths
 from tests.privacy.transcripts import (
     Count,
     Fleet,
-    Rows,
     Transcript,
     count,
     domain_of,
@@ -32,6 +32,7 @@ from tests.privacy.transcripts import (
     table,
     total,
     transcripts,
+    view_of,
 )
 
 SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic")
@@ -69,10 +70,6 @@ def magic(folder: Path, vehicles: int) -> tuple[Fleet, Domain]:
     return fleet, discover(wanted, list(fleet.values()))
 
 
-def truth(domain: Domain, data: Dataset) -> Rows:
-    return np.column_stack([domain.scale_inputs(data.X), np.searchsorted(domain.classes, data.y.astype(np.str_))])
-
-
 def neighbours_asked(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Transcript]:
     """Ask each vehicle about its own cells and all that are one set away, in all classes: no honest question."""
     client, rng = catalogue.load("frbc").client, np.random.default_rng(0)
@@ -99,7 +96,9 @@ Asking = Callable[[Fleet, Domain, Parameters], dict[str, Transcript]]
 
 
 def attacked(fleet: Fleet, domain: Domain, told: dict[str, Transcript]) -> Count:
-    return total([count(rows_behind_strengths(told[agent]), truth(domain, data)) for agent, data in fleet.items()])
+    return total(
+        [count(rows_behind_strengths(view_of(told[agent])), truth(domain, data)) for agent, data in fleet.items()]
+    )
 
 
 @pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))

@@ -13,21 +13,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glassfleet import catalogue
+from glassfleet import catalogue, local
+from glassfleet.audit.report import matches
+from glassfleet.audit.sums import Rows
+from glassfleet.audit.transcript import View
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import Contribution, Done, Next, Task
-
-Rows = NDArray[np.float64]
-"""Shape (n, F + 1): inputs and target, scaled to [0, 1]."""
+from glassfleet.scheme import Contribution, Task
 
 Fleet = dict[str, Dataset]
 Transcript = list[tuple[Task, Contribution]]
 """The questions of a run, in order, and a vehicle's answers."""
-
-TOLERANCE = 1e-3
-"""A row counts as read when every input and the target are this near, as a share of their ranges."""
 
 
 @dataclass(frozen=True)
@@ -86,32 +83,26 @@ def domain_of(fleet: Fleet) -> Domain:
     return discover(DiscoveryParameters(features=one.features, target=one.target), list(fleet.values()))
 
 
-def truth(domain: Domain, data: Dataset) -> Rows:
-    """Return a vehicle's rows as they enter its sums."""
-    return np.column_stack([domain.scale_inputs(data.X), domain.scale_target(data.y)])
-
-
 def transcripts(name: str, fleet: Fleet, domain: Domain, **parameters: Any) -> Mapping[str, Transcript]:
     """Learn, and return what each vehicle sent."""
     scheme = catalogue.load(name)
-    rng = np.random.default_rng(0)
     told: dict[str, Transcript] = {agent: [] for agent in fleet}
-    step: Next | Done = scheme.server.start(scheme.Parameters.model_validate(parameters), domain, 0)
-    while isinstance(step, Next):
-        answers = {agent: scheme.client.contribute(step.task, data, rng) for agent, data in fleet.items()}
-        for agent, answer in answers.items():
-            told[agent].append((step.task, answer))
-        step = scheme.server.reduce(step.state, list(answers.values()))
+    local.federated(
+        scheme, scheme.Parameters.model_validate(parameters), domain, fleet,
+        listen=lambda task, answer: told[answer.agent].append((task, answer)),
+    )  # fmt: skip
     return told
+
+
+def view_of(transcript: Transcript) -> View:
+    """Return what an attacker is given of a transcript."""
+    return [(task, answer.sums) for task, answer in transcript]
 
 
 def count(candidates: Rows, rows: Rows) -> Count:
     """Compare what an attack found with the rows that there are."""
-    if not len(candidates):
-        return Count(0, len(rows), 0)
-    nearest = np.array([int(np.abs(rows - line).max(axis=1).argmin()) for line in candidates])
-    near = np.abs(rows[nearest] - candidates).max(axis=1) < TOLERANCE
-    return Count(len(set(nearest[near].tolist())), len(rows), int((~near).sum()))
+    whole, _, false = matches(candidates, rows)
+    return Count(len(whole), len(rows), false)
 
 
 def total(counts: list[Count]) -> Count:

@@ -114,6 +114,18 @@ def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page()
     assert "<details>" not in html
 
 
+def test_report_tells_and_draws_what_attacks_read_when_that_was_measured() -> None:
+    line = {"protection": "exact", "seen": "each vehicle", "attack": "bands", "read": 30, "rows": 120, "false": 4}
+    audit = {"vehicles": 3, "rows": 120, "lines": [line], "models": [{"auc": 0.5}, {"auc": None}]}
+    page = run_page(STATUS, None, leakage=audit)
+    html, text = html_of(page), markdown_of(page)
+    assert "| exact | each vehicle | bands | 30 | 25.0% | 4 |" in text
+    assert "membership AUC 0.500" in text
+    assert html.count("<figure>") == 2
+    assert "Rows read whole, of 1 attacks: at most 25.0%" in html
+    assert "No attack that was tried" in markdown_of(run_page(STATUS, None, leakage={**audit, "lines": []}))
+
+
 def test_report_names_vehicles_that_stand_out_and_who_was_left_out() -> None:
     told = {"notes": ["vd: at most 640 of its 64000 rows count"], "max_rows_each": 640, "spec": {"without": ["vx"]}}
     text = markdown_of(run_page({**STATUS, **told}, None)).replace("\\", "")

@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.scheme import Contribution
+from glassfleet.audit.transcript import Sums, View
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import Question
-from tests.privacy.transcripts import Rows, Transcript
 
 Array = NDArray[np.float64]
 
@@ -21,14 +20,14 @@ _SAME = 1e-6
 """Logarithms that agree to this are of one number."""
 
 
-def rows_behind_strengths(transcript: Transcript) -> Rows:
+def rows_behind_strengths(view: View) -> Array:
     """Return candidates, shape (m, F + 1): inputs, scaled, and the number of the class."""
     found = []
-    for task, answer in transcript:
+    for task, sums in view:
         question = Question.from_task(task)
         if question.rules is None:
             continue
-        antecedents, strengths, rows = _by_class(question, answer)
+        antecedents, strengths, rows = _by_class(question, sums)
         for cell, label in np.argwhere(rows == 1):
             steps = antecedents - antecedents[cell]
             is_near = np.abs(steps).max(axis=1) == 1
@@ -40,9 +39,9 @@ def rows_behind_strengths(transcript: Transcript) -> Rows:
     return np.unique(np.array(found), axis=0) if found else np.empty((0, 0))
 
 
-def _by_class(question: Question, answer: Contribution) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+def _by_class(question: Question, sums: Sums) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
     """Return antecedents, summed strengths of each class, and rows, by antecedent; of one class by subtraction."""
-    rules, sums, bits = question.rules, answer.sums, question.parameters.limb_bits
+    rules, bits = question.rules, question.parameters.limb_bits
     assert rules is not None
     shape = (len(rules.first), question.n_classes)
     strengths, rows = np.full(shape, np.nan), np.zeros(shape, dtype=np.int64)

@@ -1,0 +1,339 @@
+"""``glassfleet audit``: attacks on what vehicles sent, and which of their rows these read. For who owns the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.common import (
+    config_option,
+    json_option,
+    options_as,
+    parse_parameters,
+    print_json,
+    state_dir_option,
+    table_lines,
+)
+from console.progress import progress
+from schemas.errors import DataError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from coordinator.runs.records import Told
+    from glassfleet.audit.model import ModelTold
+    from glassfleet.audit.report import Line
+    from glassfleet.data.dataset import Dataset
+    from glassfleet.scheme import Scheme
+
+LAST = "last"
+
+HELD_OUT = 0.2
+"""Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
+
+
+@dataclass(frozen=True)
+class Vehicle:
+    """A vehicle's rows: those that it learns from, and others."""
+
+    train: Dataset
+    test: Dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakageOptions:
+    """Of ``glassfleet audit leakage``."""
+
+    run_id: str | None
+    data: Path
+    scheme: str | None
+    pairs: tuple[str, ...]
+    target: str | None
+    vehicles: int | None
+    journal: str | None
+    state_dir: Path
+    as_json: bool
+
+
+@click.group()
+def audit() -> None:
+    """Measure what learning gives away, by attacks on what vehicles really send.
+
+    \b
+    Examples:
+      glassfleet audit leakage last --data rows/
+    """
+
+
+@audit.command()
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option(
+    "--data", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    help="The rows: a folder with the file of each vehicle, named by its id; or one file with --vehicles.",
+)  # fmt: skip
+@click.option("--scheme", metavar="NAME", help="Simulate a fleet that learns with it, in place of RUN.")
+@click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help="With --scheme: a parameter; repeatable.")
+@click.option("--target", metavar="COLUMN", help="With --scheme: column to forecast.  [default: the last]")
+@click.option(
+    "--vehicles", type=click.IntRange(2, 1000), metavar="N",
+    help="With --scheme: shuffle the rows of the one file and deal four fifths of them to so many vehicles.",
+)  # fmt: skip
+@click.option(
+    "--journal", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
+    help="Journal that holds RUN. Default: STATE_DIR/journal.sqlite.",
+)  # fmt: skip
+@state_dir_option
+@json_option
+@config_option
+@options_as(LeakageOptions)
+def leakage(options: LeakageOptions) -> None:
+    """Run attacks on a run's transcript, and count the rows that they read.
+
+    The transcript is what the coordinator's journal holds of RUN (`last`: the newest): every sum that a vehicle sent,
+    as broker and coordinator saw it. With --scheme a fleet is simulated instead, once with the parameters as given and
+    once with rows as they are. Not tried: attacks on histograms, and on fedga, fedavg_mlp and dp_tree.
+
+    A row counts as read when every input and the target are within a thousandth of their ranges. `parts` are rows of
+    which some columns were read to the last digits; `false` candidates that are nobody's row; `by chance` rows that the
+    same candidates would read if each column were shuffled. `values near` are those within 0.319 standard deviations
+    of where `trees` puts rows, and of the mean.
+
+    \b
+    Examples:
+      glassfleet audit leakage last --data rows/
+      glassfleet audit leakage --scheme fmt --data weather.csv.gz --vehicles 15 --json
+    """
+    if (options.run_id is None) == (options.scheme is None):
+        raise UsageError("name a run, or a scheme to simulate one with: RUN or --scheme")
+    if options.scheme is None and (options.vehicles or options.pairs or options.target):
+        raise UsageError("--param, --target and --vehicles go with --scheme; a run has its own")
+    with progress("attacking what was sent"):
+        document, lines, models = _simulated(options) if options.scheme else _of_run(options)
+    if options.as_json:
+        print_json(
+            {
+                **document,
+                "lines": [line.to_document() for line in lines],
+                "models": [{"protection": protection, **asdict(each)} for protection, each in models],
+            }
+        )
+        return
+    click.echo(f"{document['run'] or 'simulated'}: {document['scheme']}, {document['vehicles']} vehicles, "
+               f"{document['rows']:,} rows")  # fmt: skip
+    for text in table_lines(line_table(lines), left=(0, 1, 2, 5)):
+        click.echo(text)
+    if not lines:
+        click.echo(f"no attack here is about sums of {document['scheme']}: what they tell was not measured")
+    for protection, each in models:
+        click.echo(f"the model alone ({protection}): {_model_words(each)}")
+
+
+def line_table(lines: list[Line]) -> list[list[str]]:
+    """Return the lines as a table of text, with its head."""
+    head = ["protection", "attacker sees", "attack", "rows read", "share", "whose", "parts", "false", "by chance"]
+    found = [[*head, "values near", "by guessing"]]
+    for line in lines:
+        share = f"{line.read / max(1, line.rows):.1%}"
+        near = ["", ""] if line.near is None or line.guessed is None else [f"{line.near:.0%}", f"{line.guessed:.0%}"]
+        counts = (f"{count:,}" for count in (line.parts, line.false, line.chance))
+        found.append([
+            line.protection, line.seen, line.attack, f"{line.read:,}", share, _whose(line), *counts, *near,
+        ])  # fmt: skip
+    return found
+
+
+def _whose(line: Line) -> str:
+    if not line.read:
+        return "-"
+    if not line.owners:
+        return "no name"
+    hit = [agent for agent, (read, _) in line.owners.items() if read]
+    most = max(hit, key=lambda agent: line.owners[agent][0] / line.owners[agent][1])
+    read, rows = line.owners[most]
+    return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}"
+
+
+def _model_words(told: ModelTold) -> str:
+    met = f"gives back {told.met:.2%} of the targets it was learned from, to a millionth of their range"
+    if told.auc is None:
+        return f"{met}; there are no other rows to measure membership with"
+    return f"{met} ({told.met_others:.2%} of {told.others:,} other rows); membership AUC {told.auc:.3f}, 0.5 is nothing"
+
+
+# --- a run of the journal ---------------------------------------------------------------------------------------------
+
+
+def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
+    from glassfleet import catalogue  # numpy comes with it
+    from glassfleet.audit.model import model_alone
+    from glassfleet.audit.report import audit as attack
+    from glassfleet.audit.report import protection_of, truth
+    from glassfleet.data.dataset import pool
+    from glassfleet.local import counted_rows
+
+    run, told = _told(options)
+    state, domain = told.state, told.state.domain
+    opened = [each for each in told.answers if each.task.scheme != "domain"]
+    if domain is None or not opened:
+        raise NotFoundError(f"run {run!r}: no vehicle answered a question about its rows, so nothing was told")
+    scheme = catalogue.load(state.spec.scheme)
+    protection = protection_of(scheme, state.parameters, state.nullified)
+    agents = sorted(frozenset().union(*(each.members for each in opened)))
+    files = _files(options.data)
+    if missing := [agent for agent in agents if agent not in files]:
+        raise DataError(f"--data {options.data} has no file of {', '.join(missing[:5])}: {missing[0]}.csv, .csv.gz ...")
+    target = domain.target_name
+    fleet = {agent: _read(files[agent], target, scheme, labels=domain.target is None) for agent in agents}
+    _check_same(told, protection, {agent: each.train for agent, each in fleet.items()})
+    rows = {agent: counted_rows(each.train, domain, state.max_rows_each) for agent, each in fleet.items()}
+    lines = attack(protection, opened, {agent: truth(domain, data) for agent, data in rows.items()})
+    models = []
+    if state.model is not None:
+        others = pool([counted_rows(each.test, domain, 0) for each in fleet.values()])
+        models.append((protection, model_alone(state.model, pool([rows[agent] for agent in state.cohort]), others)))
+    count = sum(data.rows for data in rows.values())
+    return {"run": run, "scheme": scheme.name, "vehicles": len(agents), "rows": count}, lines, models
+
+
+def _told(options: LeakageOptions) -> tuple[str, Told]:
+    from coordinator.journal.inspect import entries, runs  # extra coordinator
+    from coordinator.runs.defaults import default_engine
+    from coordinator.runs.records import told
+
+    url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
+    known = runs(url)
+    run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
+    found = told(default_engine(), entries(url, run))
+    if found is None:
+        named = f"it has events of {', '.join(known[:-6:-1])}" if known else "it has events of no run"
+        raise NotFoundError(f"the journal has no events of run {run!r}; {named}. Ended runs need keep_records")
+    return run, found
+
+
+def _check_same(told: Told, protection: str, rows: Mapping[str, Dataset]) -> None:
+    """Raise DataError unless these are the rows that the vehicles answered from, as far as that can be told.
+
+    Their numbers can; and answers that need no secret, about limits or from rows as they are, are computed again.
+    """
+    import numpy as np
+
+    from edge_agent.session.answers import DOMAIN, answer
+    from glassfleet.errors import TaskError
+
+    way_out = "give the rows as they were when the run began"
+    for agent, (count, _) in told.state.frozen.items():
+        most = told.state.max_rows_each or count
+        if agent in rows and min(count, most) != min(rows[agent].rows, most):
+            raise DataError(f"{agent} answered from {count} rows, --data has {rows[agent].rows} of it: {way_out}")
+    unknown = dict(rows)
+    for each in told.answers:
+        agent = next(iter(each.members))
+        if agent not in unknown or len(each.members) > 1 or (each.task.scheme != DOMAIN and protection != "exact"):
+            continue
+        try:
+            again = answer(each.task, unknown.pop(agent), b"")["contribution"]["sums"]
+        except TaskError as fault:
+            raise DataError(f"the rows of {agent} in --data cannot answer what it answered ({fault})") from fault
+        if not all(np.array_equal(again.get(name), array) for name, array in each.sums.items()):
+            raise DataError(
+                f"the rows of {agent} in --data have other values than those that it answered from: {way_out}"
+            )
+
+
+# --- a simulated fleet ------------------------------------------------------------------------------------------------
+
+
+def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
+    from pydantic import ValidationError
+
+    from coordinator.runs.defaults import discover as search
+    from glassfleet import catalogue
+    from glassfleet.audit.model import model_alone
+    from glassfleet.audit.report import audit as attack
+    from glassfleet.audit.report import protection_of, truth
+    from glassfleet.audit.transcript import Opened
+    from glassfleet.data.dataset import pool
+    from glassfleet.data.parameters import parameter_fault
+    from glassfleet.discovery import discover
+    from glassfleet.local import federated
+
+    scheme = catalogue.load(str(options.scheme))
+    try:
+        parameters = scheme.Parameters.model_validate(parse_parameters(options.pairs))
+    except ValidationError as fault:
+        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param: ")) from fault
+    fleet = _fleet(options, scheme)
+    rows = {agent: each.train for agent, each in fleet.items()}
+    one = next(iter(rows.values()))
+    domain = discover(search(one.features, one.target, {}, scheme)[1], list(rows.values()))
+    true = {agent: truth(domain, data) for agent, data in rows.items()}
+    lines: list[Line] = []
+    models = []
+    protection = ""
+    for each in (parameters, scheme.exact(parameters)):
+        if protection == "exact":
+            break  # the parameters as given use rows as they are
+        opened: list[Opened] = []
+
+        def listen(task: Any, answer: Any, opened: list[Opened] = opened) -> None:
+            opened.append(Opened(task, frozenset({answer.agent}), answer.sums))
+
+        outcome = federated(scheme, each, domain, rows, listen=listen)
+        protection = protection_of(scheme, each, outcome.nullified)
+        lines += attack(protection, opened, true)
+        others = pool([vehicle.test for vehicle in fleet.values()])
+        models.append((protection, model_alone(outcome.model, pool(list(rows.values())), others)))
+    count = sum(data.rows for data in rows.values())
+    return {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count}, lines, models
+
+
+def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
+    labels = "regression" not in scheme.purpose
+    if options.vehicles is None:
+        files = _files(options.data)
+        return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in sorted(files.items())}
+    import numpy as np
+
+    both = _read(options.data, options.target, scheme, labels=labels)
+    data = both.train
+    order = np.random.default_rng(0).permutation(data.rows)
+    cut = int(data.rows * (1 - HELD_OUT))
+    if cut < options.vehicles:
+        raise DataError(f"{options.data}: {data.rows} rows are too few for {options.vehicles} vehicles")
+
+    def some(places: Any) -> Dataset:
+        return replace(data, X=data.X[places], y=data.y[places], memo={})
+
+    parts = [some(places) for places in np.array_split(order[:cut], options.vehicles)]
+    held = [some(order[cut:]), *(some(order[:0]) for _ in parts[1:])]
+    return {f"v{number:03d}": Vehicle(*each) for number, each in enumerate(zip(parts, held, strict=True))}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by vehicle."""
+    from edge_agent.sources.readers import file_endings
+
+    if not folder.is_dir():
+        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
+    try:
+        names = {
+            path: next((end for end in file_endings() if path.name.endswith(end)), None) for path in folder.iterdir()
+        }
+    except OSError as fault:
+        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
+    files = {path.name.removesuffix(end): path for path, end in names.items() if end is not None}
+    if not files:
+        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
+    return files
+
+
+def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Vehicle:
+    from edge_agent.sources import read_source
+
+    source = read_source(path, target=target, labels=labels, categories=getattr(scheme, "categorical", False) is True)
+    return Vehicle(source.train, source.test)

@@ -1,0 +1,222 @@
+"""The leakage report: attacks on a transcript, and how many rows they read, whose, and how often they are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from glassfleet.audit.strengths import rows_behind_strengths
+from glassfleet.audit.sums import Rows, bands, covariances, remainders, spans
+from glassfleet.audit.transcript import Opened, View, differences, total, views
+from glassfleet.audit.trees import leaf_means, near
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.scheme import Scheme
+
+TOLERANCE = 1e-3
+"""A row counts as read when every input and the target are this near, as a share of their ranges."""
+
+_PART = 1e-7
+"""The same where only some columns are told; it must be the only row so near, too."""
+
+ALL: Final = "all vehicles together"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One way to compute rows.
+
+    Attributes
+    ----------
+    name : str
+    schemes : tuple of str
+        Whose sums it reads.
+    rows : callable
+        From a view to candidate rows, shape (m, F + 1), scaled; NaN: nothing is told of the column.
+    """
+
+    name: str
+    schemes: tuple[str, ...]
+    rows: Callable[[View], Rows]
+
+
+PRODUCTS = ("fmt", "frt", "tsk")
+
+ATTACKS = (
+    Attack("bands", ("fmt",), bands),
+    Attack("remainders", ("frt",), remainders),
+    Attack("spans", PRODUCTS, spans),
+    Attack("covariances", PRODUCTS, covariances),
+    Attack("trees", PRODUCTS, leaf_means),
+    Attack("strengths", ("frbc",), rows_behind_strengths),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one attack came to on one kind of sums.
+
+    Attributes
+    ----------
+    protection : str
+        How vehicles protected their rows: ``condensed``; ``exact``, not at all; ``nullified``, as frt's paper has it;
+        ``own``, in another way of the scheme's.
+    seen : str
+        What the attacker sees: ``each vehicle``, ``each group``, ``who left`` or ``all vehicles together``.
+    attack : str
+    read : int
+        Different rows read whole: every input and the target, to a thousandth of their ranges.
+    parts : int
+        Other rows of which only some columns were read, to the last digits.
+    rows : int
+        Rows that there are.
+    false : int
+        Candidates that are nobody's row.
+    chance : int
+        Rows that the same candidates read of rows whose columns were shuffled: near by chance.
+    owners : dict of str to (int, int)
+        Rows read whole and rows that there are, by vehicle; empty where sums are of several vehicles: a row that is
+        read from them has no name.
+    near, guessed : float or None
+        Of ``trees``: share of the values within 0.319 standard deviations, and of a guess by means.
+    """
+
+    protection: str
+    seen: str
+    attack: str
+    read: int
+    parts: int
+    rows: int
+    false: int
+    chance: int
+    owners: dict[str, tuple[int, int]]
+    near: float | None = None
+    guessed: float | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        return asdict(self)
+
+
+def protection_of(scheme: Scheme, parameters: Any, nullified: int) -> str:
+    """Return how the vehicles of a run protected their rows, in the word of :attr:`Line.protection`.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    parameters : scheme.Parameters
+    nullified : int
+        Statistics that they set to zero.
+    """
+    group_rows = getattr(parameters, "group_rows", None)
+    if group_rows is not None and group_rows > 1:
+        return "condensed"
+    if nullified:
+        return "nullified"
+    return "exact" if group_rows is not None or parameters == scheme.exact(parameters) else "own"
+
+
+def truth(domain: Domain, data: Dataset) -> Rows:
+    """Return a vehicle's rows as they enter its sums: inputs and target scaled, a class as its number."""
+    inputs = domain.scale_inputs(data.select([variable.name for variable in domain.features]).X)
+    if domain.target is not None:
+        return np.column_stack([inputs, domain.scale_target(data.y)])
+    labels, known = data.y.astype(np.str_), np.array(domain.classes, dtype=np.str_)
+    numbers = np.array([np.flatnonzero(known == label)[0] if label in known else -1 for label in labels])
+    return np.column_stack([inputs, numbers.astype(np.float64)])
+
+
+def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
+    """Compare what an attack found with the rows that there are.
+
+    Returns
+    -------
+    set of int, set of int, int
+        Places of the rows read whole; of those of which some columns were read; candidates that are no row.
+    """
+    whole: set[int] = set()
+    parts: set[int] = set()
+    false = 0
+    if not len(candidates) or not len(rows):
+        return whole, parts, len(candidates)
+    is_told = ~np.isnan(candidates)
+    for told in np.unique(is_told, axis=0):
+        some = candidates[(is_told == told).all(axis=1)][:, told]
+        tree = KDTree(rows[:, told])
+        distance, at = tree.query(some, p=np.inf)
+        hit: NDArray[np.bool_] = distance < (TOLERANCE if told.all() else _PART)
+        false += int((~hit).sum())
+        if told.all():
+            whole |= set(at[hit].tolist())
+        else:
+            alone = tree.query_ball_point(some, _PART, p=np.inf, return_length=True) == 1
+            parts |= set(at[hit & alone].tolist())
+    return whole, parts - whole, false
+
+
+def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -> list[Line]:
+    """Run all attacks on a transcript.
+
+    Parameters
+    ----------
+    protection : str
+        Of the run, for the lines.
+    opened : sequence of Opened
+        What left the vehicles, but for the search for limits; all of one scheme.
+    rows : mapping of str to ndarray of float64, shape (n, F + 1)
+        The rows of each vehicle that took part, by :func:`truth`.
+
+    Returns
+    -------
+    list of Line
+        None of a scheme that no attack here is about.
+    """
+    if not opened:
+        return []
+    each = "each vehicle" if all(len(one.members) == 1 for one in opened) else "each group"
+    kinds = {each: list(opened), "who left": differences(opened), ALL: total(opened)}
+    if len({one.members for one in opened}) == 1:
+        del kinds[ALL]
+    found: list[Line] = []
+    for seen, some in kinds.items():
+        known = views(some)
+        attacks = [attack for attack in ATTACKS if opened[0].task.scheme in attack.schemes] if known else []
+        found += [_line(protection, seen, attack, known, rows) for attack in attacks]
+    return found
+
+
+def _line(
+    protection: str, seen: str, attack: Attack, known: Mapping[frozenset[str], View], rows: Mapping[str, Rows]
+) -> Line:
+    read: set[tuple[str, int]] = set()
+    parts: set[tuple[str, int]] = set()
+    false, chance, nears = 0, 0, []
+    rng = np.random.default_rng(0)
+    for members, view in known.items():
+        places = [(agent, place) for agent in sorted(members) for place in range(len(rows[agent]))]
+        theirs = np.concatenate([rows[agent] for agent in sorted(members)])
+        candidates = attack.rows(view)
+        whole, some, wrong = matches(candidates, theirs)
+        read |= {places[at] for at in whole}
+        parts |= {places[at] for at in some}
+        false += wrong
+        chance += len(matches(candidates, rng.permuted(theirs, axis=0))[0])
+        if attack.rows is leaf_means:
+            nears.append((near(candidates, theirs), len(theirs)))
+    everybody = sorted(frozenset().union(*known))
+    is_named = all(len(each) == 1 for each in known)
+    share, guess = (
+        sum(each[place] * count for each, count in nears) / max(1, sum(count for _, count in nears)) if nears else None
+        for place in (0, 1)
+    )
+    return Line(
+        protection, seen, attack.name, len(read), len(parts - read), sum(len(rows[agent]) for agent in everybody),
+        false, chance,
+        {agent: (sum(own == agent for own, _ in read), len(rows[agent])) for agent in everybody} if is_named else {},
+        share, guess,
+    )  # fmt: skip

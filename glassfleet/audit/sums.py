@@ -1,0 +1,276 @@
+"""Linear algebra on sums of products: ways to compute whole rows, for the schemes that sum products of their columns.
+
+Each attack takes a `View` and returns candidate rows, scaled, shape (m, F + 1), inputs and target; NaN where it tells
+nothing of a column. It does not know which candidates are right.
+
+- bands (fmt): sums of two neighbouring cuts differ by the rows between them. One row left is the row itself, by its
+  products.
+- remainders (frt): what a node holds less its cells of one input is the cell that was not told.
+- spans: the products of fewer rows than there are columns span just these rows. Two groups that share one row have
+  spans that meet in one line, which is that row.
+- covariances: where the product sums of two groups differ by a matrix of rank one, that is a row. After Huth et al.,
+  "Accessibility of covariance information creates vulnerability in Federated Learning frameworks" (Bioinformatics
+  2023), who have the owner add known vectors to the rows; nobody can do that here, so differences are taken of what is
+  sent anyway.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.audit.transcript import View
+from glassfleet.numerics.statistics import gram_value, unpack_symmetric
+from glassfleet.schemes.fmt.messages import Question as FmtQuestion
+from glassfleet.schemes.fmt.messages import read_task as read_fmt
+from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.schemes.frt.messages import read_task as read_frt
+from glassfleet.schemes.tsk.messages import read_task as read_tsk
+
+Ints = NDArray[np.int64]
+Rows = NDArray[np.float64]
+"""Shape (m, F + 1): inputs and target, scaled to [0, 1]."""
+
+MOST_GROUPS = 400
+"""Groups of a view that are compared with each other: pairs grow with the square."""
+
+_READ: dict[str, Callable[[Any], Any]] = {"frt": read_frt, "tsk": read_tsk}
+
+
+# --- groups of rows and their products ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Sums of the products of the columns of n groups of rows, in float64.
+
+    Attributes
+    ----------
+    inputs : tuple of int
+        Which inputs the columns are; then come the constant 1 and the target.
+    width : int
+        Inputs of the domain, F.
+    grams : ndarray of float64, shape (n, k, k)
+        Over [x, 1, y].
+    noise : float
+        What the rounding of the products may come to.
+    is_whole : ndarray of bool, shape (n,)
+        A node, leaf or rule; False: a band between two cuts.
+    """
+
+    inputs: tuple[int, ...]
+    width: int
+    grams: NDArray[np.float64]
+    noise: float
+    is_whole: NDArray[np.bool_]
+
+    def rows_on(self, lines: NDArray[np.float64]) -> Rows:
+        """Return the rows that lie on lines through the origin of the columns' space, shape (m, k), if any do."""
+        lines = lines[np.abs(lines[:, -2]) > 1e-6]
+        values = np.delete(lines / lines[:, -2:-1], -2, axis=1)
+        values = values[((values > -1e-4) & (values < 1 + 1e-4)).all(axis=1)]
+        found = np.full((len(values), self.width + 1), np.nan)
+        found[:, [*self.inputs, self.width]] = values
+        return found
+
+
+def groups(view: View) -> Iterator[Groups]:
+    """Yield the product sums of all groups of rows that a view tells apart, question by question."""
+    if view and view[0][0].scheme == "fmt":
+        for question, triangles, is_whole in fmt_triangles(view):
+            k = len(question.columns) + 2
+            grams = unpack_symmetric(triangles.astype(np.float64), k) / 2.0 ** (2 * GRID_BITS)
+            order = np.array([*range(1, k - 1), 0, k - 1])
+            noise = k * 2.0**-GRID_BITS
+            yield Groups(question.columns, question.n_features, grams[:, order[:, None], order], noise, is_whole)
+        return
+    for task, sums in view:
+        if "gram_high" not in sums or task.scheme not in _READ:
+            continue
+        question = _READ[task.scheme](task)
+        bits, f = question.parameters.gram_bits, len(question.domain.features)
+        if question.gram_columns == f + 2:
+            value = gram_value(sums["gram_high"], sums["gram_low"], bits=bits)
+            grams = unpack_symmetric(value, f + 2) / 2.0 ** (2 * bits)
+            yield Groups(tuple(range(f)), f, grams, 1e-11, np.ones(len(grams), dtype=np.bool_))
+
+
+# --- fmt ------------------------------------------------------------------------------------------------------------
+
+
+def fmt_triangles(view: View) -> Iterator[tuple[FmtQuestion, Ints, NDArray[np.bool_]]]:
+    """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
+
+    Packed triangles over [1, x, y]: nodes and their siblings (the parent less the node), bands between neighbouring
+    cuts in both, and in the end the rows of a leaf that were held out while it grew.
+    """
+    known: dict[Any, tuple[Ints, dict[tuple[int, int], Ints]]] = {}
+    for task, sums in view:
+        question = read_fmt(task)
+        whole: list[Ints] = []
+        between: list[Ints] = []
+        start = 0
+        for line, node in enumerate(question.nodes):
+            places = question.cuts_of[node]
+            told = dict(zip(places, sums["lower"][start : start + len(places)], strict=True))
+            start += len(places)
+            path = tuple(question.tree.path(node))
+            known[question.knots, path] = sums["whole"][line], _all_cuts(question, node, sums["whole"][line], told)
+            for seen in (path, *_derive_sibling(question, path, known)):
+                whole.append(known[question.knots, seen][0])
+                between += _bands(*known[question.knots, seen])
+        if question.kind == "leaves":
+            for leaf, triangle in zip(question.tree.leaves, sums["gram"], strict=True):
+                grown = known.get((question.knots, tuple(question.tree.path(leaf))))
+                whole += (
+                    [triangle] if grown is None or len(grown[0]) != len(triangle) else [triangle, triangle - grown[0]]
+                )
+        if whole:
+            yield question, np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
+
+
+def _all_cuts(question: FmtQuestion, node: int, whole: Ints, told: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
+    span = question.tree.span(node, question.n_sets)
+    outside = {
+        place: whole if feature in span and cut >= span[feature][1] else np.zeros_like(whole)
+        for place, (feature, cut) in enumerate(question.cuts)
+    }
+    return {cut: told.get(place, outside[place]) for place, cut in enumerate(question.cuts)}
+
+
+def _derive_sibling(question: FmtQuestion, path: tuple[Any, ...], known: dict[Any, Any]) -> tuple[Any, ...]:
+    above = known.get((question.knots, path[:-1])) if path else None
+    if above is None:
+        return ()
+    *steps, (feature, at, is_upper) = path
+    sibling = (*steps, (feature, at, not is_upper))
+    whole, own = known[question.knots, path]
+    cuts = {cut: above[1][cut] - sums for cut, sums in own.items() if cut in above[1]}
+    known[question.knots, sibling] = above[0] - whole, cuts
+    return (sibling,)
+
+
+def _bands(whole: Ints, cuts: dict[tuple[int, int], Ints]) -> Iterator[Ints]:
+    for _, line in itertools.groupby(sorted(cuts), key=lambda cut: cut[0]):
+        before = np.zeros_like(whole)
+        for cut in line:
+            yield cuts[cut] - before
+            before = cuts[cut]
+        yield whole - before
+
+
+def bands(view: View) -> Rows:
+    """Return the row behind each sum of fmt that is a weight times the products of one row on the grid."""
+    found = []
+    for question, triangles, _ in fmt_triangles(view):
+        weight, rest = np.divmod(triangles[:, 0], 1 << GRID_BITS)  # below 0 where a part of a node was withheld
+        some, weight = (each[(weight != 0) & (rest == 0)] for each in (triangles, weight))
+        is_one = (some % weight[:, None] == 0).all(axis=1)
+        products = unpack_symmetric(some[is_one] // weight[is_one, None], len(question.columns) + 2)
+        rows = products[:, 0] / 2.0**GRID_BITS
+        outer = rows[:, :, None] * rows[:, None] * 2.0**GRID_BITS
+        # A product is rounded by half a step, those of the first line once more.
+        right = (
+            (np.abs(products - outer).max(axis=(1, 2)) < 1.6) & (rows >= 0.0).all(axis=1) & (rows <= 1.0).all(axis=1)
+        )
+        whole = np.full((int(right.sum()), question.n_features + 1), np.nan)
+        whole[:, [*question.columns, question.n_features]] = rows[right, 1:]
+        found.append(whole)
+    return _rows(found)
+
+
+# --- frt ------------------------------------------------------------------------------------------------------------
+
+
+def remainders(view: View) -> Rows:
+    """Return the targets of the cells of one row that a node's other cells leave (frt); of inputs nothing is told."""
+    found = []
+    for task, sums in view:
+        question = read_frt(task)
+        if question.kind != "level":
+            continue
+        for line in range(len(question.nodes)):
+            noise = int(sums["node_count"][line]) * (question.parameters.n_sets + 1)
+            for feature in np.flatnonzero(question.free[line]):
+                ws, wls, wss = (
+                    int(sums[f"node_{name}"][line]) - int(sums[f"cell_{name}"][line, feature].sum())
+                    for name in ("ws", "wls", "wss")
+                )
+                if ws > max(64 * noise, 1 << 12) and abs(wss - wls / ws * wls) <= 8 * noise + 1e-9 * ws:
+                    found.append(np.append(np.full(question.n_features, np.nan), wls / ws)[None])
+    return _rows(found)
+
+
+# --- spans ----------------------------------------------------------------------------------------------------------
+
+
+def spans(view: View) -> Rows:
+    """Return the row of each group of one row, and of each two groups of few rows whose spans meet in one line."""
+    found = []
+    few: dict[tuple[int, ...], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
+    for some in groups(view):
+        values, vectors = np.linalg.eigh(some.grams)
+        kept = values > np.maximum(some.noise, 1e-9 * values[:, -1:])
+        ranks = kept.sum(axis=1)
+        is_few = (ranks > 0) & (ranks < len(values.T) - 1)
+        found.append(some.rows_on(vectors[is_few & (ranks == 1), :, -1]))
+        known = few.setdefault(some.inputs, (some, {}))[1]
+        for place in np.flatnonzero(is_few & (ranks > 1))[: MOST_GROUPS * 4]:
+            basis = vectors[place][:, kept[place]]
+            if len(known) < MOST_GROUPS:  # the same rows come in many bands
+                known.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), basis)
+    for some, known in few.values():
+        found.append(some.rows_on(_meeting(list(known.values()))))
+    return _rows(found)
+
+
+def _meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the lines, shape (m, d), in which two of the spans meet; `bases` are orthonormal, of shapes (d, rank)."""
+    found = [np.empty((0, len(bases[0]) if bases else 2))]
+    by_rank = {
+        rank: np.stack([each for each in bases if each.shape[1] == rank]) for rank in {b.shape[1] for b in bases}
+    }
+    for rank, some in by_rank.items():
+        for more, others in by_rank.items():
+            if more < rank or rank + more > some.shape[1]:
+                continue
+            for place, basis in enumerate(some):
+                both = basis.T @ (others[place + 1 :] if more == rank else others)
+                # Of spans that meet one cosine is 1, so that this is 0; it costs a tenth of the cosines.
+                both = both[np.linalg.det(np.eye(rank) - both @ both.transpose(0, 2, 1)) < 1e-7]
+                left, cosines, _ = np.linalg.svd(both, full_matrices=False)
+                meet = (cosines[:, 0] > 1 - 1e-8) & (cosines[:, 1] < 1 - 1e-5)
+                found.append(left[meet, :, 0] @ basis.T)
+    return np.concatenate(found)
+
+
+# --- covariances ----------------------------------------------------------------------------------------------------
+
+
+def covariances(view: View) -> Rows:
+    """Return the row of each two groups, whole ones, whose product sums differ by a matrix of rank one."""
+    found = []
+    some = [each for each in groups(view) if each.is_whole.any()]
+    for inputs in dict.fromkeys(each.inputs for each in some):
+        alike = [each for each in some if each.inputs == inputs]
+        grams = np.concatenate([each.grams[each.is_whole] for each in alike])[:MOST_GROUPS]
+        grams = np.concatenate([grams, np.zeros_like(grams[:1])])
+        noise = 2 * alike[0].noise
+        for gram in grams[:-1]:
+            left = gram - grams
+            own = np.diagonal(left, axis1=1, axis2=2)
+            left = left[(own > -noise).all(axis=1) & (own[:, -2] > 1e3 * noise)]
+            values, vectors = np.linalg.eigh(left)
+            is_one = (np.abs(values[:, :-1]).max(axis=1, initial=0.0) < noise) & (values[:, -1] > 1e3 * noise)
+            found.append(alike[0].rows_on(vectors[is_one, :, -1]))
+    return _rows(found)
+
+
+def _rows(found: list[Rows]) -> Rows:
+    """Return different rows, of parts of the same width."""
+    return np.unique(np.concatenate(found), axis=0) if found else np.empty((0, 0))

@@ -1,0 +1,143 @@
+"""``glassfleet audit leakage`` on the journal of a real run in this process, and on simulated fleets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from console.main import run
+from coordinator.journal.sql import SqlJournal
+from coordinator.specification.run import RoundPolicy, RunSpec
+from edge_agent.sources import read_source
+from tests.support.simulation import Simulation
+
+AGENTS = ("v1", "v2", "v3")
+
+
+def write(folder: Path, seed: int = 0, rows: int = 50) -> Path:
+    folder.mkdir()
+    for number, agent in enumerate(AGENTS):
+        values = np.random.default_rng(seed + number).random((rows, 3)).round(4)
+        lines = [
+            f"{a},{b},{c},{a + b:.4f},{'test' if not line % 5 else 'train'}" for line, (a, b, c) in enumerate(values)
+        ]
+        (folder / f"{agent}.csv").write_text("\n".join(["a,b,c,y,split", *lines]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder whose journal holds a default run and an exact one, and the rows beside it."""
+    folder = tmp_path_factory.mktemp("audit")
+    data = write(folder / "data")
+    fleet = Simulation({agent: read_source(data / f"{agent}.csv", target="y") for agent in AGENTS}, folder / "agents")
+    fleet.heal_everything()
+    policy = RoundPolicy(min_agents=3, deadline=5, gather_agents=3)
+    small = {"max_rules": 8, "other_sets": []}
+    for name, more in (("hidden", {}), ("open", {"min_rows": 1})):
+        spec = RunSpec(run=name, scheme="fmt", parameters={**small, **more}, policy=policy, model="m")
+        assert fleet.run_until_ended(fleet.start_run(spec), within=600)["outcome"] == "finished"
+    journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
+    for name in ("hidden", "open"):
+        journal.append(list(fleet.journal.records(name)))
+    journal.close()
+    return folder
+
+
+def audit(there: Path, *more: str) -> int:
+    return run(["audit", "leakage", "--state-dir", str(there), *more])
+
+
+def report(there: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    assert audit(there, "--data", str(there / "data"), "--json", *more) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_audit_reads_rows_of_an_exact_run_and_says_whose(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(there, capsys, "last")
+    assert (found["run"], found["scheme"], found["vehicles"], found["rows"]) == ("open", "fmt", 3, 120)
+    bands = next(line for line in found["lines"] if (line["attack"], line["seen"]) == ("bands", "each vehicle"))
+    assert bands["protection"] == "exact"
+    assert bands["read"] > 12
+    assert bands["false"] == bands["chance"] == 0
+    assert sum(read for read, _ in bands["owners"].values()) == bands["read"]
+    assert {rows for _, rows in bands["owners"].values()} == {40}
+    assert found["models"][0]["rows"] == 120
+    assert found["models"][0]["others"] == 30
+
+
+def test_audit_reads_no_row_of_a_default_run(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(there, capsys, "hidden")
+    assert {line["protection"] for line in found["lines"]} == {"condensed"}
+    assert [line for line in found["lines"] if line["read"]] == []
+
+
+def test_audit_prints_a_table(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit(there, "open", "--data", str(there / "data")) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("open: fmt, 3 vehicles, 120 rows\n")
+    assert "3 of 3 vehicles, most v" in out
+    assert "all vehicles together" in out
+    assert "membership AUC 0." in out
+
+
+def test_audit_simulates_a_fleet_with_and_without_protection(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "data")
+    assert audit(tmp_path, "--scheme", "frt", "--data", str(folder), "--param", "max_depth=2", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["run"] == ""
+    assert [each["protection"] for each in found["models"]] == ["condensed", "exact"]
+    one = str(folder / "v1.csv")
+    assert audit(tmp_path, "--scheme", "frt", "--param", "min_rows=1", "--data", one, "--vehicles", "2") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("simulated: frt, 2 vehicles, 32 rows\n")
+    assert "nullified" in out
+
+
+def test_audit_says_so_when_no_attack_is_about_a_scheme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "classes.csv"
+    values = np.random.default_rng(0).random((60, 2)).round(4)
+    file.write_text("\n".join(["a,b,y", *(f"{a},{b},{'high' if a > b else 'low'}" for a, b in values)]) + "\n")
+    assert audit(tmp_path, "--scheme", "dp_tree", "--data", str(file), "--vehicles", "2") == 0
+    out = capsys.readouterr().out
+    assert "no attack here is about sums of dp_tree" in out
+    assert "the model alone (own)" in out
+    assert "the model alone (exact)" in out
+
+
+def test_faults_are_told_in_one_line_with_their_code(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, empty = str(there / "data"), tmp_path / "empty"
+    empty.mkdir()
+    two = tmp_path / "two"
+    shutil.copytree(there / "data", two)
+    (two / "v2.csv").unlink()
+    for code, text, more in [
+        (9, "no events of run 'nosuch'; it has events of open, hidden", ("nosuch", "--data", data)),
+        (9, "there is no journal", ("open", "--data", data, "--state-dir", str(empty))),
+        (3, "is not a folder", ("open", "--data", str(tmp_path / "nosuch"))),
+        (3, "holds no csv", ("open", "--data", str(empty))),
+        (3, "has no file of v2", ("open", "--data", str(two))),
+        (3, "v1 answered from 40 rows, --data has 24", ("open", "--data", str(write(tmp_path / "fewer", rows=30)))),
+        (3, "have other values", ("open", "--data", str(write(tmp_path / "others", seed=9)))),
+        (3, "have other values", ("hidden", "--data", str(tmp_path / "others"))),
+        (2, "RUN or --scheme", ("--data", data)),
+        (2, "RUN or --scheme", ("open", "--scheme", "fmt", "--data", data)),
+        (2, "go with --scheme", ("open", "--vehicles", "3", "--data", data)),
+        (9, "no scheme 'nosuch'", ("--scheme", "nosuch", "--data", data)),
+        (3, "too few for 900 vehicles", ("--scheme", "fmt", "--vehicles", "900", "--data", f"{data}/v1.csv")),
+    ]:
+        assert audit(there, *more) == code, more
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert text in err
+        assert err.count("\n") == 1

@@ -1,0 +1,219 @@
+"""Each attack finds a row that was planted, and takes nothing else for one; what it finds is counted right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glassfleet import catalogue, local
+from glassfleet.audit import sums
+from glassfleet.audit.model import model_alone
+from glassfleet.audit.report import ALL, audit, matches, protection_of
+from glassfleet.audit.transcript import Opened, View, differences, total, views
+from glassfleet.audit.trees import leaf_means, near
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
+from glassfleet.schemes.tsk.messages import Question
+from glassfleet.schemes.tsk.params import Parameters
+
+F = 3
+DOMAIN = Domain(
+    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in "abc"),
+    target=Variable(name="y", low=0.0, high=1.0),
+)
+PLANTED = np.array([0.97, 0.41, 0.63, 0.29])
+"""Alone in the upper third of the first input; all other rows are in the lower half."""
+
+
+def rows(count: int, *, planted: bool = False, seed: int = 0) -> NDArray[np.float64]:
+    own = np.random.default_rng(seed).random((count, F + 1)) * [0.5, 1, 1, 1]
+    return np.vstack([own, PLANTED]) if planted else own
+
+
+def data_of(own: NDArray[np.float64]) -> Dataset:
+    return Dataset(("a", "b", "c"), "y", own[:, :-1].copy(), own[:, -1].copy())
+
+
+def sent(scheme: str, own: NDArray[np.float64], **parameters: Any) -> View:
+    """Return what a vehicle with these rows tells in a run of its own."""
+    found: list[Any] = []
+    loaded = catalogue.load(scheme)
+    local.federated(
+        loaded, loaded.Parameters.model_validate(parameters), DOMAIN, {"v": data_of(own)},
+        listen=lambda task, answer: found.append((task, answer.sums)),
+    )  # fmt: skip
+    return found
+
+
+def grams_of(parts: Sequence[NDArray[np.float64]]) -> View:
+    """Return one answer of tsk, in which each of these parts of the rows reaches a rule of its own, fully."""
+    antecedents = np.array([[n // 4, n // 2 % 2, n % 2] for n in range(len(parts))], dtype=np.int8)
+    parameters = Parameters(n_sets=5, min_rows=1)
+    high, low = (np.zeros((len(parts), F + 2, F + 2), dtype=np.int64) for _ in range(2))
+    for rule, part in enumerate(parts):
+        columns = np.vstack([part[:, :-1].T, np.ones(len(part)), part[:, -1]])
+        high[rule], low[rule] = gram_sums(to_grid(columns, parameters.gram_bits), bits=parameters.gram_bits)
+    high, low = carry(high, low, bits=parameters.gram_bits)
+    task = Question("sums", parameters, DOMAIN, antecedents=antecedents).to_task()
+    return [(task, {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low)})]
+
+
+def together(*lines: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.vstack(lines)
+
+
+Attack = Callable[[View], sums.Rows]
+
+
+@pytest.mark.parametrize(("attack", "planted", "random"), [
+    (
+        sums.bands,
+        lambda: sent("fmt", rows(200, planted=True), min_rows=1, holdout=0.0, n_sets=4, other_sets=[]),
+        lambda: sent("fmt", rows(2000), min_rows=1, holdout=0.0, n_sets=2, other_sets=[], max_rules=2),
+    ),
+    (
+        sums.spans,
+        lambda: grams_of([together(rows(1, seed=1), PLANTED), together(rows(2, seed=2), PLANTED)]),
+        lambda: grams_of([rows(2, seed=1), rows(2, seed=2), rows(3, seed=3), rows(50, seed=4)]),
+    ),
+    (sums.spans, lambda: grams_of([together(PLANTED), rows(9)]), lambda: grams_of([rows(9), rows(9, seed=1)])),
+    (
+        sums.covariances,
+        lambda: grams_of([rows(50, planted=True), rows(50)]),
+        lambda: grams_of([rows(50), rows(50, seed=1), rows(51, seed=2)]),
+    ),
+    (leaf_means, lambda: grams_of([together(PLANTED)]), list),
+])  # fmt: skip
+def test_attack_reads_the_planted_row_and_nothing_where_rows_hide_each_other(
+    attack: Attack, planted: Callable[[], View], random: Callable[[], View]
+) -> None:
+    assert (np.abs(attack(planted()) - PLANTED).max(axis=1) < 1e-5).any()
+    assert len(attack(random())) == 0
+
+
+def test_bands_are_never_wrong() -> None:
+    own = rows(60)
+    found = sums.bands(sent("fmt", own, min_rows=1))
+    whole, _, false = matches(found, own)
+    assert len(whole) > 10
+    assert false == 0
+
+
+def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None:
+    told = sums.remainders(sent("frt", rows(300, planted=True), min_rows=1, max_depth=1))
+    assert np.isnan(told[:, :-1]).all()
+    assert np.abs(told[:, -1] - PLANTED[-1]).min() < 1e-8
+    assert len(sums.remainders(sent("frt", rows(300), nullify=False, max_depth=1))) == 0
+
+
+@pytest.mark.parametrize("attack", [sums.bands, sums.spans, sums.covariances, leaf_means])
+def test_attack_takes_an_empty_transcript(attack: Attack) -> None:
+    assert len(attack([])) == 0
+
+
+# --- what an attacker holds -------------------------------------------------------------------------------------------
+
+
+def opened(members: str, *parts: NDArray[np.float64]) -> Opened:
+    ((task, told),) = grams_of([together(*parts)])
+    return Opened(task, frozenset(members), told)
+
+
+def test_difference_of_two_editions_is_of_those_who_left() -> None:
+    own = {name: rows(30, seed=place) for place, name in enumerate("abc")} | {"d": together(PLANTED)}
+    before, after = opened("abcd", *own.values()), opened("abc", *(own[name] for name in "abc"))
+    for some in ([before, after], [after, before]):
+        (left,) = differences(some)
+        assert left.members == {"d"}
+        assert np.abs(sums.spans(views([left])[left.members]) - PLANTED).max() < 1e-5
+    assert differences([before, before, opened("x", rows(3))]) == []
+    lines = audit("private", [before, after], own)
+    assert {(line.seen, line.attack): line.read for line in lines if line.attack == "spans"} == {
+        ("each group", "spans"): 0, ("who left", "spans"): 1, (ALL, "spans"): 0,
+    }  # fmt: skip
+    (found,) = [line for line in lines if (line.seen, line.attack) == ("who left", "spans")]
+    assert found.owners == {"d": (1, 1)}
+
+
+def test_row_that_is_read_from_a_sum_of_several_has_no_name() -> None:
+    own = {"a": together(PLANTED), "b": rows(40), "c": rows(40, seed=1)}
+    left = differences([opened("abc", *own.values()), opened("c", own["c"])])
+    (line,) = [line for line in audit("private", left, own) if line.attack == "spans" and line.seen == "each group"]
+    assert (line.read, line.owners, line.rows) == (0, {}, 41)
+
+
+def test_all_vehicles_are_added_once_each() -> None:
+    alone, pair, late = opened("a", rows(5)), opened("ab", rows(9)), opened("c", rows(4, seed=3))
+    (both,) = total([alone, late, pair])
+    assert both.members == {"a", "b", "c"}
+    for name, array in both.sums.items():
+        assert array.tolist() == (pair.sums[name] + late.sums[name]).tolist()
+
+
+# --- what counts as read ----------------------------------------------------------------------------------------------
+
+
+def test_candidate_is_a_row_when_all_columns_are_near() -> None:
+    own = rows(20)
+    candidates = together(own[3] + 9e-4, own[3] - 9e-4, own[7] + [0, 0, 0, 2e-3])
+    assert matches(candidates, own) == ({3}, set(), 1)
+
+
+def test_candidate_of_some_columns_is_a_part_when_one_row_alone_has_them() -> None:
+    own = together(*rows(20), *rows(20)[:1])
+    unknown = np.full(F, np.nan)
+    candidates = np.array([[*unknown, own[5, -1]], [*unknown, own[0, -1]], [*unknown, 0.123456]])
+    assert matches(candidates, own) == (set(), {5}, 1)
+
+
+def test_report_names_owners_and_says_what_is_chance() -> None:
+    own = {"a": rows(1, seed=1), "b": rows(60)}
+    told = [Opened(task, frozenset({name}), s) for name, some in own.items() for task, s in grams_of([some])]
+    (line,) = [line for line in audit("exact", told, own) if (line.attack, line.seen) == ("spans", "each vehicle")]
+    assert (line.read, line.parts, line.rows, line.false) == (1, 0, 61, 0)
+    assert line.owners == {"a": (1, 1), "b": (0, 60)}
+    # One row shuffled is the same row: such a hit may be chance.
+    assert line.chance == 1
+
+
+def test_made_rows_are_near_by_the_best_matching() -> None:
+    own = rows(30)
+    assert near(own[::-1], own)[0] == 1.0
+    share, guessed = near(np.repeat(own.mean(axis=0)[None], 30, axis=0), own)
+    assert share == pytest.approx(guessed)
+    assert near(np.empty((0, 0)), own) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("scheme", "parameters", "nullified", "word"), [
+    ("fmt", {}, 0, "condensed"), ("fmt", {"min_rows": 1}, 0, "exact"), ("frt", {"min_rows": 1}, 9, "nullified"),
+    ("frt", {"nullify": False}, 0, "exact"), ("dp_tree", {}, 0, "own"), ("dp_tree", {"noise": "none"}, 0, "exact"),
+])  # fmt: skip
+def test_protection_has_one_word(scheme: str, parameters: dict[str, Any], nullified: int, word: str) -> None:
+    loaded = catalogue.load(scheme)
+    assert protection_of(loaded, loaded.Parameters.model_validate(parameters), nullified) == word
+
+
+class Memorised:
+    """Gives back the targets of what it was learned from; 0.5 for all else."""
+
+    domain = DOMAIN
+
+    def __init__(self, data: Dataset) -> None:
+        self._known = {tuple(row): target for row, target in zip(data.X.tolist(), data.y, strict=True)}
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([self._known.get(tuple(row), 0.5) for row in X.tolist()])
+
+
+def test_model_that_memorised_its_rows_tells_them_from_others() -> None:
+    members, others = data_of(rows(40)), data_of(rows(30, seed=1))
+    found = model_alone(Memorised(members), members, others)  # type: ignore[arg-type]
+    assert (found.auc, found.met, found.met_others) == (1.0, 1.0, 0.0)
+    forgot = model_alone(Memorised(others.select(())), members, members)  # type: ignore[arg-type]
+    assert forgot.auc == pytest.approx(0.5)
+    assert model_alone(Memorised(members), members, data_of(rows(0))).auc is None  # type: ignore[arg-type]
