@@ -42,22 +42,15 @@ class Coordinator:
         For actions; None: what it wrote to ``api-token``, which is read when there is something to do.
     state_dir : Path
 
-    Raises
-    ------
-    UsageError
-        No URL is given and none is found.
+    Notes
+    -----
+    Where no URL is given and none is found, each call raises UsageError: what a command is given is checked first.
     """
 
     def __init__(self, url: str | None, token: str | None, state_dir: Path) -> None:
         self._given = (url, token)
         self._state_dir = state_dir
-        base = url or read_note(state_dir / "api-url")
-        if not base:
-            raise UsageError(
-                f"no coordinator: give --coordinator URL (or GLASSFLEET_COORDINATOR), or start one with "
-                f"`glassfleet coordinator` - {state_dir / 'api-url'} does not exist"
-            )
-        self.url = base.rstrip("/")
+        self.url = (url or read_note(state_dir / "api-url")).rstrip("/")
         self._token = token or ""
         # trust_env=False: a proxy for the web has no business between an operator and a coordinator on loopback.
         self._http = httpx.Client(timeout=10.0, trust_env=False)
@@ -154,6 +147,11 @@ class Coordinator:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _call(self, method: str, path: str, body: Any) -> Any:
+        if not self.url:
+            raise UsageError(
+                f"no coordinator: give --coordinator URL (or GLASSFLEET_COORDINATOR), or start one with "
+                f"`glassfleet coordinator` - {self._state_dir / 'api-url'} does not exist"
+            )
         headers = self._headers(method)
         try:
             answer = self._http.request(method, self.url + path, json=body, headers=headers)

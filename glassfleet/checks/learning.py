@@ -55,7 +55,7 @@ def check_equality(bench: Bench) -> None:
 
 def settings_of(bench: Bench) -> list[Any]:
     """Return the bench's parameters, and those that differ from them in one choice: a literal or a truth."""
-    found, given = [bench.parameters], bench.parameters.model_dump()
+    found, given = [bench.parameters], dict(bench.parameters)  # a dump may leave out what is usual
     for name, declared in type(bench.parameters).model_fields.items():
         others = (False, True) if declared.annotation is bool else get_args(declared.annotation)
         if get_origin(declared.annotation) is not Literal and declared.annotation is not bool:

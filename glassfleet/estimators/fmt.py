@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import SchemeRegressor
 from glassfleet.schemes.fmt.partition import Kind
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FuzzyModelTree(SchemeRegressor):
     """Binary fuzzy tree with few rules and a linear model in each (scheme ``fmt``).
 
@@ -54,47 +55,25 @@ class FuzzyModelTree(SchemeRegressor):
         used as they are.
     input_quantiles : (float, float), default (0.001, 0.999)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
-    domain : Domain or None, default None
-        Limits to use instead of finding them.
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
     _scheme_name = "fmt"
 
-    def __init__(
-        self,
-        *,
-        n_sets: int = 7,
-        other_sets: Sequence[int] = (5,),
-        partition: Kind = "mixed",
-        max_rules: int = 40,
-        inference: Literal["averaged", "one_rule"] = "averaged",
-        max_slopes: int = 12,
-        max_regressors: int = 32,
-        max_split_features: int = 8,
-        min_weight_fraction: float = 0.01,
-        ridge: float = 0.3,
-        holdout: float = 0.2,
-        size_tolerance: float = 0.03,
-        min_rows: int = 3,
-        input_quantiles: tuple[float, float] = (0.001, 0.999),
-        domain: Domain | None = None,
-    ) -> None:
-        self.n_sets = n_sets
-        self.other_sets = other_sets
-        self.partition = partition
-        self.max_rules = max_rules
-        self.inference = inference
-        self.max_slopes = max_slopes
-        self.max_regressors = max_regressors
-        self.max_split_features = max_split_features
-        self.min_weight_fraction = min_weight_fraction
-        self.ridge = ridge
-        self.holdout = holdout
-        self.size_tolerance = size_tolerance
-        self.min_rows = min_rows
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    n_sets: int = 7
+    other_sets: Sequence[int] = (5,)
+    partition: Kind = "mixed"
+    max_rules: int = 40
+    inference: Literal["averaged", "one_rule"] = "averaged"
+    max_slopes: int = 12
+    max_regressors: int = 32
+    max_split_features: int = 8
+    min_weight_fraction: float = 0.01
+    ridge: float = 0.3
+    holdout: float = 0.2
+    size_tolerance: float = 0.03
+    min_rows: int = 3
+    input_quantiles: tuple[float, float] = (0.001, 0.999)

@@ -20,7 +20,7 @@ from glassfleet.audit.transcript import View
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import Contribution, Task, input_quantiles_of
 
 Fleet = dict[str, Dataset]
 Transcript = list[tuple[Task, Contribution]]
@@ -77,10 +77,11 @@ def _read(path: Path) -> tuple[list[str], NDArray[Any]]:
     return head, np.array(lines)
 
 
-def domain_of(fleet: Fleet) -> Domain:
-    """Return the limits that the fleet finds together."""
-    one = next(iter(fleet.values()))
-    return discover(DiscoveryParameters(features=one.features, target=one.target), list(fleet.values()))
+def domain_of(fleet: Fleet, scheme: str = "frt") -> Domain:
+    """Return the limits that the fleet finds together for a scheme."""
+    one, quantiles = next(iter(fleet.values())), input_quantiles_of(catalogue.load(scheme))
+    wanted = DiscoveryParameters(features=one.features, target=one.target, input_quantiles=quantiles)
+    return discover(wanted, list(fleet.values()))
 
 
 def transcripts(name: str, fleet: Fleet, domain: Domain, **parameters: Any) -> Mapping[str, Transcript]:

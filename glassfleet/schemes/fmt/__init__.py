@@ -31,10 +31,8 @@ class FederatedModelTree:
     # The usual 2.5 and 97.5 % would clip one row in twenty of each input, where linear rules still go on.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = FmtClient()
-        self.server = FmtServer()
+    client = FmtClient()
+    server = FmtServer()
 
     def exact(self, parameters: FmtParameters) -> FmtParameters:
         """Return `parameters` with which rows are not condensed."""
