@@ -21,8 +21,10 @@ from glassfleet.checks.bench import (
 )
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Task, cost_of
+from glassfleet.private.layout import layout_of
+from glassfleet.scheme import Contribution, Done, Task, cost_of, private_parameters
 from schemas import codec
+from schemas.errors import UsageError
 
 _ODD_TASK_VALUES: Final[Sequence[Any]] = (None, "x", -1, [], {}, np.zeros((2, 2, 2)), np.full(3, -7, dtype=np.int32))
 
@@ -108,6 +110,30 @@ def check_cost(bench: Bench) -> None:
             if cost is not None:
                 sound = 0 <= cost.least <= cost.seconds < np.inf and 0 <= cost.megabytes < np.inf
                 require(sound, f"the cost of {step.task.kind!r} for {rows} rows is 0 or more, and least is the least")
+
+
+def check_private(bench: Bench) -> None:
+    """Check that a scheme with private runs lays answers out by the task alone, and takes a group's sum for them."""
+    try:
+        parameters = private_parameters(bench.scheme, bench.parameters)
+    except UsageError:
+        return
+    scheme: Any = bench.scheme
+    for step, contributions in bench.steps(parameters):
+        task = step.task
+        layout = layout_of(scheme, task)
+        vectors = [layout.flatten(given) for given in contributions]
+        total = layout.read(np.sum(vectors, axis=0), len(vectors))
+        scheme.server.check(task, total)
+        one, all_of_them = (
+            digest_of(step.model) if isinstance(step, Done) else step.task.digest
+            for step in (scheme.server.reduce(step.state, given) for given in ([total], contributions))
+        )
+        require(one == all_of_them, f"the sum of a group stands for its members' answers to {task.kind!r}")
+        for key in task.body:
+            for odd in _ODD_TASK_VALUES:
+                with _only_task_errors(f"{key}={odd!r}, asked for its layout,"):
+                    layout_of(scheme, Task(task.scheme, task.kind, {**task.body, key: odd}))
 
 
 @contextmanager
