@@ -15,7 +15,8 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Done, Model, Next, Scheme
+from glassfleet.private.support import read_noted
+from glassfleet.scheme import SUPPORT, Done, Model, Next, Scheme
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000
@@ -71,6 +72,7 @@ def federated(
     *,
     present: Present | None = None,
     max_rows_each: int = 0,
+    withheld: Sequence[Mapping[str, Value]] = (),
 ) -> Outcome:
     """Learn from several agents' datasets as a fleet would (FL), without faults.
 
@@ -90,6 +92,9 @@ def federated(
         Who answers a round, as in elastic participation; without it everybody does. See :func:`drawn`.
     max_rows_each : int
         At most so many rows of each agent count; 0: all. See :func:`counted_rows`.
+    withheld : sequence of mapping
+        Answers of all agents together to the questions of `SUPPORT`, in their order, in place of what they say; see
+        :func:`central`.
 
     Raises
     ------
@@ -103,7 +108,7 @@ def federated(
     agents = sorted(datasets)
     datasets = {agent: counted_rows(data, domain, max_rows_each) for agent, data in datasets.items()}
     step: Next | Done = scheme.server.start(parameters, domain, seed)
-    rounds = nullified = down = up = 0
+    rounds = nullified = down = up = supports = 0
     while isinstance(step, Next):
         if rounds == MAX_ROUNDS:
             raise RuntimeError(f"scheme {scheme.name!r} did not finish in {MAX_ROUNDS} rounds")
@@ -121,6 +126,9 @@ def federated(
             nullified += contribution.nullified
             up += len(encode(contribution.to_value()))
             contributions.append(replace(contribution, agent=agent))
+        if task.kind == SUPPORT and withheld:
+            contributions = [replace(contributions[0], sums={"rows": read_noted(withheld[supports])})]
+            supports += 1
         step = scheme.server.reduce(step.state, contributions)
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
 
@@ -134,13 +142,23 @@ def counted_rows(data: Dataset, domain: Domain, max_rows_each: int) -> Dataset:
     return draw(remember(data, domain.memory), domain.names, max_rows_each)
 
 
-def central(scheme: Scheme, parameters: Any, domain: Domain, dataset: Dataset, seed: int = 0) -> Outcome:
+def central(  # noqa: PLR0917 - as `federated`, and what one argument more says
+    scheme: Scheme,
+    parameters: Any,
+    domain: Domain,
+    dataset: Dataset,
+    seed: int = 0,
+    withheld: Sequence[Mapping[str, Value]] = (),
+) -> Outcome:
     """Learn from pooled rows on one machine, as they are (CL).
+
+    `withheld`, from the summary of a private run with `support`, says what that run did not ask because too few rows
+    were in a group, or left one: pooled rows have no groups. The central model of the run is the one under it.
 
     The central model of a run whose vehicles have more than its ``max_rows_each`` rows is learned from their
     :func:`counted_rows`.
     """
-    return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed)
+    return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed, withheld=withheld)
 
 
 def central_of(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
 from glassfleet.untrusted import check_shapes
 
@@ -19,13 +19,16 @@ from glassfleet.untrusted import check_shapes
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     check_shapes(contribution.sums, shapes_of(question))
-    {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](question, contribution)
+    checks = {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights, SUPPORT: _check_support}
+    checks[question.kind](question, contribution)
 
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     k = question.gram_columns
+    if question.kind == SUPPORT:
+        return {"rows": (m, f, t)}
     if question.kind == "level":
         return {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
     if question.kind == "leaves":
@@ -89,6 +92,14 @@ def _check_leaves(question: Question, contribution: Contribution) -> None:
     trace = diagonal.sum(axis=1)
     if (np.linalg.eigvalsh(gram)[:, 0] < -1e-9 * trace).any():
         raise ContributionError("a leaf's Gram matrix is not positive semi-definite")
+
+
+def _check_support(question: Question, contribution: Contribution) -> None:
+    counts, vehicles = contribution.sums["rows"], contribution.vehicles
+    most = min(contribution.rows, question.least_rows * max(1, 1 if vehicles is None else vehicles))
+    _at_most(counts, most, "a cell holds more rows than can be told")
+    if counts[~question.free].any():
+        raise ContributionError("rows of a feature that the path uses already")
 
 
 def _check_weights(question: Question, contribution: Contribution) -> None:
