@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
-SUPPORT = "support"
+SUPPORT: Final = "support"
 """Kind of the questions on how many rows statistics would rest; their answers have the sum ``rows`` alone."""
 
 State = Mapping[str, Value]

@@ -132,8 +132,11 @@ def opened_in(heard: list[Heard], n_sets: int) -> dict[tuple[int, Path, bool], l
             if task.kind == "leaves" or path:
                 opened[group, path, True].append(members)
             for feature in np.flatnonzero(question.free[line]) if task.kind == "level" else ():
-                for fuzzy_set in range(n_sets):
-                    opened[group, (*path, (int(feature), fuzzy_set)), False].append(members)
+                # With the node's parent and its siblings, those of children follow that are leaves or not kept.
+                family = [(*path[:-1], (path[-1][0], each)) for each in range(n_sets)] if path else [path]
+                for place in family:
+                    for fuzzy_set in range(n_sets):
+                        opened[group, (*place, (int(feature), fuzzy_set)), False].append(members)
     return opened
 
 
