@@ -22,7 +22,7 @@ from glassfleet.checks.bench import (
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
-from glassfleet.scheme import Contribution, Done, Task, cost_of, private_parameters
+from glassfleet.scheme import SUPPORT, Contribution, Done, Task, cost_of, private_parameters
 from schemas import codec
 from schemas.errors import UsageError
 
@@ -125,9 +125,11 @@ def check_private(bench: Bench) -> None:
         vectors = [layout.flatten(given) for given in contributions]
         total = layout.read(np.sum(vectors, axis=0), len(vectors))
         scheme.server.check(task, total)
+        # On how many rows of each vehicle something rests is another question than on how many of all.
+        parts = [total] if task.kind == SUPPORT else contributions
         one, all_of_them = (
             digest_of(step.model) if isinstance(step, Done) else step.task.digest
-            for step in (scheme.server.reduce(step.state, given) for given in ([total], contributions))
+            for step in (scheme.server.reduce(step.state, given) for given in ([total], parts))
         )
         require(one == all_of_them, f"the sum of a group stands for its members' answers to {task.kind!r}")
         for key in task.body:
