@@ -15,7 +15,8 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Done, Model, Next, Scheme, Task
+from glassfleet.private.support import read_noted
+from glassfleet.scheme import SUPPORT, Contribution, Done, Model, Next, Scheme, Task
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000
@@ -75,6 +76,7 @@ def federated(
     present: Present | None = None,
     max_rows_each: int = 0,
     listen: Listen | None = None,
+    withheld: Sequence[Mapping[str, Value]] = (),
 ) -> Outcome:
     """Learn from several agents' datasets as a fleet would (FL), without faults.
 
@@ -96,6 +98,9 @@ def federated(
         At most so many rows of each agent count; 0: all. See :func:`counted_rows`.
     listen : callable, optional
         Hears what leaves the agents, as the broker does.
+    withheld : sequence of mapping
+        Answers of all agents together to the questions of `SUPPORT`, in their order, in place of what they say; see
+        :func:`central`.
 
     Raises
     ------
@@ -109,7 +114,7 @@ def federated(
     agents = sorted(datasets)
     datasets = {agent: counted_rows(data, domain, max_rows_each) for agent, data in datasets.items()}
     step: Next | Done = scheme.server.start(parameters, domain, seed)
-    rounds = nullified = down = up = 0
+    rounds = nullified = down = up = supports = 0
     while isinstance(step, Next):
         if rounds == MAX_ROUNDS:
             raise RuntimeError(f"scheme {scheme.name!r} did not finish in {MAX_ROUNDS} rounds")
@@ -129,6 +134,9 @@ def federated(
             contributions.append(replace(contribution, agent=agent))
             if listen is not None:
                 listen(task, contributions[-1])
+        if task.kind == SUPPORT and withheld:
+            contributions = [replace(contributions[0], sums={"rows": read_noted(withheld[supports])})]
+            supports += 1
         step = scheme.server.reduce(step.state, contributions)
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
 
@@ -142,13 +150,23 @@ def counted_rows(data: Dataset, domain: Domain, max_rows_each: int) -> Dataset:
     return draw(remember(data, domain.memory), domain.names, max_rows_each)
 
 
-def central(scheme: Scheme, parameters: Any, domain: Domain, dataset: Dataset, seed: int = 0) -> Outcome:
+def central(  # noqa: PLR0917 - as `federated`, and what one argument more says
+    scheme: Scheme,
+    parameters: Any,
+    domain: Domain,
+    dataset: Dataset,
+    seed: int = 0,
+    withheld: Sequence[Mapping[str, Value]] = (),
+) -> Outcome:
     """Learn from pooled rows on one machine, as they are (CL).
+
+    `withheld`, from the summary of a private run with `support`, says what that run did not ask because too few rows
+    were in a group, or left one: pooled rows have no groups. The central model of the run is the one under it.
 
     The central model of a run whose vehicles have more than its ``max_rows_each`` rows is learned from their
     :func:`counted_rows`.
     """
-    return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed)
+    return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed, withheld=withheld)
 
 
 def central_of(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
+SUPPORT: Final = "support"
+"""Kind of the questions on how many rows statistics would rest; their answers have the sum ``rows`` alone."""
+
 State = Mapping[str, Value]
 """A server half's memory between rounds. Made of codec values only, so that it can be stored and compared."""
 
@@ -118,6 +121,9 @@ class Contribution:
     vehicles : int or None
         None: one vehicle's own answer. In a private run: the sums of a whole group, so many of whose vehicles have
         rows, and `rows` those of all. Does not travel: who opens a group's sum notes it.
+    former : tuple of (Task, Contribution)
+        In a private run: what was opened of the group's earlier editions about questions of :data:`SUPPORT`, in the
+        order of editions. Does not travel. With it a scheme sees on how many rows a difference of editions rests.
     """
 
     kind: str
@@ -127,6 +133,7 @@ class Contribution:
     nullified: int = 0
     agent: str = ""
     vehicles: int | None = None
+    former: tuple[tuple[Task, Contribution], ...] = ()
 
     def to_value(self) -> dict[str, Value]:
         """Return the contribution as a codec value."""

@@ -11,7 +11,8 @@ import numpy as np
 from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, fresh, require, told
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Purpose, Task, cost_of
+from glassfleet.private.layout import layout_of
+from glassfleet.scheme import SUPPORT, Contribution, Done, Purpose, Task, cost_of, private_parameters
 from schemas import codec
 from schemas.errors import UsageError
 
@@ -115,6 +116,32 @@ def check_cost(bench: Bench) -> None:
             if cost is not None:
                 sound = 0 <= cost.least <= cost.seconds < np.inf and 0 <= cost.megabytes < np.inf
                 require(sound, f"the cost of {step.task.kind!r} for {rows} rows is 0 or more, and least is the least")
+
+
+def check_private(bench: Bench) -> None:
+    """Check that a scheme with private runs lays answers out by the task alone, and takes a group's sum for them."""
+    try:
+        parameters = private_parameters(bench.scheme, bench.parameters)
+    except UsageError:
+        return
+    scheme: Any = bench.scheme
+    for step, contributions in bench.steps(parameters):
+        task = step.task
+        layout = layout_of(scheme, task)
+        vectors = [layout.flatten(given) for given in contributions]
+        total = layout.read(np.sum(vectors, axis=0), len(vectors))
+        scheme.server.check(task, total)
+        # On how many rows of each vehicle something rests is another question than on how many of all.
+        parts = [total] if task.kind == SUPPORT else contributions
+        one, all_of_them = (
+            digest_of(step.model) if isinstance(step, Done) else step.task.digest
+            for step in (scheme.server.reduce(step.state, given) for given in ([total], parts))
+        )
+        require(one == all_of_them, f"the sum of a group stands for its members' answers to {task.kind!r}")
+        for key in task.body:
+            for odd in _ODD_TASK_VALUES:
+                with _only_task_errors(f"{key}={odd!r}, asked for its layout,"):
+                    layout_of(scheme, Task(task.scheme, task.kind, {**task.body, key: odd}))
 
 
 @contextmanager

@@ -28,13 +28,18 @@ from glassfleet.private.groups import (
 )
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey, Words, add, pair_keys, question_digest
-from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Task
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
 WINDOWS = (2, 2, 4, 8, 16)
 """How many tasks of the former course a group is asked at once after a loss, request by request; the last repeats.
 Few at first: a smaller fleet's course soon departs from the former one, and what was asked beyond is told in vain."""
+
+
+def has_windows(course: Sequence[Task]) -> bool:
+    """Return whether tasks of a former course may be asked before it is known that the new one has them, too."""
+    return all(task.kind != SUPPORT for task in course)
 
 
 class Vehicle:
@@ -147,6 +152,8 @@ class PrivateFleet:
             for agent in edition.members:
                 self._vehicles[agent].meet(terms, edition.roster)
         self._store: dict[tuple[int, str], Contribution] = {}
+        self._tasks: dict[str, Task] = {}
+        self._former: dict[int, tuple[tuple[Task, Contribution], ...]] = {}
         self._requests = 1
         self._lost: list[str] = []
         self._company: list[str] = []
@@ -176,7 +183,9 @@ class PrivateFleet:
             if isinstance(step, Done):
                 lost, company = tuple(self._lost), tuple(self._company)
                 return PrivateOutcome(step.model, self.cohort, lost, company, self._requests, step.summary)
-            place = next((place for place, task in enumerate(former) if task.digest == course[-1].digest), None)
+            # With support the former course was decided on the rows of more vehicles: nothing of it is asked ahead.
+            places = {task.digest: place for place, task in enumerate(former)} if has_windows(former) else {}
+            place = places.get(course[-1].digest)
             asked = course[-1:]
             if place is None:
                 after_loss = 0
@@ -205,7 +214,8 @@ class PrivateFleet:
             keys = [(group, task.digest) for group in sorted(self._editions)]
             if not all(key in self._store for key in keys):
                 break
-            step = scheme.server.reduce(step.state, [self._store[key] for key in keys])
+            sums = [replace(self._store[key], former=self._former.get(key[0], ())) for key in keys]
+            step = scheme.server.reduce(step.state, sums)
         return step, course
 
     def _ask(self, scheme: Any, tasks: Sequence[Task]) -> bool:
@@ -237,6 +247,7 @@ class PrivateFleet:
             total = layout.read(add(answers), len(edition.members))
             scheme.server.check(task, total)
             self._store[edition.group, task.digest] = total
+            self._tasks[task.digest] = task
         return gone
 
     def _shrink(self, edition: Edition, gone: set[str]) -> None:
@@ -244,7 +255,10 @@ class PrivateFleet:
         self._lost += shrunk.lost
         self._company += shrunk.company
         for key in [key for key in self._store if key[0] == edition.group]:
-            del self._store[key]
+            opened = self._store.pop(key)
+            if opened.kind == SUPPORT:
+                before = self._former.get(edition.group, ())
+                self._former[edition.group] = (*before, (self._tasks[key[1]], opened))
         if shrunk.edition is not None:
             self._editions[edition.group] = shrunk.edition
             return

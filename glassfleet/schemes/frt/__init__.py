@@ -36,6 +36,13 @@ class FederatedRegressionTree:
         """Return `parameters` with which nothing is condensed or nullified."""
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
+    def equals_central_with(self, parameters: FrtParameters) -> bool:
+        """Return whether the fleet's model equals the central one whoever has which rows: where all is asked.
+
+        With `support` it does so under the run's record of what was withheld.
+        """
+        return not parameters.support
+
     def private(self, parameters: FrtParameters) -> FrtParameters:
         """Return the parameters of a private run: all answers are sums."""
         return self.exact(parameters)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
 from glassfleet.untrusted import at_most, check_qualities, check_regressions, check_shapes
 
@@ -17,13 +17,16 @@ from glassfleet.untrusted import at_most, check_qualities, check_regressions, ch
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     check_shapes(contribution.sums, shapes_of(question))
-    {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights}[question.kind](question, contribution)
+    checks = {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights, SUPPORT: _check_support}
+    checks[question.kind](question, contribution)
 
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     k = question.gram_columns
+    if question.kind == SUPPORT:
+        return {"rows": (m, f, t)}
     if question.kind == "level":
         return {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
     if question.kind == "leaves":
@@ -62,6 +65,14 @@ def _check_level(question: Question, contribution: Contribution) -> None:
 def _check_leaves(question: Question, contribution: Contribution) -> None:
     parameters = question.parameters
     check_regressions("leaf", contribution, question.gram_columns, parameters.fraction_bits, parameters.gram_bits)
+
+
+def _check_support(question: Question, contribution: Contribution) -> None:
+    counts, vehicles = contribution.sums["rows"], contribution.vehicles
+    most = min(contribution.rows, question.least_rows * max(1, 1 if vehicles is None else vehicles))
+    at_most(counts, most, "a cell holds more rows than can be told")
+    if counts[~question.free].any():
+        raise ContributionError("rows of a feature that the path uses already")
 
 
 def _check_weights(question: Question, contribution: Contribution) -> None:

@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
 from glassfleet.schemes.frt.params import CELL_ROWS
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
@@ -40,6 +40,8 @@ class FrtClient:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
         if question.kind == "level":
             return _level(question, rows)
+        if question.kind == SUPPORT:
+            return _support(question, rows)
         if question.kind == "leaves":
             return _leaves(question, rows)
         return _weights(question, rows)
@@ -137,7 +139,7 @@ def _reach_leaves(question: Question, block: _Block, budget: int) -> Reached:
     return reached.only_at(question.position)
 
 
-# --- the three answers ----------------------------------------------------------------------------------------------
+# --- the answers ----------------------------------------------------------------------------------------------
 
 
 def _level(question: Question, rows: _Rows) -> Contribution:
@@ -157,6 +159,28 @@ def _level(question: Question, rows: _Rows) -> Contribution:
     sums = {f"cell_{name}": part for name, part in zip(CELL_SUMS, parts, strict=True)}
     sums |= {f"node_{name}": part for name, part in zip(NODE_SUMS, nodes, strict=True)}
     return Contribution("level", rows.count, sums, nullified=nullified)
+
+
+def _support(question: Question, rows: _Rows) -> Contribution:
+    """Count the rows that would be in each cell; what is enough is not told exactly."""
+    m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
+    grid = float(1 << question.parameters.fraction_bits)
+    count = np.zeros((f, m * t), dtype=np.int64)
+    for block in rows.blocks:
+        before = block.frontier  # of the level above: this question's tree has children that the next one's may lack
+        reached = _reach_frontier(question, block, 0)
+        block.frontier = before
+        first = question.position[reached.node] * t
+        for feature in range(f):
+            upper = block.members.upper[feature].take(reached.row)
+            at = block.members.lower[feature].take(reached.row) + first
+            for cell, degree in ((at, 1.0 - upper), (at + 1, upper)):
+                # A row whose rounded strength is 0 is in no sum: it hides nobody.
+                counted = np.rint(reached.strength * grid * degree) > 0.0
+                count[feature] += np.bincount(cell[counted], minlength=m * t)
+    cells = count.reshape(f, m, t).transpose(1, 0, 2) * question.free[:, :, None]
+    enough = np.minimum(cells, question.least_rows).astype(np.int64)
+    return Contribution(SUPPORT, rows.count, {"rows": enough})
 
 
 def _add_level(

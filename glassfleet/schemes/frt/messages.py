@@ -1,4 +1,4 @@
-"""What travels: the three questions of FRT, and reading them without trust."""
+"""What travels: the questions of FRT, and reading them without trust."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Task
+from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
 from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
 
 NAME = "frt"
-Kind = Literal["level", "leaves", "weights"]
-KINDS: tuple[Kind, ...] = ("level", "leaves", "weights")
+Kind = Literal["level", "leaves", "weights", "support"]
+KINDS: tuple[Kind, ...] = ("level", "leaves", "weights", "support")
 
 CELL_SUMS = ("count", "strong", "ws", "wls", "wss")
 """Sums per node, feature and set: rows with strength > 0, rows with strength >= 0.5^depth, and the three of Eq. 14."""
@@ -33,8 +33,9 @@ class Question:
 
     Attributes
     ----------
-    kind : {"level", "leaves", "weights"}
-        Split statistics of the frontier; Gram sums of the leaves; quality sums of the leaves.
+    kind : {"level", "leaves", "weights", "support"}
+        Split statistics of the frontier; Gram sums of the leaves; quality sums of the leaves; on how many rows split
+        statistics would rest.
     parameters : Parameters
         The run's parameters.
     domain : Domain
@@ -42,9 +43,12 @@ class Question:
     tree : Tree
         The tree as far as it has grown.
     nodes : ndarray of intp, shape (m,)
-        The nodes asked about, increasing: the frontier, or all leaves.
+        The nodes asked about, increasing: the frontier, or all leaves; for ``"support"`` every child that the parents
+        of the frontier could have.
     coefficients : ndarray of float64, shape (m, F + 1)
         Only for ``"weights"``: each leaf's polynomial over the scaled inputs, intercept last.
+    held : ndarray of bool, shape (m, F)
+        Only for ``"level"`` of a run with `support`: features that are not asked about, as too few rows are in a set.
     """
 
     kind: Kind
@@ -53,6 +57,7 @@ class Question:
     tree: Tree
     nodes: NDArray[np.intp]
     coefficients: NDArray[np.float64] | None = None
+    held: NDArray[np.bool_] | None = None
 
     @property
     def n_features(self) -> int:
@@ -74,7 +79,13 @@ class Question:
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Which features each node may split on, shape (m, F)."""
-        return ~self.tree.used(self.nodes, self.n_features)
+        unused = ~self.tree.used(self.nodes, self.n_features)
+        return unused if self.held is None else unused & ~self.held
+
+    @property
+    def least_rows(self) -> int:
+        """Fewest rows of a node and of a leaf in a run with `support`: its regression's sums span fewer rows."""
+        return max(self.parameters.support, self.gram_columns)
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
@@ -86,6 +97,8 @@ class Question:
         }
         if self.coefficients is not None:
             body["coefficients"] = self.coefficients
+        if self.held is not None:
+            body["held"] = self.held
         return Task(NAME, self.kind, body)
 
     @classmethod
@@ -95,19 +108,24 @@ class Question:
         body = task.body
         with task_errors():
             tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
-            nodes, coefficients = body["nodes"], body.get("coefficients")
+            nodes, coefficients, held = body["nodes"], body.get("coefficients"), body.get("held")
         if domain.target is None:
             raise TaskError("a regression tree needs a numeric target")
         if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
             raise TaskError(f"{len(domain.features)} inputs; first-order leaves take at most {MAX_LINEAR_FEATURES}")
         _check_nodes(nodes, tree)
-        if kind == "level" and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
+        if kind in {"level", "support"} and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
             raise TaskError("the nodes of a level have different depths")
         if (kind == "weights") != (coefficients is not None):
             raise TaskError("coefficients belong to the question for weights, and only there")
         if coefficients is not None:
             _check_coefficients(coefficients, (len(nodes), len(domain.features) + 1))
-        return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients)
+        has_support = parameters.support > 0
+        if (held is not None) != (has_support and kind == "level") or (kind == SUPPORT and not has_support):
+            raise TaskError("what is held back belongs to levels of a run with support, and only there")
+        if held is not None:
+            _check_held(held, (len(nodes), len(domain.features)))
+        return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients, held)
 
 
 read_task = Remembered(Question.from_task)
@@ -121,6 +139,11 @@ def _check_nodes(nodes: object, tree: Tree) -> None:
         raise TaskError("the nodes asked about are not increasing node numbers of the tree")
     if (tree.split[nodes] >= 0).any():
         raise TaskError("a node asked about is split already")
+
+
+def _check_held(held: object, shape: tuple[int, int]) -> None:
+    if not isinstance(held, np.ndarray) or held.dtype != np.bool_ or held.shape != shape:
+        raise TaskError(f"held must be bool of shape {shape}")
 
 
 def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:

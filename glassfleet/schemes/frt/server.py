@@ -15,7 +15,8 @@ from glassfleet.errors import ContributionError
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
 from glassfleet.numerics.statistics import carry, gram_value, rule_weight, unpack_symmetric
-from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.private.support import noted
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
@@ -23,6 +24,7 @@ from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.progress import progress_of
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.simplify import pruned
+from glassfleet.schemes.frt.support import answer_support, ask_support
 from glassfleet.schemes.frt.tree import Tree
 from glassfleet.untrusted import check_head
 from schemas.codec import Value
@@ -41,9 +43,10 @@ class FrtServer:
                 f"first-order leaves take at most {MAX_LINEAR_FEATURES} inputs; use order=0 or fewer inputs"
             )
         question = Question("level", parameters, domain, Tree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))
+        memory: dict[str, Any] = {"leaves": [], "sums_digest": ""}
         if parameters.max_depth == 0:
-            question = Question("leaves", parameters, domain, question.tree, question.nodes)
-        return _ask(question, {"leaves": [], "sums_digest": ""})
+            return _ask(Question("leaves", parameters, domain, question.tree, question.nodes), memory)
+        return _ask_level(question, question.tree, question.nodes, memory)
 
     def max_rows(self, parameters: Parameters) -> int:
         """Return the largest total number of rows that the sums are good for."""
@@ -61,6 +64,11 @@ class FrtServer:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = count_rows(contributions, question.parameters.max_rows)
+        if question.kind == SUPPORT:
+            level, children, decided = answer_support(question, state["open"], contributions)
+            memory = {name: state[name] for name in ("leaves", "sums_digest")}
+            withheld = [*state.get("withheld", []), noted(decided)]
+            return _ask(level, {**memory, "children": children, "withheld": withheld})
         sums = add_up(contributions)
         if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
@@ -71,8 +79,10 @@ class FrtServer:
         }
         if "pruned" in state:
             memory["pruned"] = True
+        if "withheld" in state:
+            memory["withheld"] = state["withheld"]
         if question.kind == "level":
-            return _grow(question, memory, rows, sums)
+            return _grow(question, memory, rows, sums, state.get("children"))
         if question.kind == "leaves":
             return _fit(question, memory, sums)
         return _finish(question, state, memory, rows, sums)
@@ -114,8 +124,21 @@ def gains(node: Sums, cell: Sums, free: NDArray[np.bool_]) -> NDArray[np.float64
     return np.where(free & (gain != total), gain, -np.inf)
 
 
-def _grow(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next:
-    """Split the frontier's nodes, or make them leaves; ask for the next level, or for the leaves' sums."""
+def _ask_level(question: Question, tree: Tree, frontier: NDArray[np.intp], memory: dict[str, Any]) -> Next:
+    """Ask about `frontier`, with `support` first whether enough rows are there; `question` is the level above."""
+    if question.parameters.support:
+        asked, kept = ask_support(question, tree, frontier)
+        return _ask(asked, {**memory, "open": kept})
+    return _ask(Question("level", question.parameters, question.domain, tree, frontier), memory)
+
+
+def _grow(
+    question: Question, memory: dict[str, Any], rows: int, sums: Sums, supported: NDArray[np.bool_] | None
+) -> Next:
+    """Split the frontier's nodes, or make them leaves; ask for the next level, or for the leaves' sums.
+
+    `supported`, shape (m, F, T): in a run with `support`, the cells that may be nodes.
+    """
     parameters, tree, f = question.parameters, question.tree, question.n_features
     cell = {name.removeprefix("cell_"): array for name, array in sums.items() if name.startswith("cell_")}
     node = {name.removeprefix("node_"): array for name, array in sums.items() if name.startswith("node_")}
@@ -124,6 +147,8 @@ def _grow(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> 
     line = np.arange(len(question.nodes))
     children = cell["count"][line, best] >= f + 1
     children &= (gain[line, best] >= parameters.min_gain)[:, None]
+    if supported is not None:
+        children &= supported[line, best]
     leaves = [*memory["leaves"], *(int(n) for n in question.nodes[~children.any(axis=1)])]
     at, fuzzy_set = np.nonzero(children)
     new = tree.size + np.arange(at.size)
@@ -137,7 +162,7 @@ def _grow(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> 
     memory = {**memory, "leaves": leaves}
     frontier = new[strong]
     if frontier.size:
-        return _ask(Question("level", parameters, question.domain, tree, frontier), memory)
+        return _ask_level(question, tree, frontier, memory)
     nodes = np.array(sorted(leaves), dtype=np.intp)
     return _ask(Question("leaves", parameters, question.domain, tree, nodes), memory)
 
@@ -183,4 +208,6 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     rules = Rules(question.nodes, question.coefficients, state["mean_strength"], weight, support, confidence)
     model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
     summary = {"sums_digest": memory["sums_digest"], "rows": rows, **model.complexity()}
+    if "withheld" in memory:
+        summary["withheld"] = memory["withheld"]
     return Done(model, summary)

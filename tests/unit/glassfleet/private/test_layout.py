@@ -1,4 +1,4 @@
-"""One vector for each answer, whose length the task fixes; what a group's sum may be; answering in two steps."""
+"""One vector for each answer, whose length the task fixes; what the sum of a group may be."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
-from glassfleet.checks import Bench
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.layout import Layout, layout_of
-from glassfleet.scheme import Contribution, Next, private_parameters
+from glassfleet.scheme import Contribution, private_parameters
 from schemas.errors import UsageError
 
 LAYOUT = Layout("leaves", (("a", (2, 2)), ("b", ())))
@@ -51,22 +50,6 @@ def test_sums_that_cannot_be_are_noise(head: tuple[int, int]) -> None:
         LAYOUT.read(np.array([*head, 0, 0, 0, 0, 0]), 9)
     with pytest.raises(PrivacyError, match="impossible-sum"):
         LAYOUT.read(np.zeros(3, dtype=np.int64), 9)
-
-
-@pytest.mark.parametrize("name", ["frt", "fmt", "tsk", "fedavg_mlp", "frbc"])
-def test_layout_is_that_of_every_answer_and_the_check_takes_a_groups_sum(name: str) -> None:
-    scheme: Any = catalogue.load(name)
-    bench = Bench.of(scheme, scheme.Parameters(**getattr(scheme, "trial", {})), max(scheme.purpose))
-    parameters = private_parameters(scheme, bench.parameters)
-    for step, contributions in bench.steps(parameters):
-        layout = layout_of(scheme, step.task)
-        vectors = [layout.flatten(given) for given in contributions]
-        total = layout.read(np.sum(vectors, axis=0), len(vectors))
-        scheme.server.check(step.task, total)
-        whole, parts = scheme.server.reduce(step.state, [total]), scheme.server.reduce(step.state, contributions)
-        if isinstance(parts, Next):
-            assert isinstance(whole, Next)
-            assert whole.task.digest == parts.task.digest
 
 
 def test_layouts_of_other_names_or_shapes_have_other_digests() -> None:

@@ -1,0 +1,92 @@
+"""Runs with `support`: which inputs and children rest on enough rows, before their sums are asked.
+
+What could be had by subtraction counts as asked. A cell that is held back in a node follows from its parent's cell and
+those of the node's siblings, so an input that is held back in one child of a node is held back in all of them, and
+below. Children that are leaves or that nobody keeps follow in the same way: the question is about every child that a
+parent could have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.private.support import atoms, holds
+from glassfleet.scheme import SUPPORT, Contribution, Task
+from glassfleet.schemes.frt.messages import Question, read_task
+from glassfleet.schemes.frt.tree import Tree
+from schemas.codec import Value
+
+Bools = NDArray[np.bool_]
+
+
+def ask_support(question: Question, tree: Tree, frontier: NDArray[np.intp]) -> tuple[Question, dict[str, Value]]:
+    """Return the question before the next level, and what the server keeps until it is answered.
+
+    Parameters
+    ----------
+    question : Question
+        The level that grew `tree`; for the root itself, the level that asks about it.
+    tree : Tree
+        As it has grown.
+    frontier : ndarray of intp, shape (m,)
+        The nodes that the next level is to ask about.
+    """
+    kept: dict[str, Value] = {"tree": tree.to_value(), "frontier": frontier.astype(np.int32)}
+    if tree.size == 1:
+        asked = Question(SUPPORT, question.parameters, question.domain, tree, frontier)
+        held = np.zeros((1, question.n_features), dtype=bool)
+        return asked, {**kept, "line": np.zeros(1, dtype=np.int32), "held": held}
+    parents = np.unique(tree.parent[frontier].astype(np.intp))
+    t = tree.n_sets
+    split, size = tree.split[parents], question.tree.size
+    whole = question.tree.grown(np.repeat(parents, t), np.repeat(split, t), np.tile(np.arange(t), len(parents)))
+    asked = Question(SUPPORT, question.parameters, question.domain, whole, np.arange(size, whole.size))
+    line = np.searchsorted(parents, tree.parent[frontier]) * t + tree.fuzzy_set[frontier]
+    held = np.zeros((len(parents), question.n_features), bool) if question.held is None else question.held
+    at = question.position[parents]
+    return asked, {**kept, "line": line.astype(np.int32), "held": held[at]}
+
+
+def answer_support(
+    question: Question, kept: Mapping[str, Any], contributions: Sequence[Contribution]
+) -> tuple[Question, Bools, NDArray[np.int64]]:
+    """Return the level's question, which of its cells may become children, and what was decided.
+
+    Parameters
+    ----------
+    question : Question
+        Of kind ``"support"``.
+    kept : mapping
+        From :func:`ask_support`.
+    contributions : sequence of Contribution
+
+    Returns
+    -------
+    Question
+        Of kind ``"level"``.
+    ndarray of bool, shape (m, F, T)
+        Cells that rest on no rows or enough for a node of their own.
+    ndarray of int64, shape as the answers' ``rows``
+        Rows on which the same would have been decided, for the run's record: it tells no more than the decision does.
+    """
+    task = question.to_task()
+    parts = [part for given in contributions for part in atoms(given, _paths, task)]
+    asked, node = holds(parts, question.parameters.support), holds(parts, question.least_rows)
+    held = np.asarray(kept["held"])
+    children = len(question.nodes) // len(held)
+    family = asked.all(axis=2).reshape(len(held), children, -1).all(axis=1)
+    held = np.repeat(held | ~family, children, axis=0)
+    line, frontier = kept["line"].astype(np.intp), kept["frontier"].astype(np.intp)
+    tree = Tree.from_value(kept["tree"], question.parameters.n_sets, question.n_features)
+    level = Question("level", question.parameters, question.domain, tree, frontier, held=held[line])
+    decided = np.where(node, question.least_rows, np.where(asked, question.parameters.support, 1))
+    return level, node[line], decided * question.free[:, :, None]
+
+
+def _paths(task: Task) -> list[tuple[tuple[int, int], ...]]:
+    question = read_task(task)
+    return [tuple(question.tree.path(int(node))) for node in question.nodes]
