@@ -236,7 +236,8 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
         _grown(draft, learning.grow(server, state.levels, members, state.store, collecting), "counted")
         return
     if isinstance(collecting, Privately):
-        editions, lost = shrink(state.editions, lost)
+        away = [agent for agent in state.cohort if agent not in state.agents]
+        editions, lost = shrink(state.editions, lost, away)
         members = tuple(member for member in members if member not in lost)
         draft.update(editions=editions)
         if not editions:
@@ -275,9 +276,10 @@ def _forget(draft: Draft, level: Level) -> None:
 
 
 def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...], cause: str = "counted") -> None:
-    contributors = tuple(sorted({*draft.state.domain_contributors, *members}))
-    closed = growth.levels[-1 if growth.done is not None else -2]
-    joined = draft.state.joined_bins + closed.nullified
+    # In a private run the sums of whoever was lost are taken out of the search, too.
+    before = () if draft.state.editions else draft.state.domain_contributors
+    contributors = tuple(sorted({*before, *members}))
+    joined = sum(level.nullified for level in growth.levels)
     draft.update(levels=growth.levels, domain_contributors=contributors, joined_bins=joined)
     if growth.done is None:
         draft.move(cause)

@@ -37,6 +37,10 @@ def _searches_privately(state: RunState) -> bool:
     return _private(state) and _searches(state)
 
 
+def _recruits(state: RunState) -> bool:
+    return _cohort(state) and not _private(state)
+
+
 def _cohort(state: RunState) -> bool:
     return state.spec.participation == "cohort"
 
@@ -54,9 +58,8 @@ TABLE = Table(
     Transition("domain", "counted", "domain", "a histogram round closed; the search goes on", _OPEN),
     Transition("domain", "replayed", "domain", "private run: members were lost; the search begins again for those who are left", "Restarted, " + _OPEN),
     Transition("domain", "too-many-restarts", "failed", "as in learning", _END),
-    Transition("domain", "domain-found", "learning", "the search is done; private run", _OPEN, _private),
-    Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation", _OPEN, _cohort),
-    Transition("domain", "domain-found", "learning", "the search is done; elastic participation", _OPEN),
+    Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation, not a private run", _OPEN, _recruits),
+    Transition("domain", "domain-found", "learning", "the search is done; private run, or elastic participation", _OPEN),
     Transition("recruiting", "cohort-fixed", "learning", "the first statistics round closed: who answered is the cohort", _OPEN),
     Transition("recruiting", "rows-limited", "recruiting", "the same, but one of five agents or more claims over five times the median's rows: all are asked again, with that limit", _OPEN),
     Transition("learning", "rows-limited", "learning", "the same in the first round of elastic participation", _OPEN),

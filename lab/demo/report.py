@@ -79,7 +79,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
             "federated": verdict.federated,
             "central": verdict.central or None,
             "promised": verdict.promised,
-            "reason": "" if verdict.equal else _comparison(result, exact=options.exact),
+            "reason": "" if verdict.equal else _comparison(result, exact=options.exact or options.private),
         },
         verdict.metric: {
             "local": verdict.mean("local"),
@@ -96,6 +96,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
             },
         },
         "exact": bool(options.exact),
+        "private": bool(options.private),
         "joined_bins": int(result.status["joined_bins"]),
         "dropped": list(result.killed),
         "slow": list(result.slow),

@@ -82,6 +82,8 @@ class Settings:
         Seconds for the whole run.
     secure : bool
         Mutual TLS with certificates made for the occasion; needs Mosquitto.
+    private : bool
+        Nobody sees a single vehicle's numbers.
     """
 
     files: Mapping[str, Path]
@@ -101,6 +103,7 @@ class Settings:
     seed: int = 0
     timeout: float = 300.0
     secure: bool = False
+    private: bool = False
 
     @property
     def slowness(self) -> float:
