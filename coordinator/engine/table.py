@@ -84,7 +84,7 @@ TABLE = Table(
     Transition("finished", "model-unpublishable", "failed", "the model cannot be written down or sent; in the step that finished the run, before anybody is told", _END),
     *(
         Transition(source, "too-few-for-privacy", "failed", "private run: fewer vehicles than those who take part ask for", _END)
-        for source in ("pairing", "domain", "learning")
+        for source in ("gathering", "pairing", "domain", "learning")
     ),
     *(
         Transition(source, "cancelled", "cancelled", "an operator cancels", _END)

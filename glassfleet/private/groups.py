@@ -245,11 +245,14 @@ class Shrunk:
         Who was lost, in the order of id.
     company : tuple of str
         Who goes with them so that nobody leaves alone, in the order of id.
+    lacking : int
+        How many vehicles more would have had to stay; 0 when there is a next edition.
     """
 
     edition: Edition | None
     lost: tuple[str, ...]
     company: tuple[str, ...]
+    lacking: int
 
 
 def least_members(founders: int, floor: int, company: int) -> int:
@@ -319,8 +322,9 @@ def next_edition(edition: Edition, lost: Collection[str], away: Collection[str] 
     company = sorted(drawn[:short])
     kept = tuple(agent for agent in rest if agent not in set(company))
     floor = max((edition.roster.least, *(edition.roster.by_id[agent].floor for agent in kept)))
-    smaller = Edition(edition.roster, edition.number + 1, kept) if len(kept) >= floor else None
-    return Shrunk(smaller, tuple(gone), tuple(company))
+    lacking = max(0, floor - len(kept))
+    smaller = None if lacking else Edition(edition.roster, edition.number + 1, kept)
+    return Shrunk(smaller, tuple(gone), tuple(company), lacking)
 
 
 def round_digest(questions: Sequence[str]) -> str:
