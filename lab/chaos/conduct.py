@@ -55,6 +55,8 @@ class Settings:
         Seconds per round, > 0.
     run_timeout : float
         Seconds that one run may take, faults and all; a longer one is reported as hung.
+    private : bool
+        Whether runs are private.
     """
 
     schedule: tuple[Fault, ...]
@@ -64,6 +66,7 @@ class Settings:
     seed: int = 0
     deadline: float = 2.0
     run_timeout: float = 180.0
+    private: bool = False
 
 
 @dataclass
@@ -139,6 +142,7 @@ def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
         },
         "model": MODEL,
         "seed": settings.seed,
+        "private": {} if settings.private else None,
     }
 
 
