@@ -113,6 +113,7 @@ def assemble(
     StorageError
         The journal is damaged.
     """
+    engine = replace(engine, fleet=fleet)  # stands in what vehicles of private runs are told, and compare
     topics, metrics = Topics(fleet), Counter[str]()
     timeline = Timeline(journal.last_time(), clock, wall)
     now = timeline.now

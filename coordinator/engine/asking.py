@@ -47,6 +47,12 @@ def settled(state: RunState) -> RunState:
     return replace(state, features=features, target=target)
 
 
+def wanted(state: RunState) -> int:
+    """Return how many agents that can run it must be up before the first round of a run."""
+    private = state.spec.private
+    return max(state.spec.policy.gather_agents, 0 if private is None else private.floor)
+
+
 def quorum(state: RunState, current: Round) -> int:
     """Return how many answers the open round needs."""
     return learning.share(state.spec.policy.min_agents, state.founders if state.is_fixed else len(current.asked))

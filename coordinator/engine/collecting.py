@@ -6,7 +6,7 @@ edition add up to the sum of what they hide; that sum is what the server half ge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -121,7 +121,9 @@ class Privately:
             raise RunFailedError(f"too-many-rows: {rows} rows; the sums are good for {self.max_rows} in all")
 
 
-def shrink(editions: Iterable[Edition], lost: Mapping[str, str]) -> tuple[tuple[Edition, ...], dict[str, str]]:
+def shrink(
+    editions: Iterable[Edition], lost: Mapping[str, str], away: Collection[str]
+) -> tuple[tuple[Edition, ...], dict[str, str]]:
     """Return the groups without `lost` and those who must go with them, and why each of all these is out.
 
     Parameters
@@ -130,6 +132,8 @@ def shrink(editions: Iterable[Edition], lost: Mapping[str, str]) -> tuple[tuple[
         As they stand.
     lost : mapping of str to str
         Why, by agent.
+    away : collection of str
+        Who is not up, see `next_edition`.
     """
     left: list[Edition] = []
     out: dict[str, str] = {}
@@ -138,7 +142,7 @@ def shrink(editions: Iterable[Edition], lost: Mapping[str, str]) -> tuple[tuple[
         if not gone:
             left.append(edition)
             continue
-        shrunk = next_edition(edition, gone)
+        shrunk = next_edition(edition, gone, away)
         out |= {agent: lost[agent] for agent in shrunk.lost}
         out |= dict.fromkeys(shrunk.company, "company: nobody leaves a group alone")
         if shrunk.edition is None:

@@ -226,13 +226,13 @@ def _gather(draft: Draft) -> None:
         return
     settled = asking.settled(state)
     able = asking.able(settled) if settled.features else ()
-    wanted, timeout = state.spec.policy.gather_agents, state.spec.policy.gather_timeout
+    wanted, timeout = asking.wanted(state), state.spec.policy.gather_timeout
     if len(able) >= wanted:
         draft.update(features=settled.features, target=settled.target)
         rounds.begin(draft, "enough-agents")
     elif draft.at >= state.started_at + timeout:
         draft.move(
-            "not-enough-agents",
+            "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
             f"({len(state.agents)} agents up in all)"
             + draft.without_broker("that time")

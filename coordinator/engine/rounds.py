@@ -11,8 +11,9 @@ from coordinator.engine.collecting import Privately, carried, shrink
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
-from coordinator.engine.state import Level, Round
+from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
+from glassfleet.private.groups import next_edition
 from glassfleet.scheme import Server
 
 REFUSED = "refused: "
@@ -79,7 +80,7 @@ def settle(draft: Draft) -> None:
         is_due = draft.at >= current.closes_at + policy.grace
         if has_target and accepted >= max(policy.target or 0, quorum):
             _close(draft, missed=())
-        elif is_due and _is_worth_waiting(draft, current):
+        elif is_due and accepted >= quorum and _is_worth_waiting(draft, current):
             _extend(draft, current)
             return
         elif accepted >= quorum and (is_due or not waiting):
@@ -99,11 +100,25 @@ def settle(draft: Draft) -> None:
 
 
 def _is_worth_waiting(draft: Draft, current: Round) -> bool:
-    """Whether fewer have not answered than leave a group at a time, so that losing them would cost others."""
-    private = draft.state.spec.private
-    if private is None or not draft.state.is_fixed or current.extensions >= private.patience:
+    """Whether a private run does better to wait once more: losing those who have not answered ends it, or costs others.
+
+    It would end if too few were left, as with a missed quorum. It would cost others if those are fewer than leave a
+    group at a time.
+    """
+    state, policy = draft.state, draft.state.spec.policy
+    private, missed = state.spec.private, draft.awaited()
+    if private is None or not missed:
         return False
-    return not current.dropped and 0 < len(draft.awaited()) < private.company
+    may_extend = policy.on_missed_quorum == "extend" and current.extensions < policy.extensions
+    if not state.is_fixed:
+        return may_extend and len(state.accepted) < private.floor
+    if not shrink(state.editions, dict.fromkeys([*missed, *current.dropped], ""), _away(state))[0]:
+        return may_extend
+    return not current.dropped and len(missed) < private.company and current.extensions < private.patience
+
+
+def _away(state: RunState) -> set[str]:
+    return set(state.cohort) - set(state.agents)
 
 
 def _all_refused(draft: Draft, current: Round) -> bool:
@@ -236,11 +251,13 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
         _grown(draft, learning.grow(server, state.levels, members, state.store, collecting), "counted")
         return
     if isinstance(collecting, Privately):
-        editions, lost = shrink(state.editions, lost)
+        hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
+        lacking = min(next_edition(edition, lost).lacking for edition in hurt)
+        editions, lost = shrink(state.editions, lost, _away(state))
         members = tuple(member for member in members if member not in lost)
         draft.update(editions=editions)
         if not editions:
-            detail = f"{len(lost)} vehicles were lost or went with them"
+            detail = f"{lacking} vehicles more would have had to stay; {len(lost)} were lost or went with them"
             draft.move("too-few-for-privacy", detail + asking.why_not(lost))
             return
         after = draft.collecting(draft.state)
@@ -275,9 +292,10 @@ def _forget(draft: Draft, level: Level) -> None:
 
 
 def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...], cause: str = "counted") -> None:
-    contributors = tuple(sorted({*draft.state.domain_contributors, *members}))
-    closed = growth.levels[-1 if growth.done is not None else -2]
-    joined = draft.state.joined_bins + closed.nullified
+    # In a private run the sums of whoever was lost are taken out of the search, too.
+    before = () if draft.state.editions else draft.state.domain_contributors
+    contributors = tuple(sorted({*before, *members}))
+    joined = sum(level.nullified for level in growth.levels)
     draft.update(levels=growth.levels, domain_contributors=contributors, joined_bins=joined)
     if growth.done is None:
         draft.move(cause)

@@ -58,8 +58,8 @@ TABLE = Table(
     Transition("domain", "counted", "domain", "a histogram round closed; the search goes on", _OPEN),
     Transition("domain", "replayed", "domain", "private run: members were lost; the search begins again for those who are left", "Restarted, " + _OPEN),
     Transition("domain", "too-many-restarts", "failed", "as in learning", _END),
-    Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation", _OPEN, _recruits),
-    Transition("domain", "domain-found", "learning", "the search is done; elastic participation, or a private run", _OPEN),
+    Transition("domain", "domain-found", "recruiting", "the search is done; cohort participation, not a private run", _OPEN, _recruits),
+    Transition("domain", "domain-found", "learning", "the search is done; private run, or elastic participation", _OPEN),
     Transition("recruiting", "cohort-fixed", "learning", "the first statistics round closed: who answered is the cohort", _OPEN),
     Transition("recruiting", "rows-limited", "recruiting", "the same, but one of five agents or more claims over five times the median's rows: all are asked again, with that limit", _OPEN),
     Transition("learning", "rows-limited", "learning", "the same in the first round of elastic participation", _OPEN),
@@ -84,7 +84,7 @@ TABLE = Table(
     Transition("finished", "model-unpublishable", "failed", "the model cannot be written down or sent; in the step that finished the run, before anybody is told", _END),
     *(
         Transition(source, "too-few-for-privacy", "failed", "private run: fewer vehicles than those who take part ask for", _END)
-        for source in ("pairing", "domain", "learning")
+        for source in ("gathering", "pairing", "domain", "learning")
     ),
     *(
         Transition(source, "cancelled", "cancelled", "an operator cancels", _END)

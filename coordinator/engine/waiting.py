@@ -71,7 +71,7 @@ def _gathering(state: RunState) -> Waiting:
     settled, up = asking.settled(state), len(state.agents)
     unable = asking.unable(settled)
     able = up - len(unable) if settled.features else 0
-    wanted = state.spec.policy.gather_agents
+    wanted = asking.wanted(state)
     there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {able or 'none'} can" if able < up else "")
     return Waiting(f"needs {_count(wanted, 'vehicle')} that can answer: {there}", "others", asking.why_not(unable))
 

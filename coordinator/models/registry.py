@@ -263,6 +263,13 @@ class Registry:
         )
 
 
+def _rows(state: RunState) -> int:
+    if state.spec.private is None:
+        return sum(state.frozen[agent][0] for agent in state.cohort)
+    rows = state.summary.get("rows", 0)  # nobody tells its own number: the scheme has that of all
+    return rows if isinstance(rows, int) else 0
+
+
 def _training(state: RunState) -> Training:
     dropped: dict[str, str] = {}
     for summary in state.rounds:
@@ -272,7 +279,7 @@ def _training(state: RunState) -> Training:
     sums_digest = state.summary.get("sums_digest", "")
     return Training(
         rounds=len(state.rounds),
-        rows=sum(state.frozen[agent][0] for agent in state.cohort),
+        rows=_rows(state),
         dropped={agent: reason for agent, reason in sorted(dropped.items()) if agent not in counted},
         nullified_cells=state.nullified,
         sums_digest=sums_digest if isinstance(sums_digest, str) else "",

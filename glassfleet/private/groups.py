@@ -180,7 +180,7 @@ class Roster:
         With 2 |E| >= |founders| + company two editions share at least `company` members, each of whom lets them only
         be nested. Without that, two disjoint editions could be asked whose sum lacks one vehicle of a third.
         """
-        return max(self.terms.floor, -(-(len(self.founders) + self.terms.company) // 2))
+        return least_members(len(self.founders), self.terms.floor, self.terms.company)
 
     def first(self) -> Edition:
         """Return edition 0: all founders."""
@@ -245,11 +245,19 @@ class Shrunk:
         Who was lost, in the order of id.
     company : tuple of str
         Who goes with them so that nobody leaves alone, in the order of id.
+    lacking : int
+        How many vehicles more would have had to stay; 0 when there is a next edition.
     """
 
     edition: Edition | None
     lost: tuple[str, ...]
     company: tuple[str, ...]
+    lacking: int
+
+
+def least_members(founders: int, floor: int, company: int) -> int:
+    """Return the fewest members of a later edition of a group, see :attr:`Roster.least`."""
+    return max(floor, -(-(founders + company) // 2))
 
 
 def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST_GROUP) -> tuple[Roster, ...]:
@@ -289,12 +297,12 @@ def missing(terms: Terms, founders: Collection[Announcement]) -> int:
     return max(0, floor - len(founders))
 
 
-def next_edition(edition: Edition, lost: Collection[str]) -> Shrunk:
+def next_edition(edition: Edition, lost: Collection[str], away: Collection[str] = ()) -> Shrunk:
     """Return the group without `lost`, and without those who must go with them.
 
-    At least ``company`` vehicles leave at a time. If fewer were lost, further members go, drawn by a hash of the
-    edition; they are told why and take part in the next run. A function of its arguments: a coordinator that was killed
-    finds the same.
+    At least ``company`` vehicles leave at a time. If fewer were lost, further members go: first those that are away,
+    which would be lost next and cost others their place, then by a hash of the edition. They are told why and take part
+    in the next run. A function of its arguments: a coordinator that was killed finds the same.
 
     Parameters
     ----------
@@ -302,17 +310,21 @@ def next_edition(edition: Edition, lost: Collection[str]) -> Shrunk:
         The present one.
     lost : collection of str
         Members that will not answer, at least one.
+    away : collection of str
+        Who is not connected now, members or not.
     """
     gone = sorted(set(lost) & set(edition.members))
     if not gone:
         raise ValueError("nobody of the edition was lost")
     rest = [agent for agent in edition.members if agent not in set(gone)]
     short = max(0, edition.roster.terms.company - len(gone))
-    company = sorted(_drawn_order(edition.digest, rest)[:short])
+    drawn = sorted(_drawn_order(edition.digest, rest), key=lambda agent: agent not in away)
+    company = sorted(drawn[:short])
     kept = tuple(agent for agent in rest if agent not in set(company))
     floor = max((edition.roster.least, *(edition.roster.by_id[agent].floor for agent in kept)))
-    smaller = Edition(edition.roster, edition.number + 1, kept) if len(kept) >= floor else None
-    return Shrunk(smaller, tuple(gone), tuple(company))
+    lacking = max(0, floor - len(kept))
+    smaller = None if lacking else Edition(edition.roster, edition.number + 1, kept)
+    return Shrunk(smaller, tuple(gone), tuple(company), lacking)
 
 
 def round_digest(questions: Sequence[str]) -> str:
@@ -358,6 +370,7 @@ __all__: Sequence[str] = (
     "Shrunk",
     "Terms",
     "cut_groups",
+    "least_members",
     "missing",
     "next_edition",
     "parameters_digest",

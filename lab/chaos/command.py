@@ -11,6 +11,7 @@ import click
 
 from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
 from console.progress import progress
+from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
 from schemas.errors import StorageError, UsageError, VerificationError
 
 
@@ -20,9 +21,10 @@ class ChaosOptions:
 
     faults: int
     seed: int
-    vehicles: int
+    vehicles: int | None
     broker_kind: str
     secure: bool
+    private: bool
     deadline: float
     report: Path | None
     keep: Path | None
@@ -35,12 +37,17 @@ class ChaosOptions:
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
     help="Of the schedule: which faults, on whom, in which state of the run, for how long.",
 )  # fmt: skip
-@click.option("--vehicles", type=click.IntRange(2, 50), default=5, show_default=True, metavar="N", help="Agents.")
+@click.option("--vehicles", type=click.IntRange(2, 50), metavar="N", help="Agents. Default: 5; with --private, 15.")
 @broker_kind_option("--broker-kind")
 @click.option(
     "--secure", is_flag=True,
     help="Everybody with a certificate, over mutual TLS, all messages signed; certificates are renewed and revoked on "
     "the way. Needs Mosquitto.",
+)  # fmt: skip
+@click.option(
+    "--private", is_flag=True,
+    help="All runs are private: nobody sees a single vehicle's numbers. A run of which too few are left may end by "
+    "that name.",
 )  # fmt: skip
 @click.option(
     "--deadline", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="SECONDS", help="Per round."
@@ -73,6 +80,7 @@ def chaos(options: ChaosOptions) -> int:
     Examples:
       glassfleet chaos --faults 50 --seed 3 --json
       glassfleet chaos --faults 100 --secure --report chaos.json
+      glassfleet chaos --faults 100 --private
     """
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather
@@ -80,13 +88,16 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos.fleet import Fleet
     from lab.chaos.schedule import COORDINATOR, make_schedule
 
-    seed, vehicles, secure = options.seed, options.vehicles, options.secure
+    seed, secure, private = options.seed, options.secure, options.private
+    vehicles = options.vehicles or (15 if private else 5)
     if secure and options.broker_kind == "embedded":
         raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
+    if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
+        raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
-        schedule = make_schedule(seed, options.faults, list(files), secure=secure)
-        settings = Settings(schedule, files, seed, options.deadline)
+        schedule = make_schedule(seed, options.faults, list(files), secure=secure, private=private)
+        settings = Settings(schedule, files, seed, options.deadline, private=private)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
         fleet = Fleet(work, files, options.broker_kind, limits, secure=secure)
@@ -102,7 +113,7 @@ def chaos(options: ChaosOptions) -> int:
             bar.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)
         stolen_identities = evidence.stolen_identities if secure else None
-        report = reports.document(seed, options.faults, vehicles, played, findings, stolen_identities)
+        report = reports.document(seed, options.faults, vehicles, played, findings, stolen_identities, private=private)
     page = "\n".join(reports.lines(report))
     _save(options.report, report, page)
     click.echo(page, err=options.as_json)

@@ -51,12 +51,15 @@ class Settings:
         Of the runs.
     deadline : float
         Seconds per round, > 0.
+    private : bool
+        Whether runs are private.
     """
 
     schedule: tuple[Fault, ...]
     files: Mapping[str, Path]
     seed: int
     deadline: float
+    private: bool = False
 
 
 @dataclass
@@ -127,6 +130,7 @@ def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
         },
         "model": MODEL,
         "seed": settings.seed,
+        "private": {} if settings.private else None,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 COORDINATOR, BROKER, EVERYONE = "coordinator", "broker", "everyone"
@@ -84,7 +84,7 @@ class Fault:
     target : str
         ``coordinator``, ``broker``, ``everyone`` or an agent's id.
     state : str
-        One of `STATES`, or ``any``: it strikes when the run is in this state.
+        One of `STATES`, ``pairing`` or ``any``: it strikes when the run is in this state.
     answers : int
         ... and the open round has at least so many answers.
     gap : float
@@ -115,7 +115,9 @@ class Fault:
         return asdict(self)
 
 
-def make_schedule(seed: int, faults: int, vehicles: Sequence[str], *, secure: bool = False) -> tuple[Fault, ...]:
+def make_schedule(
+    seed: int, faults: int, vehicles: Sequence[str], *, secure: bool = False, private: bool = False
+) -> tuple[Fault, ...]:
     """Draw `faults` faults; the same arguments give the same schedule, and more faults only lengthen it.
 
     Parameters
@@ -127,6 +129,8 @@ def make_schedule(seed: int, faults: int, vehicles: Sequence[str], *, secure: bo
         Agent ids, at least one.
     secure : bool
         With `SECURE_KINDS`, which come first; clocks then jump less far.
+    private : bool
+        Of private runs, in which vehicles are paired first and none are recruited later.
     """
     # random and not numpy: a handful of draws, and the order of the standard library's is fixed.
     rng = random.Random(f"glassfleet chaos {seed}")  # noqa: S311 - a schedule of faults is no secret
@@ -139,7 +143,8 @@ def make_schedule(seed: int, faults: int, vehicles: Sequence[str], *, secure: bo
     schedule = []
     for number in range(1, faults + 1):
         kind = kinds[number - 1] if number <= len(kinds) else rng.choices(list(shares), list(shares.values()))[0]
-        schedule.append(_draw(rng, number, kind, vehicles, _SECURE_JUMPS if secure else _JUMPS))
+        fault = _draw(rng, number, kind, vehicles, _SECURE_JUMPS if secure else _JUMPS)
+        schedule.append(replace(fault, state="pairing") if private and fault.state == "recruiting" else fault)
     return tuple(schedule)
 
 

@@ -104,6 +104,11 @@ LOOK = 0.5
     "--secure", is_flag=True, help="Everything over mutual TLS, with certificates made for it; needs Mosquitto."
 )
 @click.option(
+    "--private", is_flag=True,
+    help="A private run: nobody sees a single vehicle's numbers, only sums over 8 vehicles or more. Kills at two "
+    "moments at most, and no more than leave enough.",
+)  # fmt: skip
+@click.option(
     "--stay", is_flag=True,
     help="Keep everything up after the report, until Ctrl-C: to look at the dashboard, forecast, start more runs.",
 )  # fmt: skip
@@ -126,6 +131,7 @@ def demo(options: DemoOptions) -> int:
       glassfleet demo --drop 0.3 --seed 7 --json
       glassfleet demo --stay
       glassfleet demo --secure
+      glassfleet demo --private --drop 0.33 --slow 0
       glassfleet demo --scheme frbc --slow 0.2
       glassfleet demo --scheme frt --participation elastic
       glassfleet demo --data my-vehicles --target quality --model fleet-quality
@@ -154,7 +160,9 @@ def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
 
     settings = settings_of(options, work, watcher)
     watcher.say(f"{settings.scheme}, {counted(len(settings.files), 'vehicles')}: {plan_words(settings.plan)}")
-    rows = "their own rows, as they are" if options.exact else "condensed rows"
+    if options.private:
+        watcher.say("private: each answer is masked; coordinator and broker see sums over 8 vehicles or more, no less")
+    rows = "their own rows, as they are" if options.exact or options.private else "condensed rows"
     watcher.say(f"vehicles answer from {rows}; a round waits {settings.deadline:g} s for those who do not answer")
 
     def stay(outcome: Result | RunFailedError, fleet: Fleet) -> None:
@@ -182,7 +190,7 @@ def _report(result: Result, options: DemoOptions, work: Path) -> None:
     if options.keep is not None:
         (work / "model.json").write_bytes(result.record.to_bytes())
     few = len(result.verdict.model.rules()) <= ALL_RULES
-    report = report_lines(result, exact=options.exact, top=ALL_RULES if few else TOP_RULES)
+    report = report_lines(result, exact=options.exact or options.private, top=ALL_RULES if few else TOP_RULES)
     click.echo("\n".join(for_terminal(report, err=options.as_json)), err=options.as_json)
     if options.as_json:
         print_json(summary(result, options))

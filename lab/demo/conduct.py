@@ -123,6 +123,7 @@ def specification(settings: Settings) -> dict[str, Any]:
         "bounds": None if settings.bounds is None else dict(settings.bounds),
         "memory": None if settings.memory is None else settings.memory.to_document(),
         "seed": settings.seed,
+        "private": {} if settings.private else None,
     }
 
 

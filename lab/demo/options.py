@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import json_file, parse_parameters
 from console.run.runspec import checked_parameters, memory_file
+from glassfleet.private.groups import LEAST_FLOOR
 from lab.demo.words import OWN_MEMORY
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN
@@ -53,6 +54,7 @@ class DemoOptions:
     timeout: float
     keep: Path | None
     secure: bool
+    private: bool
     stay: bool
     plain: bool
     as_json: bool
@@ -77,7 +79,7 @@ def model_name(given: str | None, data: Path | None) -> str:
 
 def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     """Return what is demonstrated, its rows made or looked at; raises UsageError or DataError."""
-    from lab.demo.plan import make_plan
+    from lab.demo.plan import for_private_run, make_plan
     from lab.demo.preflight import MANY_ROUNDS, run_preflight, tempo
     from lab.demo.scene import Settings
     from lab.demo.vehicles import check_columns, read_rows
@@ -103,16 +105,14 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     deadline = deadline if options.deadline is None else options.deadline
     if pace > 0.8 * deadline:
         raise UsageError(f"--pace {pace} leaves no time before --deadline {deadline}: make it smaller")
+    rounds = None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds
+    plan = make_plan(list(files), options.drop, options.slow, options.rejoin, options.seed, rounds)
+    if options.private:
+        _check_enough(len(files) - len(plan.slow))
+        plan = for_private_run(plan, len(files), None if rounds is None else rounds + 1)  # the first asks for keys
     return Settings(
         files=files,
-        plan=make_plan(
-            list(files),
-            options.drop,
-            options.slow,
-            options.rejoin,
-            options.seed,
-            None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds,
-        ),
+        plan=plan,
         work=work,
         scheme=scheme.name,
         parameters=parameters.model_dump(mode="json"),
@@ -128,12 +128,22 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         seed=options.seed,
         timeout=options.timeout,
         secure=options.secure,
+        private=options.private,
     )
+
+
+def _check_enough(vehicles: int) -> None:
+    if vehicles < LEAST_FLOOR:
+        raise UsageError(
+            f"--private needs {LEAST_FLOOR} vehicles that answer in time, as sums over fewer tell too much; there "
+            f"would be {vehicles}: use --vehicles, or --slow 0"
+        )
 
 
 def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
     """Return the scheme, its parameters, the participation, and whether the target is a class."""
     from glassfleet import catalogue
+    from glassfleet.scheme import private_parameters
 
     scheme = catalogue.load(options.scheme)
     participation = options.participation or ("cohort" if "cohort" in scheme.participation else "elastic")
@@ -144,7 +154,11 @@ def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
     if wants_labels and "classification" not in scheme.purpose:
         raise UsageError(f"--labels and --good-above go with a classifier; scheme {scheme.name} forecasts numbers")
     parameters = checked_parameters(scheme, {**SHOWN.get(scheme.name, {}), **parse_parameters(options.parameters)})
-    if options.exact:
+    if options.private and participation != "cohort":
+        raise UsageError("--private goes with --participation cohort: one set of vehicles for the whole model")
+    if options.private:
+        parameters = private_parameters(scheme, parameters)
+    elif options.exact:
         parameters = scheme.exact(parameters)
     return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose
 

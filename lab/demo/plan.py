@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, least_members
 from schemas.errors import UsageError
 
 FIRST_KILL, LAST_KILL = 2, 6
@@ -78,6 +79,43 @@ def make_plan(  # noqa: PLR0917 - the command's options, in their order
         kills = {vehicle: min(moment, last - (vehicle in returns)) for vehicle, moment in kills.items()}
         returns = {vehicle: min(moment, last) for vehicle, moment in returns.items()}
     return Plan(kills, returns, tuple(sorted(shuffled[killed : killed + lagging])))
+
+
+def for_private_run(plan: Plan, vehicles: int, rounds: int | None = None) -> Plan:
+    """Return the plan with its kills in at most two moments, and no more of them than leave a private run enough.
+
+    Nobody leaves a group alone: each loss of fewer than `LEAST_COMPANY` vehicles takes others along.
+
+    Parameters
+    ----------
+    plan : Plan
+    vehicles : int
+        Size of the fleet. The slow ones do not take part: they announce themselves too late.
+    rounds : int or None
+        As for `make_plan`.
+    """
+    founders = vehicles - len(plan.slow)
+    room = max(0, founders - least_members(founders, LEAST_FLOOR, LEAST_COMPANY))
+    killed = list(plan.kills)
+    while sum(max(len(part), LEAST_COMPANY) for part in _parts(killed)) > room:
+        killed.pop()
+    first = min(plan.kills.values(), default=FIRST_KILL)
+    # In the next round but one the first loss has been noticed, and all is asked again.
+    moments = (first, first + FIRST_RETURN + 1)
+    last = first + (rounds or LAST_KILL + LAST_RETURN)
+    kills = {vehicle: moment for moment, part in zip(moments, _parts(killed), strict=False) for vehicle in part}
+    returns = {
+        vehicle: min(kills[vehicle] + moment - plan.kills[vehicle], last)
+        for vehicle, moment in plan.returns.items()
+        if vehicle in kills
+    }
+    return replace(plan, kills=kills, returns=returns)
+
+
+def _parts(killed: list[str]) -> list[list[str]]:
+    """Cut those to be killed in two, unless they are company for each other; the first part always is."""
+    first = max(LEAST_COMPANY, (len(killed) + 1) // 2)
+    return [part for part in (killed[:first], killed[first:]) if part]
 
 
 def _count(share: float, of: int, *, at_least_one: bool) -> int:

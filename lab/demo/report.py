@@ -81,7 +81,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
             "federated": verdict.federated,
             "central": verdict.central or None,
             "promised": verdict.promised,
-            "reason": "" if verdict.equal else _comparison(result, exact=options.exact),
+            "reason": "" if verdict.equal else _comparison(result, exact=options.exact or options.private),
         },
         verdict.metric: {
             **{setting: verdict.mean(setting) for setting in SETTINGS},
@@ -91,6 +91,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
             },
         },
         "exact": bool(options.exact),
+        "private": bool(options.private),
         "joined_bins": int(result.status["joined_bins"]),
         "dropped": list(result.killed),
         "slow": list(result.slow),

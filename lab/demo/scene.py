@@ -67,6 +67,8 @@ class Settings:
         Seconds for the whole run.
     secure : bool
         Mutual TLS with certificates made for the occasion; needs Mosquitto.
+    private : bool
+        Nobody sees a single vehicle's numbers.
     """
 
     files: Mapping[str, Path]
@@ -86,6 +88,7 @@ class Settings:
     seed: int
     timeout: float
     secure: bool
+    private: bool
 
     @property
     def slowness(self) -> float:

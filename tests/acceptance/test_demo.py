@@ -216,3 +216,23 @@ def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, 
         told = processes.said(process).rstrip()
         assert told.endswith("glassfleet: error: interrupted")
         assert "interrupted: stopping vehicles, coordinator and broker" in told
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "killed", "options"),
+    [
+        (11, 3, ("--drop", "0.3", "--scheme", "frt")),
+        pytest.param(15, 5, ("--drop", "0.33", "--secure"), marks=pytest.mark.slow),
+    ],
+)
+def test_private_demo_equals_central_learning_when_vehicles_are_killed(
+    vehicles: int, killed: int, options: tuple[str, ...]
+) -> None:
+    done, summary = demo("--private", "--vehicles", str(vehicles), "--slow", "0", *options)
+    assert done.returncode == 0, done.stderr
+    check_summary(summary)
+    assert summary["private"]
+    assert summary["verify"]["equal"]
+    assert len(summary["dropped"]) == killed
+    assert not set(summary["dropped"]) & set(summary["cohort"])
+    assert len(summary["cohort"]) == vehicles - 3 * -(-killed // 3)  # nobody leaves alone

@@ -10,7 +10,7 @@ import pytest
 from edge_agent.sources import Source, read_source
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from lab.demo.plan import make_plan
+from lab.demo.plan import for_private_run, make_plan
 from lab.demo.preflight import MANY_ROUNDS, Preflight, run_preflight, tempo
 from lab.demo.vehicles import check_columns, labelled_files, read_rows, real_files
 from lab.qoe import cells, video
@@ -247,6 +247,23 @@ def test_plan_kills_and_returns_within_the_run_when_it_has_few_rounds() -> None:
         plan = make_plan(FLEET, 0.4, 0.1, 1.0, seed, rounds=4)
         assert max(plan.kills.values()) <= 3
         assert all(plan.kills[vehicle] < moment <= 4 for vehicle, moment in plan.returns.items())
+
+
+@pytest.mark.parametrize("vehicles", [8, 11, 15, 40])
+@pytest.mark.parametrize(("drop", "slow"), [(0.2, 0.1), (0.33, 0.0), (1.0, 0.0)])
+def test_plan_of_a_private_run_kills_in_two_moments_at_most_and_leaves_enough(
+    vehicles: int, drop: float, slow: float
+) -> None:
+    fleet = [f"v{number:02d}" for number in range(vehicles)]
+    for rounds in (None, 4):
+        plan = for_private_run(make_plan(fleet, drop, slow, 1.0, 3, rounds), vehicles, rounds)
+        founders = vehicles - len(plan.slow)
+        moments = [[*plan.kills.values()].count(moment) for moment in sorted(set(plan.kills.values()))]
+        assert len(moments) <= 2
+        assert founders - sum(max(3, killed) for killed in moments) >= min(founders, max(8, (founders + 4) // 2))
+        assert all(plan.kills[vehicle] < moment for vehicle, moment in plan.returns.items())
+    if (vehicles, drop) == (15, 0.33):
+        assert len(plan.kills) == 5
 
 
 def test_preflight_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:

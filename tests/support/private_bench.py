@@ -1,0 +1,280 @@
+"""Vehicles that really mask, and a play in which they answer the engine; for the tests of private runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from coordinator.engine import (
+    Answer,
+    Engine,
+    Event,
+    Offer,
+    OpenRound,
+    RunState,
+    SendReceipt,
+    Start,
+    Tick,
+    standing,
+    wakes_at,
+)
+from coordinator.engine.events import from_value, to_value
+from coordinator.runs.defaults import default_engine
+from coordinator.runs.records import shortened
+from coordinator.runs.view import run_document
+from coordinator.specification.run import RunSpec
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.discovery import DISCOVERY
+from glassfleet.errors import PrivacyError
+from glassfleet.local import central
+from glassfleet.private.answering import accept, reply
+from glassfleet.private.chain import Chain, meet
+from glassfleet.private.groups import Announcement, Edition, Terms
+from glassfleet.private.masks import RunKey, pair_keys
+from glassfleet.scheme import Contribution, Task
+from schemas import codec
+from schemas.documents import document_digest
+
+OFFER = Offer(frozenset({"frt"}), ("a", "b"), "y")
+NONCE = "7" * 32
+
+
+@cache
+def rows_of(agent: str) -> Dataset:
+    """Return a vehicle's rows, a function of its id."""
+    rng = np.random.default_rng(list(agent.encode()))
+    X = np.round(rng.uniform(0, 1, (12, 2)) * 16) / 16
+    return Dataset(("a", "b"), "y", X, np.round(8 * (X[:, 0] + (X[:, 1] > 0.5))) / 8)
+
+
+@cache
+def _key_of(agent: str) -> RunKey:
+    return RunKey(hashlib.sha256(agent.encode()).digest())
+
+
+@cache
+def _pairs_of(agent: str, edition: Edition) -> dict[str, bytes]:
+    return pair_keys(_key_of(agent), agent, edition.roster)
+
+
+def scheme_of(task: Task) -> Any:
+    return DISCOVERY if task.scheme == "domain" else catalogue.load(task.scheme)
+
+
+class Vehicle:
+    """One vehicle's side of a run, as `edge_agent.session.private` keeps it, without files.
+
+    Attributes
+    ----------
+    vectors : list of bytes
+        What it masked: nobody else may ever have these bytes.
+    refused : list of PrivacyError
+    """
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        self.chain: Chain | None = None
+        self.own = Announcement(agent, _key_of(agent).public, hashlib.sha256(agent.encode()).hexdigest())
+        self.vectors: list[bytes] = []
+        self.refused: list[PrivacyError] = []
+
+    def answer(self, at: float, request: OpenRound, **changes: Any) -> Answer | None:
+        """Return the answer to a request; None: it is not asked, or refuses."""
+        try:
+            if request.phase == "pairing":
+                return self._announce(at, request.task, **changes)
+            return self._masked(at, request, **changes)
+        except PrivacyError as fault:
+            self.refused.append(fault)
+            return None
+
+    def _announce(self, at: float, task: Task, **changes: Any) -> Answer:
+        assert Terms.from_value(task.body).nonce == task.nonce
+        values: dict[str, Any] = {"key": self.own.key, "floor": self.own.floor, "message": self.agent.encode()}
+        values |= changes.pop("values", {})
+        return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
+
+    def _masked(self, at: float, request: OpenRound, **changes: Any) -> Answer | None:
+        group = next((each for each in request.groups if self.agent in each.edition.members), None)
+        if group is None:
+            return None
+        edition, scheme = group.edition, scheme_of(request.task)
+        assert b"".join(group.founders) == b"".join(each.agent.encode() for each in edition.roster.founders)
+        if self.chain is None:
+            self.chain = meet(self.own, edition.roster.terms, edition.roster)
+        asked = accept(self.chain, scheme, request.task, edition.number, edition.members, group.question)
+        given = scheme.client.contribute(request.task, rows_of(self.agent), np.random.default_rng(0))
+        scheme.server.check(request.task, given)
+        self.chain, words = reply(asked, given, _pairs_of(self.agent, edition.roster.first()))
+        self.vectors.append(asked.layout.flatten(given).tobytes())
+        words = words + changes.pop("noise", np.uint64(0))
+        said = Contribution(request.task.kind, 0, sums={"masked": words.view(np.int64)})
+        return self._event(at, request.task_digest, said, **changes)
+
+    def _event(self, at: float, digest: str, said: Contribution, **changes: Any) -> Answer:
+        data = self.own.data_digest
+        event = Answer.of(at, self.agent, digest, rows=0, data_digest=data, contribution=said.to_value())
+        return replace(event, **changes)
+
+
+class PrivateStage:
+    """A private run whose journal is kept as the shell keeps it, and that can be restarted from it.
+
+    Parameters
+    ----------
+    agents : sequence of str
+        Who is up.
+    spec : any
+        Of the run's document.
+    """
+
+    def __init__(self, agents: list[str], engine: Engine | None = None, **spec: Any) -> None:
+        self.engine = engine or default_engine()
+        self.vehicles = {agent: Vehicle(agent) for agent in agents}
+        self.at = 0.0
+        document = {
+            "run": "r1",
+            "scheme": "frt",
+            "nonce": NONCE,
+            "guarded": True,
+            "parameters": {"max_depth": 2, "n_sets": 2},
+            "private": {},
+            **spec,
+        }
+        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER))
+        self.journal: list[bytes] = [codec.encode(to_value(start))]
+        self.state, _ = self.engine.step(None, start)
+        self.requests: list[OpenRound] = []
+        self.sent: list[Answer] = []
+        self._note()
+
+    @property
+    def request(self) -> OpenRound | None:
+        """What is asked now."""
+        return _open(self.state)
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended as it did."""
+        return self.state.reason
+
+    @property
+    def phase(self) -> str:
+        """Where the run is."""
+        return self.state.phase
+
+    def send(self, event: Event) -> list[str]:
+        """Hand an event to the engine; return the outcomes of receipts."""
+        before = self.state
+        self.state, effects = self.engine.step(before, event)
+        if self.state is not before:
+            self.journal.append(codec.encode(to_value(shortened(event, effects))))
+        self._note()
+        return [f"{each.outcome} {each.reason}".strip() for each in effects if isinstance(each, SendReceipt)]
+
+    def answer(self, *agents: str, request: OpenRound | None = None, **changes: Any) -> list[str]:
+        """Let vehicles answer what is asked now, or was asked in `request`; return the outcomes."""
+        outcomes = []
+        asked = request or self.request
+        for agent in agents:
+            event = None if asked is None else self.vehicles[agent].answer(self.at, asked, **changes)
+            if event is not None:
+                self.sent.append(event)
+                outcomes += self.send(event)
+        return outcomes
+
+    def finish(self, *agents: str, leaves: Mapping[str, int] | None = None) -> None:
+        """Let `agents` answer until the run ends; time passes when nothing else moves it.
+
+        `leaves` says for some after how many closed rounds they answer no more.
+        """
+        for _ in range(300):
+            if self.state.is_ended:
+                return
+            before = self.state.open
+            closed = len(self.state.rounds)
+            self.answer(*(agent for agent in agents if (leaves or {}).get(agent, closed + 1) > closed))
+            if self.state.open is before or (before and self.state.open and before.digest == self.state.open.digest):
+                self.wait()
+        raise AssertionError(f"hung in {self.state.phase}")
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Let time pass, as far as the deadline."""
+        wake = wakes_at(self.state)
+        self.at = self.at + seconds if seconds is not None else max(self.at, wake or 0.0)
+        self.send(Tick(self.at))
+
+    def restart(self) -> None:
+        """Go on from the journal; the state must be the same."""
+        folded: RunState | None = None
+        for body in self.journal:
+            folded, _ = self.engine.step(folded, from_value(codec.decode(body)))
+        assert folded is not None
+        assert self._fingerprint(folded) == self._fingerprint(self.state)
+        assert _asked(folded) == _asked(self.state)
+        self.state = folded
+
+    def _fingerprint(self, state: RunState) -> str:
+        return codec.digest_of(
+            {
+                "document": run_document(self.engine, state, started=0.0, ended=None, model=None),
+                "editions": [[each.digest, list(each.members)] for each in state.editions],
+                "store": {
+                    question: {agent: stored.answer_digest for agent, stored in answers.items()}
+                    for question, answers in state.store.items()
+                },
+                "levels": [[level.digest, list(level.members)] for level in state.levels],
+                "contributors": list(state.domain_contributors),
+                "lost": dict(state.lost),
+                "model": None if state.model is None else state.model.to_document(),
+            }
+        )
+
+    def check_end(self) -> None:
+        """Check what holds of every private run that has ended."""
+        state = self.state
+        assert state.is_ended
+        self.restart()
+        if state.phase == "finished":
+            assert document_digest(state.model.to_document()) == self.central_digest()
+            assert len(state.cohort) >= 8
+            if state.spec.domain is None:
+                assert set(state.cohort) <= set(state.domain_contributors)
+        else:
+            assert state.reason
+        kept = b"".join(self.journal)
+        for vehicle in self.vehicles.values():
+            assert not any(vector[16:] in kept for vector in vehicle.vectors if len(set(vector)) > 8)
+        assert all(event.rows == 0 for event in self.sent)
+
+    def central_digest(self) -> str:
+        """Return the digest of the model that one place learns from the rows of the cohort."""
+        state = self.state
+        assert state.domain is not None
+        rows = pool([rows_of(agent) for agent in state.cohort])
+        scheme = catalogue.load(state.spec.scheme)
+        return document_digest(central(scheme, state.parameters, state.domain, rows).model.to_document())
+
+    def _note(self) -> None:
+        request = self.request
+        if request is None:
+            return
+        last = self.requests[-1] if self.requests else None
+        if last is None or (last.task_digest, last.attempt) != (request.task_digest, request.attempt):
+            self.requests.append(request)
+
+
+def _open(state: RunState) -> OpenRound | None:
+    return next((each for each in standing(state) if isinstance(each, OpenRound)), None)
+
+
+def _asked(state: RunState) -> object:
+    """Return the request, its task (arrays do not compare) by its digest."""
+    request = _open(state)
+    return request and {**vars(request), "task": request.task.digest}

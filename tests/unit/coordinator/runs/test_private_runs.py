@@ -1,0 +1,241 @@
+"""Private runs in the engine: who takes part, who leaves with whom, and the named ends."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from coordinator.engine import AgentDown, AgentUp, Refused, pairing
+from coordinator.engine.effects import OpenRound
+from coordinator.engine.waiting import waiting
+from glassfleet.private.groups import cut_groups
+from tests.support.private_bench import OFFER, PrivateStage
+
+AGENTS = [f"v{number:02d}" for number in range(15)]
+QUICK: dict[str, Any] = {"parameters": {"max_depth": 1, "n_sets": 2}}
+
+
+def paired(vehicles: int = 15, *, rounds: int = 1, **spec: Any) -> PrivateStage:
+    stage = PrivateStage(AGENTS[:vehicles], **{**QUICK, "policy": {"deadline": 10, "max_restarts": 9}, **spec})
+    for _ in range(rounds):
+        stage.answer(*AGENTS[:vehicles])
+    return stage
+
+
+@pytest.mark.parametrize("lost", [1, 3, 6])
+@pytest.mark.parametrize("rounds", range(1, 6))
+def test_model_is_the_central_one_when_vehicles_are_lost_in_any_round_and_those_away_are_company(
+    rounds: int, lost: int
+) -> None:
+    stage = paired(rounds=rounds)
+    assert len(stage.state.rounds) == rounds
+    stage.finish(*AGENTS[lost:])
+    assert stage.phase == "finished"
+    assert len(stage.state.cohort) == 15 - max(3, lost)
+    assert set(stage.state.domain_contributors) >= set(stage.state.cohort)
+    stage.check_end()
+
+
+def test_who_is_away_goes_first_as_company() -> None:
+    stage = paired(rounds=3)
+    stage.answer(*AGENTS[1:])
+    for agent in AGENTS[:3]:
+        stage.send(AgentDown(stage.at, agent))
+    stage.finish(*AGENTS[3:])
+    assert set(stage.state.lost) == set(AGENTS[:3])
+    assert (stage.state.lost["v00"], stage.state.lost["v01"]) == ("deadline", "company: nobody leaves a group alone")
+    stage.check_end()
+
+
+def test_round_is_extended_once_while_fewer_than_company_are_missing_and_nobody_is_lost_who_comes_back() -> None:
+    stage = paired(rounds=3)
+    stage.answer(*AGENTS[2:])
+    stage.wait()
+    assert stage.state.open is not None
+    assert stage.state.open.extensions == 1
+    stage.answer(*AGENTS)
+    stage.finish(*AGENTS)
+    assert stage.state.cohort == tuple(AGENTS)
+    stage.check_end()
+
+
+def test_run_waits_again_and_again_when_it_would_end_without_those_who_are_missing() -> None:
+    stage = paired(rounds=3)
+    for _ in range(2):
+        stage.answer(*AGENTS[8:])
+        stage.wait()
+    assert stage.state.open is not None
+    assert stage.state.open.extensions == 2
+    stage.answer(*AGENTS)
+    stage.finish(*AGENTS)
+    assert stage.state.cohort == tuple(AGENTS)
+
+
+def test_end_says_how_many_are_missing_when_too_few_stay() -> None:
+    stage = paired(rounds=3)
+    stage.finish(*AGENTS[7:])
+    assert stage.reason.startswith("too-few-for-privacy: 1 vehicles more would have had to stay; 15 were lost")
+    stage.check_end()
+
+
+@pytest.mark.parametrize(("vehicles", "gather", "name"), [(7, 1, "too-few-for-privacy"), (7, 8, "not-enough-agents")])
+def test_run_waits_for_the_floor_and_says_what_is_missing_when_it_does_not_come(
+    vehicles: int, gather: int, name: str
+) -> None:
+    stage = PrivateStage(AGENTS[:vehicles], **QUICK, policy={"gather_agents": gather, "gather_timeout": 20})
+    lack = waiting(stage.state)
+    assert lack is not None
+    assert "8 vehicles" in lack.lack
+    stage.wait()
+    assert stage.reason.startswith(f"{name}: 7 of 8 agents")
+
+
+def test_run_begins_when_the_floor_is_reached() -> None:
+    stage = PrivateStage(AGENTS[:7], **QUICK)
+    assert stage.phase == "gathering"
+    stage.vehicles["v07"] = PrivateStage(["v07"]).vehicles["v07"]
+    stage.send(AgentUp(1.0, "v07", OFFER))
+    stage.finish(*AGENTS[:8])
+    assert stage.phase == "finished"
+
+
+def test_pairing_is_extended_while_too_few_have_announced_themselves() -> None:
+    stage = paired(9, rounds=0)
+    stage.answer(*AGENTS[:7])
+    stage.wait()
+    assert stage.phase == "pairing"
+    stage.answer(*AGENTS[:9])
+    assert stage.phase == "domain"
+
+
+def test_announcement_counts_once_and_another_one_is_a_conflict() -> None:
+    stage = paired(rounds=0)
+    assert stage.answer("v00", "v00") == ["accepted", "duplicate"]
+    changed = stage.vehicles["v00"].answer(0.0, stage.requests[0], values={"floor": 9}, answer_digest="0" * 64)
+    assert changed is not None
+    assert stage.send(changed) == ["rejected conflict"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"key": bytes(32)}, "no X25519 key"),
+        ({"key": b"\xff" * 32}, "no X25519 key"),
+        ({"key": b"k" * 31}, "no X25519 key"),
+        ({"key": "k" * 32}, "no X25519 key"),
+        ({"floor": 0}, "floor must be"),
+        ({"floor": 2**31}, "floor must be"),
+        ({"floor": True}, "floor must be"),
+        ({"message": "text"}, "message itself is missing"),
+        ({"key": None}, "no X25519 key"),
+    ],
+)
+def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dict[str, Any], said: str) -> None:
+    stage = paired(rounds=0)
+    [outcome] = stage.answer("v00", values=values)
+    assert outcome.startswith("rejected impossible")
+    assert said in outcome
+    stage.finish(*AGENTS[1:])
+    assert stage.phase == "finished"
+    assert "v00" not in stage.state.cohort
+
+
+def test_copied_key_is_refused() -> None:
+    stage = paired(rounds=0)
+    stage.answer("v00")
+    [outcome] = stage.answer("v01", values={"key": stage.vehicles["v00"].own.key})
+    assert "another vehicle has announced this key" in outcome
+    stage.finish("v00", *AGENTS[2:])
+    assert stage.phase == "finished"
+
+
+def test_vehicle_that_asks_for_more_than_there_are_is_left_out_and_named() -> None:
+    stage = paired(rounds=0)
+    stage.answer("v00", values={"floor": 10**6})
+    stage.finish(*AGENTS[1:])
+    assert stage.phase == "finished"
+    assert stage.state.lost == {"v00": "asks for 1000000 vehicles"}
+    stage = paired(8, rounds=0)
+    stage.answer("v00", values={"floor": 10**6})
+    stage.answer(*AGENTS[1:8])
+    assert stage.reason.startswith("too-few-for-privacy: 7 vehicles take part, 1 more are needed")
+    assert "asks for 1000000 vehicles (v00)" in stage.reason
+
+
+def test_vehicle_that_refuses_in_the_middle_goes_with_company_and_the_model_is_the_central_one() -> None:
+    stage = paired(rounds=3)
+    request = stage.request
+    assert request is not None
+    stage.send(Refused(stage.at, "v00", request.task_digest, "single-out"))
+    stage.answer(*AGENTS[1:])
+    assert stage.state.lost["v00"] == "refused: single-out"
+    assert len(stage.state.cohort) == 12
+    stage.finish(*AGENTS)
+    assert "v00" not in stage.state.cohort
+    stage.check_end()
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_false_vector_ends_the_run_by_name(rounds: int) -> None:
+    stage = paired(rounds=rounds)
+    stage.answer("v00", noise=np.uint64(2**63 + 12345))
+    stage.answer(*AGENTS[1:])
+    assert stage.reason.startswith("impossible-sum: the 15 answers of group 0 do not add up")
+    stage.check_end()
+
+
+def test_run_ends_by_name_when_its_course_changed_too_often() -> None:
+    stage = paired(rounds=3, policy={"deadline": 10, "max_restarts": 0})
+    stage.finish(*AGENTS[3:])
+    assert stage.reason.startswith("too-many-restarts: 1 losses")
+
+
+@pytest.mark.parametrize("rounds", range(1, 6))
+def test_group_that_lost_nobody_is_not_waited_for_again_where_it_answered(rounds: int) -> None:
+    agents = [f"v{number:02d}" for number in range(24)]
+    with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
+        stage = PrivateStage(agents, **QUICK, policy={"deadline": 10})
+        for _ in range(rounds):
+            stage.answer(*agents)
+        hurt, unhurt = (each.members for each in stage.state.editions)
+        stage.answer(*hurt[3:], *unhurt)
+        stage.wait()
+        restarted = stage.request
+        assert isinstance(restarted, OpenRound)
+        assert [each.edition.number for each in restarted.groups] == [1, 0]
+        # Of the first question the other group's answers are there still: the hurt group alone is waited for.
+        assert stage.state.accepted == unhurt
+        stage.answer(*hurt[3:])
+        assert stage.state.open is not None
+        assert stage.state.open.digest != restarted.task_digest
+        stage.finish(*hurt[3:], *unhurt)
+        assert stage.phase == "finished"
+        assert len(stage.state.cohort) == 21
+        stage.check_end()
+
+
+def test_group_that_is_dissolved_leaves_the_run_to_the_other() -> None:
+    agents = [f"v{number:02d}" for number in range(24)]
+    with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
+        stage = PrivateStage(agents, **QUICK, policy={"deadline": 10})
+        for _ in range(4):
+            stage.answer(*agents)
+        first, second = (each.members for each in stage.state.editions)
+        stage.finish(*first[6:], *second)
+        assert stage.state.cohort == second
+        assert stage.state.lost[first[-1]].startswith("too-few-for-privacy")
+        stage.check_end()
+
+
+def test_journal_leads_to_the_same_state_in_each_phase() -> None:
+    stage = paired(rounds=0)
+    while not stage.state.is_ended:
+        stage.restart()
+        stage.answer(*AGENTS[:7])
+        stage.restart()
+        stage.answer(*AGENTS[7:])
+    stage.check_end()
