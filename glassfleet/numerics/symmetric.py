@@ -6,13 +6,15 @@ not on the processor or the library of linear algebra.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
 _PANEL = 16
-_ROWS = 64
+_ROWS = 32
 """Pivots eliminated together, and rows that are updated by them while they are in the cache."""
 
 
@@ -30,6 +32,24 @@ def dot(first: Array, second: Array) -> float:
     return float(np.add.accumulate(terms)[-1]) if len(terms) else 0.0
 
 
+def subtract_products(matrix: Array, left: Sequence[Array], right: Sequence[Array]) -> None:
+    """Subtract ``left_t right_t'`` from `matrix`, shape (n, m), for each t, first to last, in place.
+
+    Parameters
+    ----------
+    matrix : ndarray of float64, shape (n, m)
+    left : sequence of ndarray of float64, shape (n,)
+    right : sequence of ndarray of float64, shape (m,)
+    """
+    buffer = np.empty((_ROWS, matrix.shape[1]))
+    for top in range(0, len(matrix), _ROWS):
+        rows = matrix[top : top + _ROWS]
+        part = buffer[: len(rows)]
+        for one, other in zip(left, right, strict=True):
+            np.multiply(one[top : top + _ROWS, None], other, out=part)
+            rows -= part
+
+
 def solve(matrix: Array, right: Array) -> Array:
     """Solve ``matrix @ x = right`` for a symmetric positive definite matrix.
 
@@ -44,21 +64,7 @@ def solve(matrix: Array, right: Array) -> Array:
         Zero where a column has nothing left after those before it.
     """
     n = len(matrix)
-    work = np.concatenate([matrix, right], axis=1)
-    inverse = np.zeros(n)
-    for start in range(0, n, _PANEL):
-        stop = min(start + _PANEL, n)
-        factors = np.zeros((stop - start, n))
-        for i in range(start, stop):
-            pivot = work[i, i]
-            inverse[i] = 1.0 / pivot if pivot > 0.0 else 0.0
-            factors[i - start, i + 1 :] = work[i, i + 1 : n] * inverse[i]
-            for j in range(i + 1, stop):
-                work[j, j:] -= factors[i - start, j] * work[i, j:]
-        for top in range(stop, n, _ROWS):
-            rows = work[top : min(top + _ROWS, n), top:]
-            for i in range(start, stop):
-                rows -= factors[i - start, top : top + len(rows), None] * work[i, top:]
+    work, inverse = _eliminated(np.concatenate([matrix, right], axis=1), n)
     found = np.zeros_like(right)
     for i in range(n - 1, -1, -1):
         found[i] = work[i, n:] * inverse[i]
@@ -68,8 +74,61 @@ def solve(matrix: Array, right: Array) -> Array:
 
 def invert(matrix: Array) -> Array:
     """Return the inverse of a symmetric positive definite matrix, shape (n, n)."""
-    found = solve(matrix, np.eye(len(matrix)))
-    return 0.5 * (found + found.T)
+    n = len(matrix)
+    # L' D L of the inverse: L is what elimination makes of the identity.
+    work, inverse = _eliminated(np.concatenate([matrix, np.zeros((n, 0))], axis=1), n)
+    factors = work * inverse[:, None]
+    left = np.eye(n)
+    buffer = np.empty((_ROWS, n))
+    for top in range(0, n, _ROWS):
+        rows = left[top : min(top + _ROWS, n)]
+        for i in range(top):
+            part = buffer[: len(rows), : i + 1]
+            np.multiply(factors[i, top : top + len(rows), None], left[i, : i + 1], out=part)
+            rows[:, : i + 1] -= part
+        for i in range(top, top + len(rows) - 1):
+            left[i + 1 : top + len(rows), : i + 1] -= factors[i, i + 1 : top + len(rows), None] * left[i, : i + 1]
+    scaled = left * inverse[:, None]
+    result = np.zeros((n, n))
+    for top in range(0, n, _ROWS):
+        bottom = min(top + _ROWS, n)
+        rows = result[top:bottom]
+        for i in range(top, n):
+            part = buffer[: len(rows), : i + 1 - top]
+            np.multiply(scaled[i, top:bottom, None], left[i, top : i + 1], out=part)
+            rows[:, top : i + 1] += part
+    above = np.triu_indices(n, 1)
+    result[above[1], above[0]] = result[above]
+    return result
+
+
+def _eliminated(work: Array, n: int) -> tuple[Array, Array]:
+    """Eliminate the first `n` columns, first to last, in place; rows below the diagonal are left as they are.
+
+    Returns
+    -------
+    work : ndarray of float64, shape (n, n + m)
+        D L' and, beyond it, what that makes of the right-hand sides.
+    inverse : ndarray of float64, shape (n,)
+        One over the pivots; 0 where a column has nothing left.
+    """
+    inverse = np.zeros(n)
+    buffer = np.empty((_ROWS, work.shape[1]))
+    for start in range(0, n, _PANEL):
+        stop = min(start + _PANEL, n)
+        factors = np.zeros((stop - start, n))
+        for i in range(start, stop):
+            pivot = work[i, i]
+            inverse[i] = 1.0 / pivot if pivot > 0.0 else 0.0
+            factors[i - start, i + 1 :] = work[i, i + 1 : n] * inverse[i]
+            work[i + 1 : stop, i + 1 :] -= factors[i - start, i + 1 : stop, None] * work[i, i + 1 :]
+        for top in range(stop, n, _ROWS):
+            rows = work[top : min(top + _ROWS, n), top:]
+            part = buffer[: len(rows), : rows.shape[1]]
+            for i in range(start, stop):
+                np.multiply(factors[i - start, top : top + len(rows), None], work[i, top:], out=part)
+                rows -= part
+    return work, inverse
 
 
 def solve_each(matrices: Array, right: Array) -> tuple[Array, Array]:

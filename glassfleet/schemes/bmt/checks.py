@@ -59,7 +59,7 @@ def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
         return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), k)}
     shapes: dict[str, tuple[int, ...]] = {}
     if question.latest:
-        shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, 2 * question.latest, k + 1)}
+        shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, len(question.new), k + 1)}
     if question.leaves:
         asked, bins = (len(question.leaves), len(question.features)), question.parameters.bins
         shapes |= {"scores": (*asked, bins, k + 1), "means": (*asked, bins // GROUP, k)}

@@ -163,8 +163,7 @@ def _bins(question: Question, rows: _Rows) -> dict[str, Ints]:
 def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of pairs of leaves, and w z y and w y^2 of leaves, over training rows and those held out."""
     gram, target = [], []
-    tree, pairs = question.tree, question.pairs
-    new = [leaf for leaf in sorted(tree.leaves) if leaf >= tree.size - 2 * question.latest]
+    tree, pairs, new = question.tree, question.pairs, question.new
     for part in rows.parts():
         reached = degrees(tree, rows.inputs[:, part])
         products = np.zeros((len(pairs), question.width), dtype=np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.numerics.symmetric import dot, invert, product, solve
+from glassfleet.numerics.symmetric import dot, invert, product, solve, subtract_products
 from glassfleet.schemes.bmt.params import GRID_BITS
 from glassfleet.schemes.bmt.tree import Tree
 
@@ -28,6 +28,9 @@ RIDGE = 1e-3
 
 TINY = 1e-7
 """On every intercept, in rows."""
+
+_TOGETHER = 24
+"""Slopes dropped before the inverse is brought up to date."""
 
 _ROOT_SHARE = 0.1
 """Share of the whole fleet's scatter in the measure of a node's pull: a node's own may be flat in some direction."""
@@ -192,8 +195,7 @@ def _eliminated(form: Array, k: int) -> Array:
     across = form[n:, :n]
     found = solve(last, across)
     result = form[:n, :n].copy()
-    for line, factor in zip(across, found, strict=True):
-        result -= line[:, None] * factor
+    subtract_products(result, across, found)
     return 0.5 * (result + result.T)
 
 
@@ -222,30 +224,35 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float]) -> list[
     inverse = invert(matrix)
     b = product(inverse, fit.right.ravel())
     variance = fit.error(b.reshape(-1, k)) / max(fit.rows - 0.5 * len(b), 0.2 * fit.rows)
+    diagonal = np.diagonal(inverse).copy()
     number = np.arange(len(b))  # of each unknown that is left
-    left = np.full(len(fit.right), k - 1)
+    slopes = np.full(len(fit.right), k - 1)
     alive = np.ones(len(b), dtype=bool)
+    waiting: list[tuple[Array, Array]] = []  # downdates of the inverse that are still to be made
     results = []
     for worth in worths:
         while True:
-            diagonal = np.maximum(np.diagonal(inverse), 1e-300)
-            cost = np.where(alive & (number % k != 0), b * b / diagonal, np.inf)
-            over = left[number // k] > most
-            forced = bool((over & np.isfinite(cost)).any())
-            if forced:
+            cost = np.where(alive & (number % k != 0), b * b / np.maximum(diagonal, 1e-300), np.inf)
+            over = np.isfinite(cost) & (slopes[number // k] > most)
+            if over.any():
                 cost[~over] = np.inf
             j = int(np.argmin(cost))
-            if not np.isfinite(cost[j]) or (not forced and cost[j] >= worth * variance):
+            if not np.isfinite(cost[j]) or (not over.any() and cost[j] >= worth * variance):
                 break
             column = inverse[j].copy()
-            factor = column / inverse[j, j]
+            for factor, other in waiting:
+                column -= factor[j] * other
+            factor = column / column[j] if column[j] > 0.0 else np.zeros_like(column)
             b -= factor * b[j]
-            inverse -= factor[:, None] * column
+            diagonal -= factor * column
+            waiting.append((factor, column))
             alive[j] = False
-            left[number[j] // k] -= 1
-            if 4 * np.count_nonzero(alive) < 3 * len(alive):
+            slopes[number[j] // k] -= 1
+            if len(waiting) == _TOGETHER:
+                subtract_products(inverse, *zip(*waiting, strict=True))
+                waiting = []
                 inverse = np.ascontiguousarray(inverse[np.ix_(alive, alive)])
-                b, number, alive = b[alive], number[alive], alive[alive]
+                b, diagonal, number, alive = b[alive], diagonal[alive], number[alive], alive[alive]
         found = np.zeros(fit.right.size)
         found[number[alive]] = b[alive]
         results.append(found.reshape(-1, k))

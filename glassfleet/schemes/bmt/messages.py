@@ -88,10 +88,14 @@ class Question:
         return k * (k + 1) // 2
 
     @cached_property
+    def new(self) -> list[int]:
+        """Leaves that are new to the joint fit, increasing."""
+        return [leaf for leaf in sorted(self.tree.leaves) if leaf >= self.tree.size - 2 * self.latest]
+
+    @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Pairs of leaves that are new to the joint fit: rows may reach both, and one is of the latest splits."""
-        new = self.tree.size - 2 * self.latest
-        return [(i, j) for i, j in self.tree.overlaps if j >= new]
+        """Pairs of leaves that are new to the joint fit: rows may reach both, and the second is a new one."""
+        return [(i, j) for i, j in self.tree.overlaps if j in self.new]
 
     def to_task(self) -> Task:
         """Return the task that asks this."""

@@ -40,6 +40,10 @@ LEAST_ROWS = 10.0
 """Least weight on either side of a ramp, in rows."""
 
 
+LEAST_GAIN = 1e-8
+"""A ramp must lower the mean squared error, of the scaled target, by more than this: less is rounding."""
+
+
 class BmtServer:
     """Turns summed answers into the next question, or into the model."""
 
@@ -206,13 +210,12 @@ def _taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[st
     leaves = set(question.tree.leaves)
     kept = [at for at, (i, j) in enumerate(memory["pairs"].tolist()) if i in leaves and j in leaves]
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
-    new = [leaf for leaf in sorted(leaves) if leaf >= question.tree.size - 2 * question.latest]
     pairs = np.array(question.pairs, dtype=np.int64).reshape(-1, 2)
     return {
         **memory,
         "pairs": np.concatenate([memory["pairs"][kept], pairs]),
         "gram": np.concatenate([memory["gram"][:, kept], sums["gram"]], axis=1),
-        "leaves": [*(memory["leaves"][at] for at in stay), *new],
+        "leaves": [*(memory["leaves"][at] for at in stay), *question.new],
         "target": np.concatenate([memory["target"][:, stay], sums["target"]], axis=1),
     }
 
@@ -237,7 +240,7 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
             whole,
         )
         best = int(np.argmax(gain))
-        if gain[best] > 0.0:
+        if gain[best] > LEAST_GAIN * float(memory["training"]):
             ramp = question.candidates[places[best]][1]
             found[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best])]
     return _split(question, {**memory, "open": found})

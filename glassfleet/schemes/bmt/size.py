@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Done
 from glassfleet.schemes.bmt.gains import KAPPA
-from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, sparse
+from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, sparse
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.rules import rules_of
@@ -30,6 +30,10 @@ RULE_COST = 2
 """A rule is worth so many coefficients when the simplest of the models that are accurate enough is chosen."""
 
 
+NEAR = 1.15
+"""Trees whose held-out squared error, with all slopes, is further above the least are not tried with fewer slopes."""
+
+
 def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     """Return the simplest of all models that is accurate enough, fitted over all rows."""
     parameters, tree = question.parameters, question.tree.first(memory["sizes"][-1])
@@ -42,11 +46,13 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     size, kappa, worth = len(tree.splits), KAPPA, WORTHS[0]
     if memory["held_out"]:
         tried = []
-        for splits in memory["sizes"]:
+        highest = NEAR * min(memory["errors"])
+        for splits, error in zip(memory["sizes"], memory["errors"], strict=True):
+            if error > highest:
+                continue
             fit, held = (fit_of(tree, splits, *part) for part in sums)
             pull = pull_of(fit, root)
-            errors = [(held.error(dense(fit, fit.with_pull(kappa, pull))), kappa) for kappa in KAPPAS]
-            _, kappa = min(errors)
+            kappa = _best_pull(fit, held, pull)
             found = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS)
             for worth, b in zip(WORTHS, found, strict=True):
                 cost = int(np.count_nonzero(b)) + RULE_COST * len(b)
@@ -72,3 +78,14 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
         scale = variable.high - variable.low
         summary["held_out_rmse"] = [float(np.sqrt(e / held_out)) * scale for e in memory["errors"]]
     return Done(model, {**summary, **model.complexity()})
+
+
+def _best_pull(fit: Fit, held: Fit, pull: Array) -> float:
+    """Return the pull of :data:`KAPPAS` with the least held-out error: upwards while it falls."""
+    best, least = KAPPAS[0], np.inf
+    for kappa in KAPPAS:
+        error = held.error(dense(fit, fit.with_pull(kappa, pull)))
+        if error > least:
+            break
+        best, least = kappa, error
+    return best
