@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import INPUT_QUANTILES
 from glassfleet.errors import ContributionError, TaskError
 from schemas.codec import Value, digest_of
 
@@ -281,6 +282,7 @@ class Scheme(Protocol):
     - ``alone(parameters, domain, data, seed) -> Model``: what "local learning" means for the scheme, where that is not
       a run with one vehicle.
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
+    - ``input_quantiles = (low, high)``: which quantiles of an input become its limits; see :func:`input_quantiles_of`.
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
     - ``parameters.group_rows``: fewest rows of a group where the clients condense rows
       (:mod:`glassfleet.data.condense`).
@@ -333,6 +335,12 @@ def promises_central(scheme: Scheme, parameters: Any) -> bool:
         return False
     hook = getattr(scheme, "equals_central_with", None)
     return hook is None or bool(hook(exact))
+
+
+def input_quantiles_of(scheme: object) -> tuple[float, float]:
+    """Return the quantiles, in [0, 1], of an input that become its limits; `scheme` may have its own."""
+    quantiles: tuple[float, float] = getattr(scheme, "input_quantiles", INPUT_QUANTILES)
+    return quantiles
 
 
 def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:

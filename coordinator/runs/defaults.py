@@ -10,7 +10,7 @@ from coordinator.engine.learning import Learner
 from coordinator.specification.run import Bounds, limits_of
 from glassfleet import catalogue
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.scheme import Server
+from glassfleet.scheme import Server, input_quantiles_of
 
 
 def discover(
@@ -26,6 +26,7 @@ def discover(
         features=tuple(features),
         target=target,
         bounds=limits_of(bounds),
+        input_quantiles=input_quantiles_of(scheme),
         units={column: known.unit for column, known in words.items() if known.unit},
         terms={column: known.terms for column, known in words.items() if known.terms},
         labels=purposes == {"classification"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glassfleet.data.lags import Memory
 from schemas import limits
+
+INPUT_QUANTILES: Final = (0.025, 0.975)
+"""Quantiles of an input that become its limits, unless a scheme wants others."""
 
 
 class Variable(BaseModel):
@@ -165,7 +168,7 @@ def pooled_domain(
     target: str,
     X: NDArray[np.float64],
     y: NDArray[np.float64],
-    input_quantiles: tuple[float, float] = (0.025, 0.975),
+    input_quantiles: tuple[float, float] = INPUT_QUANTILES,
 ) -> Domain:
     """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from glassfleet.data.domain import INPUT_QUANTILES
 from glassfleet.data.lags import Memory
 from glassfleet.numerics.grids import narrowest
 from schemas import limits
@@ -62,7 +63,7 @@ class DiscoveryParameters(BaseModel):
     features: tuple[str, ...] = Field(min_length=1, max_length=limits.MAX_FEATURES)
     target: str = Field(min_length=1, max_length=200)
     bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    input_quantiles: tuple[float, float] = (0.025, 0.975)
+    input_quantiles: tuple[float, float] = INPUT_QUANTILES
     target_quantiles: tuple[float, float] = (0.0, 1.0)
     bins: int = Field(default=1024, ge=2 * RESOLUTION, le=2**16)
     max_rounds: int = Field(default=4, ge=2, le=5)

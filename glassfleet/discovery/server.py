@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.categories import check_categories, union_of_categories
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.data.labels import check_labels, union_of
 from glassfleet.discovery.client import reached, read_task, row_bin, stretches_of
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
@@ -114,7 +114,10 @@ class DiscoveryServer:
                     outside[name] = sums.outside[row].tolist()
                 rest = counted(part, state.get("dropped", {}).get(name, (0, 0)))
                 reach = None if name in free else (sums.vehicles[name], sums.fewest)
-                place = _place_guarded(grid, rest, reach, parameters.quantiles_of(name), parameters.bins, number)
+                quantiles = parameters.quantiles_of(name)
+                # An input's rows beyond these may be clipped, as they are elsewhere, if few vehicles reach them.
+                usual = INPUT_QUANTILES if name != parameters.target else (0.0, 1.0)
+                place = _place_guarded(grid, rest, reach, quantiles, usual, parameters.bins, number)
                 spans[name] = (begin, begin + place.first, begin + place.last + 1, end)
                 if place.finer is None or number >= parameters.max_rounds:
                     # Still not told apart in the last round: a constant, at the lower edge.
@@ -262,12 +265,14 @@ def _place_guarded(  # noqa: PLR0917 - one call
     counts: NDArray[np.int64],
     reach: tuple[NDArray[np.int64], int] | None,
     quantiles: tuple[float, float],
+    usual: tuple[float, float],
     bins: int,
     number: int,
 ) -> _Place:
     """Return the limits on `grid`; `reach` says how many vehicles are in each stretch, and how many must be.
 
-    None: all rows count.
+    None: all rows count. Where `quantiles` are further out than the `usual` ones, what few vehicles reach is left out
+    in equal bins, too, if the limits then still enclose those at the usual quantiles of all rows.
     """
     plain = _place(grid, counts, quantiles, bins, number)
     kept = counts if reach is None else supported(grid, counts, *reach)
@@ -275,6 +280,9 @@ def _place_guarded(  # noqa: PLR0917 - one call
         return replace(plain, is_free=True)
     place = _place(grid, kept, quantiles, bins, number)
     is_narrow = grid.bins == 0 or LEVERAGE * (place.high - place.low) < plain.high - plain.low
+    if not is_narrow and (quantiles[0] < usual[0] or usual[1] < quantiles[1]):
+        least = _place(grid, counts, usual, bins, number)
+        is_narrow = place.low <= least.low and least.high <= place.high
     return place if is_narrow else plain
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import SchemeRegressor
+from glassfleet.schemes.fmt.partition import Kind
 
 
 class FuzzyModelTree(SchemeRegressor):
@@ -28,7 +29,7 @@ class FuzzyModelTree(SchemeRegressor):
         Fuzzy sets per input.
     other_sets : sequence of int, default (5,)
         Further numbers of sets to grow a tree with; the held-out rows choose.
-    partition : {"uniform", "quantile", "union"}, default "uniform"
+    partition : {"mixed", "uniform", "quantile", "union"}, default "mixed"
         Where the sets have their peaks.
     max_rules : int, default 40
         Most rules.
@@ -51,7 +52,7 @@ class FuzzyModelTree(SchemeRegressor):
     min_rows : int, default 3
         Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
         used as they are.
-    input_quantiles : (float, float), default (0.025, 0.975)
+    input_quantiles : (float, float), default (0.001, 0.999)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
     domain : Domain or None, default None
         Limits to use instead of finding them.
@@ -68,7 +69,7 @@ class FuzzyModelTree(SchemeRegressor):
         *,
         n_sets: int = 7,
         other_sets: Sequence[int] = (5,),
-        partition: Literal["uniform", "quantile", "union"] = "uniform",
+        partition: Kind = "mixed",
         max_rules: int = 40,
         inference: Literal["averaged", "one_rule"] = "averaged",
         max_slopes: int = 12,
@@ -79,7 +80,7 @@ class FuzzyModelTree(SchemeRegressor):
         holdout: float = 0.2,
         size_tolerance: float = 0.03,
         min_rows: int = 3,
-        input_quantiles: tuple[float, float] = (0.025, 0.975),
+        input_quantiles: tuple[float, float] = (0.001, 0.999),
         domain: Domain | None = None,
     ) -> None:
         self.n_sets = n_sets

@@ -23,7 +23,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import federated
-from glassfleet.scheme import Done, Next
+from glassfleet.scheme import Done, Next, Scheme, input_quantiles_of
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
 from lab.experiments.folds import averages_of, plan_of
@@ -135,19 +135,25 @@ def _fleet(
     return [size["leaves"], size["parameters"], outcome.bytes_up // len(train) // 1000, *_digits(errors, 4)]
 
 
-def memory_domain(train: dict[str, Dataset]) -> Domain:
-    """Return the domain of the QoE vehicles with every input's change since the row before, found federatedly."""
+def memory_domain(scheme: Scheme, train: dict[str, Dataset]) -> Domain:
+    """Return the domain, found for `scheme`, of the QoE vehicles with every input's change since the row before."""
     names = next(iter(train.values())).features
     memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
     bounds = dict.fromkeys((*names, "y"), (0.0, 1.0)) | dict.fromkeys(memory.columns, (-1.0, 1.0))
-    asked = DiscoveryParameters(features=(*names, *memory.columns), target="y", bounds=bounds, memory=memory)
+    asked = DiscoveryParameters(
+        features=(*names, *memory.columns),
+        target="y",
+        bounds=bounds,
+        input_quantiles=input_quantiles_of(scheme),
+        memory=memory,
+    )
     return discover(asked, list(train.values()))
 
 
 def memory() -> None:
     """The same vehicles with memory inputs: a track of its own."""
     train, test = _vehicles()
-    domain, rows = memory_domain(train), []
+    rows = []
     for name, scheme, settings in (
         ("frt, as published", FRT, {}),
         ("frt, prune=2", FRT, {"prune": 2.0}),
@@ -156,7 +162,8 @@ def memory() -> None:
         ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
         ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
     ):
-        rows.append([name, *_fleet(scheme, settings, domain, train, test)])
+        rows.append([name, *_fleet(scheme, settings, memory_domain(scheme, train), train, test)])
+    domain = memory_domain(FRT, train)
     remembered = [remember(data, domain.memory) for data in train.values()]
     pooled = pool(remembered)
     for learner in _boosters():

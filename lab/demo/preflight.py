@@ -15,6 +15,7 @@ from typing import Any
 
 from glassfleet import local
 from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.scheme import input_quantiles_of
 from lab.demo.vehicles import VehicleRows
 from schemas.errors import GlassfleetError
 
@@ -48,7 +49,9 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[VehicleRows], see
     labels = first.y.dtype.kind in "UO"
     short = _Short(scheme, at_most - DOMAIN_ROUNDS)
     with contextlib.suppress(_Enough, GlassfleetError):
-        wanted = DiscoveryParameters(features=first.features, target=first.target, labels=labels)
+        wanted = DiscoveryParameters(
+            features=first.features, target=first.target, input_quantiles=input_quantiles_of(scheme), labels=labels
+        )
         local.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
     return Preflight(DOMAIN_ROUNDS + short.rounds, short.seconds)
 

@@ -25,7 +25,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import Outcome, central, drawn, federated, learn_local
-from glassfleet.scheme import Model, Scheme, personal_model
+from glassfleet.scheme import Model, Scheme, input_quantiles_of, personal_model
 from lab.experiments.averages import FoldResult, mean_of
 from lab.experiments.workers import Worker, ask_all, serve
 from lab.protocols.choice import protocol_of
@@ -232,7 +232,11 @@ def _domain(plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any],
     if plan.protocol == "paper":
         return _protocol(scheme, y).domain(_dataset(plan, X, y))
     wanted = DiscoveryParameters(
-        features=tuple(plan.names), target=plan.target, labels=y.dtype.kind == "U", categories=True
+        features=tuple(plan.names),
+        target=plan.target,
+        input_quantiles=input_quantiles_of(scheme),
+        labels=y.dtype.kind == "U",
+        categories=True,
     )
     return discover(wanted, list(train.values()))
 

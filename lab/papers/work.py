@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from edge_agent.sources import read_source
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.local import central, drawn, federated
+from glassfleet.scheme import input_quantiles_of
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
 from lab.protocols.fedga import run_split
 from lab.protocols.frbc import f1_scores, reduction_curve
-from lab.protocols.paper import rmse
+from lab.protocols.paper import quantile_domain, rmse
 from lab.protocols.references import fit_reference
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import labels_of
@@ -104,7 +105,7 @@ Fleet = tuple[Parts, Parts, Domain]
 
 
 @cache
-def fleet(data: Path, source: str) -> Fleet:
+def fleet(data: Path, source: str, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Fleet:
     """Return training and test rows by vehicle, and the domain: ``"real"`` files, or ``"simulated"`` vehicles."""
     if source == "real":
         sources = {path.name.partition(".")[0]: read_source(path) for path in sorted((data / "qoe").glob("*.csv.gz"))}
@@ -118,15 +119,15 @@ def fleet(data: Path, source: str) -> Fleet:
     train = {name: vehicle.dataset("train") for name, vehicle in vehicles.items()}
     test = {name: vehicle.dataset("test") for name, vehicle in vehicles.items()}
     pooled = pool(list(train.values()))
-    return train, test, pooled_domain(pooled.features, pooled.target, pooled.X, pooled.y)
+    return train, test, quantile_domain(pooled, input_quantiles)
 
 
 def _qoe(data: Path, arguments: Arguments) -> Any:
     """Score a scheme on the vehicles: arguments source, scheme, parameters, setting, labels (Good and Poor) or not."""
-    train, test, domain = fleet(data, arguments["source"])
+    scheme = catalogue.load(arguments["scheme"])
+    train, test, domain = fleet(data, arguments["source"], input_quantiles_of(scheme))
     if arguments.get("labels"):
         train, test, domain = _labelled(train, test, domain)
-    scheme = catalogue.load(arguments["scheme"])
     parameters = scheme.Parameters.model_validate(arguments.get("parameters", {}))
     learned = learn(scheme, parameters, domain, train, setting=arguments["setting"], participation=1.0, seed=0)
     result = measure(learned, train, test)
@@ -174,19 +175,19 @@ def _dropping(data: Path, arguments: Arguments) -> Any:
 # --- accuracy against size --------------------------------------------------------------------------------------------
 
 
-def _parts(data: Path, arguments: Arguments) -> Fleet:
+def _parts(data: Path, arguments: Arguments, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Fleet:
     """Return clients' training and test rows and the domain: one fold of a file, or of the vehicles."""
     if not arguments.get("file"):
-        return fleet(data, arguments["source"])
+        return fleet(data, arguments["source"], input_quantiles)
     table = _rows(data / arguments["file"], "frt")
     rows = rows_of(plan_of(catalogue.load("frt"), table, {}, ()), table.X, table.y, arguments["fold"])
-    return rows.train, rows.test, rows.domain
+    return rows.train, rows.test, quantile_domain(table, input_quantiles)
 
 
 def _sized(data: Path, arguments: Arguments) -> Any:
     """Score a fleet's model, and say how large it is: arguments scheme, parameters, file and fold, or source."""
-    train, test, domain = _parts(data, arguments)
     scheme = catalogue.load(arguments["scheme"])
+    train, test, domain = _parts(data, arguments, input_quantiles_of(scheme))
     outcome = federated(scheme, scheme.Parameters.model_validate(arguments["parameters"]), domain, train)
     return {
         "test": fmean(rmse(outcome.model.predict(part.X), part.y) for part in test.values()),

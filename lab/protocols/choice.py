@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from glassfleet.scheme import Scheme
+from dataclasses import replace
+from functools import partial
+
+from glassfleet.scheme import Scheme, input_quantiles_of
 from lab.protocols import fedga, frbc, tsk
-from lab.protocols.paper import NESTED_KFOLD, PaperProtocol
+from lab.protocols.paper import NESTED_KFOLD, PaperProtocol, quantile_domain
 
 OF_SCHEMES = {"dp_tree": fedga.PROTOCOL, "fedga": fedga.PROTOCOL, "frbc": frbc.PROTOCOL, "tsk": tsk.PROTOCOL}
 
 
 def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
-    """Return the protocol of the scheme's paper; of other schemes, that of its purpose.
+    """Return the protocol of the scheme's paper; of other schemes, that of its purpose, with the limits that it wants.
 
     Parameters
     ----------
@@ -18,5 +21,9 @@ def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
     labels : bool
         Whether the target is a class label; of interest for schemes with both purposes.
     """
-    general = NESTED_KFOLD if "regression" in scheme.purpose and not labels else frbc.PROTOCOL
-    return OF_SCHEMES.get(scheme.name, general)
+    if "regression" not in scheme.purpose or labels:
+        return OF_SCHEMES.get(scheme.name, frbc.PROTOCOL)
+    if hasattr(scheme, "input_quantiles"):
+        limits = partial(quantile_domain, input_quantiles=input_quantiles_of(scheme))
+        return replace(NESTED_KFOLD, domain=limits)
+    return OF_SCHEMES.get(scheme.name, NESTED_KFOLD)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable, pooled_domain
 
 FOLDS = 5
 CLIENTS = 5
@@ -90,10 +90,11 @@ def minmax_domain(dataset: Dataset) -> Domain:
     return Domain(features=tuple(features), target=target)
 
 
-def _quantile_domain(dataset: Dataset) -> Domain:
-    return pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y)
+def quantile_domain(dataset: Dataset, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Domain:
+    """Return the domain of pooled rows: quantiles of each input, the target's minimum and maximum."""
+    return pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y, input_quantiles)
 
 
 # The regression papers nullify splits but not leaves.
-NESTED_KFOLD = PaperProtocol({"min_rows": 1}, CLIENTS, FOLDS, nested_kfold, _quantile_domain)
+NESTED_KFOLD = PaperProtocol({"min_rows": 1}, CLIENTS, FOLDS, nested_kfold, quantile_domain)
 """The regression papers'."""

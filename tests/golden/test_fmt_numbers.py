@@ -27,13 +27,13 @@ from lab.protocols.paper import rmse
 
 STATED = {
     # dataset: (fmt, its rules; FRT as published; gradient boosting): test RMSE, averaged over folds and clients
-    "weather_izmir": (1.19419, 18.6, 1.268, 1.2726),
-    "mortgage": (0.0943073, 26.6, 0.1212, 0.14568),
-    "kinematics": (0.127146, 37.0, 0.1962, 0.17607),
-    "compactiv": (2.5021, 10.8, 2.514, 2.4004),
-    "california": (57261.0, 29.4, 58701.0, 54563.0),
+    "weather_izmir": (1.10659, 11.6, 1.268, 1.2726),
+    "mortgage": (0.0680932, 21.8, 0.1212, 0.14568),
+    "kinematics": (0.128273, 36.4, 0.1962, 0.17607),
+    "compactiv": (2.35411, 12.0, 2.514, 2.4004),
+    "california": (57223.6, 26.2, 58701.0, 54563.0),
 }
-BETTER_THAN_BOOSTING = {"weather_izmir", "mortgage", "kinematics"}
+BETTER_THAN_BOOSTING = {"weather_izmir", "mortgage", "kinematics", "compactiv"}
 QUICK = {"weather_izmir"}
 """What every run of the suite learns; the others are slow."""
 FMT = load("fmt")
@@ -62,11 +62,11 @@ def test_model_tree_has_the_stated_accuracy_with_at_most_forty_short_rules(name:
 @pytest.mark.parametrize(
     ("name", "stated"),
     [
-        ("weather_izmir", 1.1836),
-        ("mortgage", 0.092942),
-        ("kinematics", 0.12548),
-        ("compactiv", 2.4341),
-        ("california", 56657.0),
+        ("weather_izmir", 1.10643),
+        ("mortgage", 0.0665871),
+        ("kinematics", 0.126944),
+        ("compactiv", 2.32848),
+        ("california", 56452.7),
     ],
 )
 def test_model_tree_with_all_slopes_beats_the_published_tree_on_all_five_sets(
@@ -97,10 +97,10 @@ def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Doma
 @pytest.mark.parametrize(
     ("settings", "stated"),
     [
-        ({}, 0.2445),
-        ({"inference": "one_rule"}, 0.2453),
-        ({"max_rules": 12, "other_sets": ()}, 0.2474),
-        ({"max_slopes": 64, "size_tolerance": 0.01}, 0.2396),
+        ({}, 0.2389),
+        ({"inference": "one_rule"}, 0.2404),
+        ({"max_rules": 12, "other_sets": ()}, 0.2437),
+        ({"max_slopes": 64, "size_tolerance": 0.01}, 0.2406),
     ],
     ids=["defaults", "one rule answers", "short growth", "accuracy before brevity"],
 )
@@ -114,7 +114,7 @@ def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehic
     assert fmean(errors) == pytest.approx(stated, abs=6e-5)
     assert fmean(errors) < 0.2555  # FRT on the same rows, with 162 rules
     rules = outcome.model.to_document()["model"]["rules"]
-    assert len(rules) <= (18 if "max_slopes" in settings else 15 if "inference" in settings else 12)
+    assert len(rules) <= (23 if "max_slopes" in settings else 15 if "inference" in settings else 12)
     if "max_slopes" not in settings:
         assert max(len(rule["coefficients"]) for rule in rules) <= 12
     else:

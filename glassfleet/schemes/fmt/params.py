@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
+from glassfleet.schemes.fmt.partition import Kind
 
 MAX_INPUTS = 256
 """Most inputs: each is scanned once in pairs with all others (the root's Gram sums)."""
@@ -36,12 +37,13 @@ class Parameters(BaseModel):
     Attributes
     ----------
     n_sets : int
-        Fuzzy sets per input in the uniform part of a partition, K.
+        Fuzzy sets per input, K: of a mixed partition at most, in the uniform part of a union.
     other_sets : tuple of int
         Further values of `n_sets`: a tree is grown with each, one after the other, and the held-out rows choose.
-    partition : {"uniform", "quantile", "union"}
-        Where the sets have their peaks: at equal steps of the input's range; at equal steps of its ranks (from summed
-        histograms); at both, without those that come closer than 0.4 of the uniform step to another.
+    partition : {"mixed", "uniform", "quantile", "union"}
+        Where the sets have their peaks, from summed histograms: at equal steps of half the input's range and half its
+        ranks, at least 1/256 of the range apart; at equal steps of its range; at equal steps of its ranks; at both of
+        these, without those that come closer than 0.4 of the uniform step to another.
     max_rules : int
         Most rules (leaves).
     inference : {"averaged", "one_rule"}
@@ -70,7 +72,7 @@ class Parameters(BaseModel):
 
     n_sets: int = Field(default=7, ge=2, le=31)
     other_sets: tuple[Annotated[int, Field(ge=2, le=31)], ...] = Field(default=(5,), max_length=8)
-    partition: Literal["uniform", "quantile", "union"] = "uniform"
+    partition: Kind = "mixed"
     max_rules: int = Field(default=40, ge=1, le=256)
     inference: Literal["averaged", "one_rule"] = "averaged"
     max_slopes: int = Field(default=12, ge=0, le=MAX_REGRESSORS)

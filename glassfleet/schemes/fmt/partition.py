@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 256
-"""Bins of the histograms; knots of quantiles lie on their edges."""
+"""Bins of the histograms; knots of quantiles lie on their edges, mixed ones are at least a bin apart."""
 
 LEAST_GAP = 0.4
 """Least distance of knots, as a share of the uniform step, in a union of two sets of knots."""
@@ -26,6 +26,9 @@ LEAST_STEP = 1e-6
 Knots = tuple[tuple[float, ...], ...]
 """Knots of each input, over its scaled range."""
 
+Kind = Literal["mixed", "uniform", "quantile", "union"]
+"""Where knots are placed, see :class:`~glassfleet.schemes.fmt.params.Parameters`."""
+
 
 def histogram(scaled: NDArray[np.float64]) -> NDArray[np.int64]:
     """Count rows `scaled`, shape (F, n), in [0, 1], by bin; returns shape (F, `BINS`)."""
@@ -35,28 +38,46 @@ def histogram(scaled: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.bincount(bins.ravel(), minlength=f * BINS).reshape(f, BINS).astype(np.int64)
 
 
-def find_knots(
-    counts: NDArray[np.int64] | None, n_features: int, n_sets: int, kind: Literal["uniform", "quantile", "union"]
-) -> Knots:
+def find_knots(counts: NDArray[np.int64], n_sets: int, kind: Kind) -> Knots:
     """Return the knots of every input.
 
     Parameters
     ----------
-    counts : ndarray of int64, shape (F, `BINS`), or None
-        The fleet's histograms; not needed for ``"uniform"``.
-    n_features : int
-        Number of inputs, F.
+    counts : ndarray of int64, shape (F, `BINS`)
+        The fleet's histograms.
     n_sets : int
-        Sets of the uniform partition; a union has at most ``2 n_sets - 2``.
-    kind : {"uniform", "quantile", "union"}
+        Sets of the uniform partition; of a mixed one at most, a union has at most ``2 n_sets - 2``.
+    kind : {"mixed", "uniform", "quantile", "union"}
         See :class:`~glassfleet.schemes.fmt.params.Parameters`.
     """
+    if kind == "mixed":
+        return tuple(_mixed(line, n_sets) for line in counts)
     uniform = [j / (n_sets - 1) for j in range(n_sets)]
-    if kind == "uniform" or counts is None:
-        return (tuple(uniform),) * n_features
+    if kind == "uniform":
+        return (tuple(uniform),) * len(counts)
     return tuple(
         _merge(uniform if kind == "union" else [0.0, 1.0], _quantiles(line, n_sets), n_sets) for line in counts
     )
+
+
+def _mixed(counts: NDArray[np.int64], n_sets: int) -> tuple[float, ...]:
+    """Return the knots at equal steps of half the range and half the rows, without those less than a bin apart.
+
+    Up to the division that places a knot inside its bin all numbers are whole, so knots do not depend on the machine.
+    """
+    above = np.concatenate([[0], np.cumsum(counts)])
+    # Half of each measure: where there are no rows (no vehicle had enough) the range counts alone.
+    rows = max(int(above[-1]), 1)
+    measure = (rows * np.arange(BINS + 1) + BINS * above) * (n_sets - 1)
+    knots = [0.0]
+    for j in range(1, n_sets - 1):
+        target = j * int(measure[-1]) // (n_sets - 1)
+        lower = int(np.searchsorted(measure, target, side="right")) - 1
+        inside = (target - int(measure[lower])) / int(measure[lower + 1] - measure[lower])
+        knot = (lower + inside) / BINS
+        if knot - knots[-1] >= 1 / BINS and 1.0 - knot >= 1 / BINS:
+            knots.append(knot)
+    return (*knots, 1.0)
 
 
 def _quantiles(counts: NDArray[np.int64], n_sets: int) -> list[float]:

@@ -120,7 +120,7 @@ def _plant(question: Question, memory: dict[str, Any]) -> Next:
     """Start the tree of the next number of sets: ask for the root's cuts."""
     parameters, f = question.parameters, question.n_features
     n_sets = (parameters.n_sets, *parameters.other_sets)[len(memory["tried"])]
-    knots = find_knots(memory["histogram"], f, n_sets, parameters.partition)
+    knots = find_knots(memory["histogram"], n_sets, parameters.partition)
     regressors = tuple(memory["regressors"])
     asked = Question("grow", parameters, question.domain, knots, regressors, tuple(range(f)), Tree(), (0,))
     # `whole`: sums of each node; `lower`: sums of the cuts of each leaf that could still be split, by node.

@@ -34,7 +34,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "fmt": {
         "n_sets": st.integers(2, 8),
         "other_sets": st.sampled_from([(), (3,)]),
-        "partition": st.sampled_from(["uniform", "quantile", "union"]),
+        "partition": st.sampled_from(["mixed", "uniform", "quantile", "union"]),
         "max_rules": st.sampled_from([1, 3, 12]),
         "max_slopes": st.sampled_from([0, 2, 64]),
         "max_regressors": st.sampled_from([2, 16]),

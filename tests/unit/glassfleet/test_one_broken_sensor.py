@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.session.answers import client_of
+from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
@@ -22,7 +24,7 @@ from glassfleet.discovery.guard import in_words, usual_rows
 from glassfleet.draw import drawn_for
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scheme import Contribution, Done, Next, Task, input_quantiles_of
 from schemas import codec
 from schemas.documents import document_digest
 
@@ -58,8 +60,8 @@ def search(
     return step
 
 
-@pytest.mark.parametrize("factor", [1e-6, 3.0, 1e3, 1e6, -1e6])
-@pytest.mark.parametrize("quantiles", [(0.025, 0.975), (0.0, 1.0)])
+@pytest.mark.parametrize("factor", [1e-6, 3.0, 100.0, 1e3, 1e9, -1e6])
+@pytest.mark.parametrize("quantiles", [(0.025, 0.975), (0.001, 0.999), (0.0, 1.0)])
 def test_one_vehicle_with_a_unit_mistake_leaves_the_limits_as_they_are(
     factor: float, quantiles: tuple[float, float]
 ) -> None:
@@ -70,6 +72,30 @@ def test_one_vehicle_with_a_unit_mistake_leaves_the_limits_as_they_are(
         width = (0.1 if factor != 3.0 else 1.0) * (one.high - one.low)
         assert abs(other.low - one.low) < width
         assert abs(other.high - one.high) < width
+
+
+@pytest.mark.parametrize(
+    ("factor", "share"), [(100.0, 1.0), (0.01, 1.0), (1e9, 1.0), (1e9, 0.05)], ids=["cm", "km", "1e9", "1e9 at times"]
+)
+def test_one_broken_vehicle_of_fifteen_real_ones_leaves_the_limits_of_a_model_tree(
+    factor: float, share: float, glassfleet_data: Path
+) -> None:
+    sources = [read_source(path).train for path in sorted((glassfleet_data / "qoe").glob("vehicle_*.csv.gz"))]
+    parts = [
+        Dataset(data.features, data.target, data.X[part], data.y[part])
+        for data in sources
+        for part in np.array_split(np.arange(data.rows), 5)
+    ]
+    quantiles = input_quantiles_of(catalogue.load("fmt"))
+    wanted = DiscoveryParameters(features=parts[0].features, target="y", input_quantiles=quantiles)
+    right = discover(wanted, parts)
+    X = parts[-1].X.copy()
+    X[: round(share * len(X))] *= factor
+    wrong = discover(wanted, [*parts[:-1], replace(parts[-1], X=X)])
+    for one, other in zip(right.features, wrong.features, strict=True):
+        width = one.high - one.low
+        assert abs(other.low - one.low) < 0.1 * width, one.name
+        assert abs(other.high - one.high) < 0.1 * width, one.name
 
 
 def test_a_wrong_vehicle_of_five_with_ten_times_the_rows_sets_no_limit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,16 @@ def test_reduction_curve_starts_at_one_rule_and_ends_at_the_model() -> None:
 def test_schemes_are_measured_by_the_protocol_of_their_paper() -> None:
     assert protocol_of(load("frbc")) is PROTOCOL
     assert protocol_of(load("frt")) is NESTED_KFOLD
+
+
+def test_model_tree_has_the_folds_of_the_regression_papers_and_limits_of_its_own() -> None:
+    ours = protocol_of(load("fmt"))
+    assert replace(ours, domain=NESTED_KFOLD.domain) == NESTED_KFOLD
+    x = np.arange(1001.0)
+    data = Dataset(("x",), "y", x[:, None], x)
+    (published,), (limits,) = (protocol.domain(data).features for protocol in (NESTED_KFOLD, ours))
+    assert (published.low, published.high) == pytest.approx((25.0, 975.0))
+    assert (limits.low, limits.high) == pytest.approx((1.0, 999.0))
 
 
 def test_experiment_measures_a_classifier_by_f1(tmp_path: Path) -> None:

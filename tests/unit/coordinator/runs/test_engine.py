@@ -28,6 +28,7 @@ from coordinator.engine import (
 from coordinator.engine.table import TABLE
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import Bounds, RunSpec, limits_of
+from glassfleet import catalogue
 from schemas.errors import NotFoundError, RunFailedError, UsageError
 from tests.support.engine_bench import OFFER, TOY_ENGINE, Play, ToyServer, central, toy_spec
 
@@ -621,6 +622,12 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
     assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
     assert parameters.units == {"x": "m", "z": "s"}
     assert parameters.terms == {"x": ("near", "far")}
+
+
+def test_domain_search_asks_for_the_limits_that_the_scheme_wants() -> None:
+    for scheme, quantiles in (("fmt", (0.001, 0.999)), ("frt", (0.025, 0.975))):
+        _, parameters = default_engine().discover(("x",), "y", {}, catalogue.load(scheme))
+        assert parameters.input_quantiles == quantiles
 
 
 def waited_for(play: Play) -> list[str]:

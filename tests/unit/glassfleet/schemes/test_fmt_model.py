@@ -229,3 +229,25 @@ def test_progress_draws_the_tree_as_it_grows():
         step = SCHEME.server.reduce(step.state, [answer])
     assert drawn[0] == ["everything ?"]
     assert drawn[2][1].startswith("  speed is at most ")
+
+
+def test_document_of_a_former_version_is_read_as_it_was():
+    rules = [
+        {"coefficients": {"x": -1.66}, "intercept": 0.93, "weight": 0.72, "support": 0.59, "confidence": 0.92},
+        {"coefficients": {"x": 1.89}, "intercept": -0.92, "weight": 0.58, "support": 0.41, "confidence": 0.99},
+    ]
+    parameters = Parameters().model_dump(mode="json") | {"partition": "uniform"}  # the default of those versions
+    document = {
+        "scheme": "fmt",
+        "format": 1,
+        "parameters": parameters,
+        "domain": {"features": [{"name": "x", "low": 0.0, "high": 10.0}], "target": {"name": "y", "low": 0, "high": 5}},
+        "model": {
+            "knots": [[j / 6 for j in range(7)]],
+            "splits": [{"node": 0, "feature": 0, "cut": 3}],
+            "rules": rules,
+        },
+    }
+    model = SCHEME.from_document(document)
+    assert model.predict(np.array([[2.0], [9.0]])) == pytest.approx([5 * (0.93 - 0.332), 5 * (1.701 - 0.92)])
+    assert model.to_document() == document

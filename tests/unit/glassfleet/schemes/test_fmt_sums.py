@@ -15,7 +15,7 @@ from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS
-from glassfleet.schemes.fmt.partition import find_knots, histogram, positions, up_to
+from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
 
 NAMES = ("a", "b", "c")
@@ -35,7 +35,7 @@ def rows(n: int = 500, seed: int = 1) -> Dataset:
 
 
 def question(kind: Any, parameters: Parameters, tree: Tree = STUMP, nodes: tuple[int, ...] = (0,)) -> Question:
-    knots = find_knots(None, 3, parameters.n_sets, "uniform")
+    knots = find_knots(np.ones((3, BINS), dtype=np.int64), parameters.n_sets, "uniform")
     asked = nodes if kind == "grow" else ()
     return Question(kind, parameters, DOMAIN, knots, (0, 1, 2), (0, 1, 2), tree, asked)
 
@@ -99,13 +99,30 @@ def test_histogram_counts_every_row_once_and_knots_follow_the_ranks():
     scaled = np.vstack([rng.random(8000), rng.random(8000) ** 3])
     counts = histogram(scaled)
     assert (counts.sum(axis=1) == 8000).all()
-    knots = find_knots(counts, 2, 5, "quantile")
+    knots = find_knots(counts, 5, "quantile")
     assert np.allclose(knots[0], [0, 0.25, 0.5, 0.75, 1], atol=0.02)
     assert np.allclose(knots[1][1:], np.array([0.5, 0.75, 1.0]) ** 3, atol=0.02)  # 0.25^3 is too near to 0
-    assert set(find_knots(counts, 2, 5, "uniform")[1]) <= set(find_knots(counts, 2, 5, "union")[1])
+    assert set(find_knots(counts, 5, "uniform")[1]) <= set(find_knots(counts, 5, "union")[1])
     position = positions(scaled, knots)
     assert (position >= 0).all()
     assert np.allclose(np.interp(position[1], range(len(knots[1])), knots[1]), scaled[1])
+
+
+def test_mixed_knots_are_at_equal_steps_of_half_the_range_and_half_the_rows():
+    even, skewed = np.arange(8000) / 8000, (np.arange(8000) / 8000) ** 4
+    knots = find_knots(histogram(np.vstack([even, skewed])), 7, "mixed")
+    assert np.allclose(knots[0], np.arange(7) / 6, atol=1e-3)
+    share = np.interp(knots[1], skewed, np.arange(8000) / 8000)  # of the rows, below each knot
+    assert np.allclose((np.array(knots[1]) + share) / 2, np.arange(7) / 6, atol=0.01)
+    assert knots[1][2] < 0.11 < 2 / 6, "most rows are in a small part of the range, and so are sets"
+
+
+def test_mixed_knots_keep_a_bin_between_them_where_most_rows_have_one_value():
+    scaled = np.vstack([np.r_[np.zeros(900), np.linspace(0, 1, 100)], np.repeat([0.0, 1.0], 500), np.zeros(1000)])
+    for knots in find_knots(histogram(scaled), 7, "mixed"):
+        assert (np.diff(knots) >= 1 / BINS).all()
+        assert (knots[0], knots[-1]) == (0.0, 1.0)
+        assert 3 <= len(knots) <= 7
 
 
 @pytest.mark.parametrize(
