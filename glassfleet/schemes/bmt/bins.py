@@ -7,6 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.edges import mixed_quantiles
+
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -40,18 +42,7 @@ def find_edges(counts: Ints, bins: int) -> Array:
         The fleet's histograms.
     bins : int
     """
-    edges = np.empty((len(counts), bins + 1))
-    steps = np.arange(1, bins, dtype=np.int64)
-    for line, count in enumerate(counts):
-        total = max(int(count.sum()), 1)
-        # In units of 1 / (2 total CELLS bins), so that all is whole numbers.
-        below = np.concatenate([[0], np.cumsum(count * CELLS + total)]) * bins
-        wanted = steps * int(below[-1] // bins)
-        cell = np.searchsorted(below, wanted, side="right") - 1
-        inside = (wanted - below[cell]) / (below[cell + 1] - below[cell])
-        edges[line, 1:-1] = (cell + inside) / CELLS
-    edges[:, 0], edges[:, -1] = 0.0, 1.0
-    return edges
+    return np.array([[0.0, *mixed_quantiles(line, bins), 1.0] for line in counts])
 
 
 def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
