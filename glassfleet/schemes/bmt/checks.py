@@ -47,6 +47,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
             _check_bins(sums["scores"], sums["means"], rows)
     else:
         _check_products(sums["squares"].reshape(-1, question.width), question.columns, rows)
+        _between(sums["scores"][:, -1], 0, rows * UNIT, "a ramp's side holds more rows than there are")
         most = int(MAX_RESIDUAL) * rows * UNIT
         _between(sums["scores"], -most, most, "a ramp's sum of residuals exceeds what residuals can be")
 
@@ -56,7 +57,7 @@ def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
         return {"histogram": (question.n_features, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
     if question.kind == "ramps":
-        return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), k)}
+        return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), k + 1)}
     shapes: dict[str, tuple[int, ...]] = {}
     if question.latest:
         shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, len(question.new), k + 1)}

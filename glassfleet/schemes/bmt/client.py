@@ -210,14 +210,14 @@ def _binned(question: Question, rows: _Rows) -> dict[str, Ints]:
 
 
 def _ramps(question: Question, rows: _Rows) -> dict[str, Ints]:
-    """Sum w^2 mu^2 z z', w^2 mu (1 - mu) z z' and w mu z r for each ramp, with its lower side's degree mu."""
+    """Sum w^2 mu^2 z z', w^2 mu (1 - mu) z z', w mu z r and w mu for each ramp, with its lower side's degree mu."""
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
     residual = _residual(question, rows, reached)
     by_leaf: dict[int, list[tuple[int, Ramp]]] = {}
     for place, (leaf, ramp) in enumerate(question.candidates):
         by_leaf.setdefault(leaf, []).append((place, ramp))
     squares = np.zeros((len(question.candidates), 2, question.width), dtype=np.int64)
-    scores = np.zeros((len(question.candidates), question.columns), dtype=np.int64)
+    scores = np.zeros((len(question.candidates), question.columns + 1), dtype=np.int64)
     for leaf, asked in by_leaf.items():
         there = np.flatnonzero(reached[leaf])
         degree = reached[leaf][there]
@@ -227,5 +227,5 @@ def _ramps(question: Question, rows: _Rows) -> dict[str, Ints]:
         weights = np.concatenate([low * low, low * (degree - low)])
         products = _sum(weights, columns, pairs=True)
         squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
-        scores[places] = _sum(low, columns * residual[there], pairs=False)
+        scores[places] = _sum(low, np.concatenate([columns * residual[there], columns[:1]]), pairs=False)
     return {"squares": squares, "scores": scores}

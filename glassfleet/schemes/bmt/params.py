@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
@@ -40,8 +38,9 @@ class Parameters(BaseModel):
 
     Attributes
     ----------
-    bins : {16, 32, 64}
-        Bins of each input; ramps lie between their edges.
+    compact : bool
+        Ask for about a third of the bytes: 32 bins for each input instead of 64, at most 5 inputs that are split on
+        after the root, and 6 ramps of a leaf whose exact sums are asked for instead of 16.
     max_rules : int
         Most rules (leaves).
     max_slopes : int
@@ -50,8 +49,6 @@ class Parameters(BaseModel):
         Inputs that polynomials may use: the best of a forward selection on the root's sums. All may be split on.
     max_split_features : int
         After the root, only this many inputs, those with the highest gain at the root, are split on.
-    exact_ramps : int
-        Ramps of a leaf whose exact sums are asked for.
     min_weight_fraction : float
         Least share of the training rows' weight on either side of a split.
     holdout : float
@@ -65,12 +62,11 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    bins: Literal[16, 32, 64] = 64
+    compact: bool = False
     max_rules: int = Field(default=40, ge=1, le=128)
     max_slopes: int = Field(default=8, ge=0, le=MAX_REGRESSORS)
     max_regressors: int = Field(default=24, ge=1, le=MAX_REGRESSORS)
     max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)
-    exact_ramps: int = Field(default=16, ge=1, le=64)
     min_weight_fraction: float = Field(default=0.01, ge=0.0, le=0.5)
     holdout: float = Field(default=0.2, ge=0.0, le=0.5)
     size_tolerance: float = Field(default=0.01, ge=0.0, le=1.0)
@@ -80,3 +76,18 @@ class Parameters(BaseModel):
     def group_rows(self) -> int:
         """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
         return self.min_rows
+
+    @property
+    def bins(self) -> int:
+        """Bins of each input; ramps lie between their edges."""
+        return 32 if self.compact else 64
+
+    @property
+    def split_features(self) -> int:
+        """Inputs that are split on after the root."""
+        return min(self.max_split_features, 5) if self.compact else self.max_split_features
+
+    @property
+    def exact_ramps(self) -> int:
+        """Ramps of a leaf whose exact sums are asked for."""
+        return 6 if self.compact else 16

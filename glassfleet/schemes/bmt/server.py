@@ -119,7 +119,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         "leaves": [0],
         "errors": [],
         "sizes": [],
-        # Leaves that could still be split: gain, ramp, both sides' changes of coefficients.
+        # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
         "open": {},
     }
     coefficients, error = _refit(Tree(), memory)
@@ -177,7 +177,7 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         return choose(question, memory)
     candidates = []
     own, _ = _sums(memory, 0)
-    least = max(question.parameters.min_weight_fraction * float(memory["training"]), LEAST_ROWS)
+    least = _least(question.parameters, memory)
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
             unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
@@ -189,7 +189,7 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         found = shortlist(bins, edges, path, least=least)
         if leaf == 0 and found:
             best = list(dict.fromkeys(one.ramp[0] for one in found))
-            memory["features"] = sorted(best[: question.parameters.max_split_features])
+            memory["features"] = sorted(best[: question.parameters.split_features])
         candidates += [(leaf, one.ramp) for one in found[: question.parameters.exact_ramps]]
     if not candidates:
         return _split(question, memory)
@@ -203,6 +203,11 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         candidates=tuple(candidates),
     )
     return _ask(asked, memory)
+
+
+def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
+    """Return the least weight on either side of a ramp, in rows."""
+    return max(parameters.min_weight_fraction * float(memory["training"]), LEAST_ROWS)
 
 
 def _taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str, Any]:
@@ -233,16 +238,20 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
         for other, line in enumerate(question.coefficients):
             for column in range(k):
                 whole -= fit.blocks[at, other, :, column] * line[column]
+        scores = sums["scores"][places].astype(np.float64) * SCALE
         gain, changes = exact_gains(
             fit.blocks[at, at],
             unpack_symmetric(sums["squares"][places].astype(np.float64) * SCALE, k),
-            sums["scores"][places].astype(np.float64) * SCALE,
+            scores[:, :k],
             whole,
         )
         best = int(np.argmax(gain))
         if gain[best] > LEAST_GAIN * float(memory["training"]):
             ramp = question.candidates[places[best]][1]
-            found[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best])]
+            low = float(scores[best, k])
+            weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
+            sides = [low, weight - low]
+            found[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best]), sides]
     return _split(question, {**memory, "open": found})
 
 
@@ -257,10 +266,13 @@ def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
     chosen = [leaf for leaf in order if found[str(leaf)][0] >= TOGETHER * highest][:room]
     grown = tree.grown([Split(leaf, *found[str(leaf)][1:4]) for leaf in chosen])
     by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
+    heavy: list[int] = []
     for number, leaf in enumerate(chosen):
-        _, _, _, _, changes = found.pop(str(leaf))
-        first = tree.size + 2 * number
-        by_leaf[first], by_leaf[first + 1] = by_leaf[leaf] + changes[0], by_leaf[leaf] + changes[1]
+        changes, weights = found.pop(str(leaf))[4:]
+        for child, change, weight in zip((0, 1), changes, weights, strict=True):
+            by_leaf[tree.size + 2 * number + child] = by_leaf[leaf] + change
+            if weight >= 2.0 * _least(question.parameters, memory):  # else no ramp leaves enough on either side
+                heavy.append(tree.size + 2 * number + child)
     last = room == len(chosen) or len(memory["sizes"]) == MAX_STEPS
     asked = Question(
         "bins",
@@ -270,7 +282,7 @@ def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
         grown,
         np.stack([by_leaf[leaf] for leaf in grown.leaves]),
         latest=len(chosen),
-        leaves=() if last else tuple(range(tree.size, grown.size)),
+        leaves=() if last else tuple(heavy),
         features=tuple(memory["features"]),
         edges=memory["edges"],
     )

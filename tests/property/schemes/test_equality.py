@@ -43,12 +43,11 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "min_rows": st.just(1),
     },
     "bmt": {
-        "bins": st.sampled_from([16, 32, 64]),
+        "compact": st.booleans(),
         "max_rules": st.sampled_from([1, 3, 12]),
         "max_slopes": st.sampled_from([0, 2, 8]),
         "max_regressors": st.sampled_from([2, 16]),
         "max_split_features": st.sampled_from([2, 16]),
-        "exact_ramps": st.sampled_from([1, 16]),
         "holdout": st.sampled_from([0.0, 0.2]),
         "min_rows": st.just(1),
     },

@@ -117,7 +117,8 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
     for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):
         expected = (z * (w * w * share)[:, None]).T @ z
         assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=1e-3)
-    assert sums["scores"][0] * SCALE == pytest.approx(z.T @ (w * mu * residual), abs=1e-3)
+    expected = np.append(z.T @ (w * mu * residual), (w * mu).sum())
+    assert sums["scores"][0] * SCALE == pytest.approx(expected, abs=1e-3)
 
 
 # --- the joint fit --------------------------------------------------------------------------------------------------
