@@ -164,6 +164,10 @@ def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of pairs of leaves, and w z y and w y^2 of leaves, over training rows and those held out."""
     gram, target = [], []
     tree, pairs, new = question.tree, question.pairs, question.new
+
+    def lower_last(leaf: int) -> tuple[bool, int]:
+        return leaf in new and leaf % 2 == 1, leaf
+
     for part in rows.parts():
         reached = degrees(tree, rows.inputs[:, part])
         products = np.zeros((len(pairs), question.width), dtype=np.int64)
@@ -171,11 +175,12 @@ def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
         for line, leaf in enumerate(new):
             there = np.flatnonzero(reached[leaf])
             degree = reached[leaf][there]
-            places = [place for place, (_, j) in enumerate(pairs) if j == leaf]
-            weights = np.stack([reached[pairs[place][0]][there] * degree for place in places])
             columns = _columns(rows, there + part.start, question.regressors)
             y = rows.target[part][there]
-            products[places] = _sum(weights, columns, pairs=True)
+            mine = [place for place, pair in enumerate(pairs) if max(pair, key=lower_last) == leaf]
+            if mine:
+                weights = np.stack([reached[min(pairs[place], key=lower_last)][there] * degree for place in mine])
+                products[mine] = _sum(weights, columns, pairs=True)
             scores[line] = _sum(degree[None], np.concatenate([columns, y[None]]) * y, pairs=False)[0]
         gram.append(products)
         target.append(scores)

@@ -94,8 +94,12 @@ class Question:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Pairs of leaves that are new to the joint fit: rows may reach both, and the second is a new one."""
-        return [(i, j) for i, j in self.tree.overlaps if j in self.new]
+        """Pairs of leaves that the joint fit must be told of: rows may reach both, and one is a new lower side.
+
+        What upper sides add follows: a node's degree is the sum of its sides'.
+        """
+        lower = {leaf for leaf in self.new if leaf % 2}
+        return [(i, j) for i, j in self.tree.overlaps if i in lower or j in lower]
 
     def to_task(self) -> Task:
         """Return the task that asks this."""

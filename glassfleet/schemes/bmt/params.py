@@ -39,8 +39,8 @@ class Parameters(BaseModel):
     Attributes
     ----------
     compact : bool
-        Ask for about a third of the bytes: 32 bins for each input instead of 64, at most 5 inputs that are split on
-        after the root, and 6 ramps of a leaf whose exact sums are asked for instead of 16.
+        Ask for about a third of the bytes: 32 bins for each input instead of 64, at most 4 inputs that are split on
+        after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules.
     max_rules : int
         Most rules (leaves).
     max_slopes : int
@@ -83,11 +83,16 @@ class Parameters(BaseModel):
         return 32 if self.compact else 64
 
     @property
+    def most_rules(self) -> int:
+        """Most rules (leaves)."""
+        return min(self.max_rules, 32) if self.compact else self.max_rules
+
+    @property
     def split_features(self) -> int:
         """Inputs that are split on after the root."""
-        return min(self.max_split_features, 5) if self.compact else self.max_split_features
+        return min(self.max_split_features, 4) if self.compact else self.max_split_features
 
     @property
     def exact_ramps(self) -> int:
         """Ramps of a leaf whose exact sums are asked for."""
-        return 6 if self.compact else 16
+        return 4 if self.compact else 16

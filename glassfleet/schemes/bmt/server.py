@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -212,14 +213,28 @@ def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
 
 def _taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
-    leaves = set(question.tree.leaves)
-    kept = [at for at, (i, j) in enumerate(memory["pairs"].tolist()) if i in leaves and j in leaves]
+    tree, leaves = question.tree, set(question.tree.leaves)
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
-    pairs = np.array(question.pairs, dtype=np.int64).reshape(-1, 2)
+    known = {tuple(pair): memory["gram"][:, at] for at, pair in enumerate(memory["pairs"].tolist())}
+    known |= {pair: sums["gram"][:, at] for at, pair in enumerate(question.pairs)}
+
+    def sides(leaf: int) -> tuple[int, tuple[int, ...]]:
+        return (tree.parent(leaf), (leaf - 1, leaf)) if leaf in question.new else (leaf, (leaf,))
+
+    # Pairs of upper sides, and of upper sides with leaves that were there before, come last: what the pair of the
+    # nodes above has beyond its other pairs.
+    for i, j in tree.overlaps:
+        if (i, j) not in known:
+            (above, left), (other, right) = sides(i), sides(j)
+            rest = known[min(above, other), max(above, other)].copy()
+            for pair in product(left, right):
+                if pair != (i, j):
+                    rest -= known.get((min(pair), max(pair)), 0)
+            known[i, j] = rest
     return {
         **memory,
-        "pairs": np.concatenate([memory["pairs"][kept], pairs]),
-        "gram": np.concatenate([memory["gram"][:, kept], sums["gram"]], axis=1),
+        "pairs": np.array(tree.overlaps, dtype=np.int64),
+        "gram": np.stack([known[pair] for pair in tree.overlaps], axis=1),
         "leaves": [*(memory["leaves"][at] for at in stay), *question.new],
         "target": np.concatenate([memory["target"][:, stay], sums["target"]], axis=1),
     }
@@ -258,7 +273,7 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
 def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, found = question.tree, dict(memory["open"])
-    room = question.parameters.max_rules - 1 - len(tree.splits)
+    room = question.parameters.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in found), key=lambda leaf: (-found[str(leaf)][0], leaf))
     if room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS:
         return choose(question, memory)
