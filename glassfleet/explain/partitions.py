@@ -71,8 +71,7 @@ class Partition(View):
 def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
     conditions, count = _conditions(model), len(model.domain.features)
-    has_sets = isinstance(conditions, RuleList | SetTree | CutTree)
-    knots = knots_of(conditions, count) if has_sets else None
+    knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
     cuts: list[set[float]] = [set() for _ in range(count)]
     if isinstance(conditions, SplitTree):
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):

@@ -6,7 +6,7 @@ not on the processor or the library of linear algebra.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,20 +32,20 @@ def dot(first: Array, second: Array) -> float:
     return float(np.add.accumulate(terms)[-1]) if len(terms) else 0.0
 
 
-def subtract_products(matrix: Array, left: Sequence[Array], right: Sequence[Array]) -> None:
+def subtract_products(matrix: Array, left: Iterable[Array], right: Iterable[Array]) -> None:
     """Subtract ``left_t right_t'`` from `matrix`, shape (n, m), for each t, first to last, in place.
 
     Parameters
     ----------
     matrix : ndarray of float64, shape (n, m)
-    left : sequence of ndarray of float64, shape (n,)
-    right : sequence of ndarray of float64, shape (m,)
+    left : iterable of ndarray of float64, shape (n,)
+    right : iterable of ndarray of float64, shape (m,)
     """
-    buffer = np.empty((_ROWS, matrix.shape[1]))
+    buffer, products = np.empty((_ROWS, matrix.shape[1])), list(zip(left, right, strict=True))
     for top in range(0, len(matrix), _ROWS):
         rows = matrix[top : top + _ROWS]
         part = buffer[: len(rows)]
-        for one, other in zip(left, right, strict=True):
+        for one, other in products:
             np.multiply(one[top : top + _ROWS, None], other, out=part)
             rows -= part
 
