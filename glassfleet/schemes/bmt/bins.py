@@ -18,9 +18,6 @@ CELLS = 512
 GROUP = 4
 """Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
 
-LEAST_WIDTH = 2
-"""Narrowest ramp, in bins."""
-
 
 def histogram(scaled: Array) -> Ints:
     """Count rows `scaled`, shape (F, n), in [0, 1], by cell; returns shape (F, `CELLS`)."""
@@ -53,7 +50,7 @@ def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
 
 
 @cache
-def ramps(bins: int, least: int = LEAST_WIDTH) -> NDArray[np.int64]:
+def ramps(bins: int, least: int) -> NDArray[np.int64]:
     """Return the ramps between edges, shape (ramps, 2): first and last edge.
 
     Their widths are `bins`, half of it and so on down to `least`; they start in steps of a quarter of their width.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassfleet.numerics.symmetric import invert, solve_each
 from glassfleet.schemes.bmt.bins import GROUP, at_middles, ramps
-from glassfleet.schemes.bmt.joint import RIDGE
+from glassfleet.schemes.bmt.joint import ridge_of
 from glassfleet.schemes.bmt.params import SCORE_BITS
 from glassfleet.schemes.bmt.tree import Ramp, overlapping
 
@@ -25,6 +25,9 @@ Ints = NDArray[np.int64]
 
 SCORE_SCALE = float(1 << SCORE_BITS)
 """By which sums by bin are to be divided."""
+
+LEAST_WIDTH = 2
+"""Narrowest ramp, in bins."""
 
 KAPPA = 5.0
 """Pull while growing, in rows of the leaf."""
@@ -56,11 +59,14 @@ class BinSums:
         Sums of w and w z r by bin.
     means : ndarray of float64, shape (inputs, bins / GROUP, k)
         Sums of w^2 z by group of bins.
+    rows : float
+        Training rows of all leaves.
     """
 
     own: Array
     scores: Array
     means: Array
+    rows: float
 
     @property
     def weight(self) -> Array:
@@ -88,7 +94,7 @@ def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], 
     least : float
         Least weight on either side, in rows.
     """
-    chosen = ramps(bins.scores.shape[1])
+    chosen = ramps(bins.scores.shape[1], LEAST_WIDTH)
     mu = np.stack([at_middles(line, chosen) for line in edges.values()])  # (inputs, ramps, bins)
     low = _by_ramp(mu, bins.scores[:, :, :1])[:, :, 0]
     total = np.add.accumulate(bins.weight, axis=1)[:, -1:]
@@ -114,15 +120,15 @@ def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], 
     return sorted(found, key=lambda one: (-one.gain, one.ramp))
 
 
-def pull_while_growing(own: Array) -> Array:
+def pull_while_growing(own: Array, ridge: float) -> Array:
     """Return K of one side, shape (k, k)."""
     pull = KAPPA / max(float(own[0, 0]), 1e-9) * own
     diagonal = np.arange(len(own))
-    pull[diagonal, diagonal] += np.where(diagonal == 0, 1e-6, RIDGE)
+    pull[diagonal, diagonal] += ridge
     return pull
 
 
-def exact_gains(own: Array, squares: Array, lower: Array, whole: Array) -> tuple[Array, Array]:
+def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, *, rows: float) -> tuple[Array, Array]:
     """Return gains, shape (m,), and both sides' changes of coefficients, shape (2, k, m), of ramps of one leaf.
 
     Parameters
@@ -135,17 +141,19 @@ def exact_gains(own: Array, squares: Array, lower: Array, whole: Array) -> tuple
         ``sum w mu z r``.
     whole : ndarray of float64, shape (k,)
         ``sum w z r``.
+    rows : float
+        Training rows of all leaves.
     """
     first, both = squares[:, 0].transpose(1, 2, 0), squares[:, 1].transpose(1, 2, 0)
     second = own[:, :, None] - first - 2.0 * both
     right = np.concatenate([lower.T, (whole - lower).T])
-    changes, gain = solve_each(_two_sides(own, first, both, second), right)
+    changes, gain = solve_each(_two_sides(pull_while_growing(own, ridge_of(rows)), first, both, second), right)
     return gain, changes.reshape(2, len(own), -1)
 
 
-def _two_sides(own: Array, first: Array, both: Array, second: Array) -> Array:
+def _two_sides(pull: Array, first: Array, both: Array, second: Array) -> Array:
     """Return A + K of both sides together, shape (2 k, 2 k, m)."""
-    pull = pull_while_growing(own)[:, :, None]
+    pull = pull[:, :, None]
     return np.concatenate(
         [np.concatenate([first + pull, both], axis=1), np.concatenate([both, second + pull], axis=1)], axis=0
     )
@@ -164,7 +172,7 @@ def _scaled_gain(bins: BinSums, mu: Array) -> Array:
     weight = max(float(bins.own[0, 0]), 1e-9)
     per_row = bins.own / weight
     diagonal = np.arange(len(per_row))
-    per_row[diagonal, diagonal] += np.where(diagonal == 0, 1e-9, RIDGE / max(weight, 1.0))
+    per_row[diagonal, diagonal] += ridge_of(bins.rows) / max(weight, 1.0)
     inverse = invert(per_row)
     scores = bins.scores[:, :, 1:]
     lower, whole = _by_ramp(mu, scores), np.add.accumulate(scores, axis=1)[:, None, -1]
@@ -239,5 +247,6 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Arra
         lower += mu[:, j] * score
         whole += score
     right = np.concatenate([lower, whole - lower])
-    _, gain = solve_each(_two_sides(own, low, across, own[:, :, None] - low - 2.0 * across), right)
+    pull = pull_while_growing(own, ridge_of(bins.rows))
+    _, gain = solve_each(_two_sides(pull, low, across, own[:, :, None] - low - 2.0 * across), right)
     return gain

@@ -23,11 +23,9 @@ Ints = NDArray[np.int64]
 
 SCALE = 2.0 ** (-2 * GRID_BITS)
 
-RIDGE = 1e-3
-"""On every slope, in rows: inputs that do not vary get none."""
-
-TINY = 1e-7
-"""On every intercept, in rows."""
+RIDGE = 2e-5
+"""On every coefficient, times the root of the number of rows: above what rounding to the grid does to small
+eigenvalues of the sums, and far below what rows say."""
 
 _TOGETHER = 24
 """Slopes dropped before the inverse is brought up to date."""
@@ -82,7 +80,7 @@ class Fit:
         """Return the normal matrix: Gram sums, pull and ridge."""
         matrix = self.gram + kappa * pull
         diagonal = np.arange(len(matrix))
-        matrix[diagonal, diagonal] += np.where(diagonal % self.columns == 0, TINY, RIDGE + TINY)
+        matrix[diagonal, diagonal] += ridge_of(self.rows)
         return matrix
 
 
@@ -121,6 +119,11 @@ def fit_of(tree: Tree, n_splits: int, sums: Mapping[tuple[int, int], Ints], targ
     return Fit(pruned, blocks, np.ascontiguousarray(scaled[:, :k]), scaled[:, k])
 
 
+def ridge_of(rows: float) -> float:
+    """Return the ridge on every coefficient, in rows, of sums over so many rows."""
+    return RIDGE * float(np.sqrt(max(rows, 1.0)))
+
+
 def pull_of(fit: Fit, root: Array) -> Array:
     """Return the quadratic form of the pull, shape (L k, L k), in the leaves' coefficients.
 
@@ -133,7 +136,8 @@ def pull_of(fit: Fit, root: Array) -> Array:
     root : ndarray of float64, shape (k, k)
         Sums of ``z z'`` over the training rows; the entry of the intercept is their number.
     """
-    k, tree = fit.columns, fit.tree
+    k, tree, ridge = fit.columns, fit.tree, ridge_of(fit.rows)
+    diagonal = np.arange(k)
     own = {leaf: fit.blocks[at, at] for at, leaf in enumerate(tree.leaves)}
     place = {leaf: at for at, leaf in enumerate(tree.leaves)}
     # Of each open node: the leaves below it, and its form in their coefficients and, last, its own.
@@ -145,6 +149,8 @@ def pull_of(fit: Fit, root: Array) -> Array:
             scatter = own[child]
             weight = max(float(scatter[0, 0]), 1e-9)
             measure = (1.0 - _ROOT_SHARE) / weight * scatter + _ROOT_SHARE / float(root[0, 0]) * root
+            # Rounding may have left a collinear node's scatter with eigenvalues below zero.
+            measure[diagonal, diagonal] += ridge / max(weight, 1.0)
             below, form = forms.pop(child)
             parts.append((below, _pulled(form, measure) if form.size else _edge(measure)))
         (left, first), (right, second) = parts

@@ -184,6 +184,7 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
             unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
             sums["scores"][at] / SCORE_SCALE,
             sums["means"][at] / SCORE_SCALE,
+            float(memory["training"]),
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
@@ -259,6 +260,7 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
             unpack_symmetric(sums["squares"][places].astype(np.float64) * SCALE, k),
             scores[:, :k],
             whole,
+            rows=float(memory["training"]),
         )
         best = int(np.argmax(gain))
         if gain[best] > LEAST_GAIN * float(memory["training"]):
