@@ -80,6 +80,25 @@ class CutTree:
 
 
 @dataclass(frozen=True)
+class RampTree:
+    """A binary tree of ramps; strength: the product of the degrees of the sides taken on the path.
+
+    Attributes
+    ----------
+    splits : tuple, shape (n, 2)
+        Node and input: split i sends the lower side to node 2 i + 1, the upper to node 2 i + 2.
+    ramps : tuple, shape (n, 2)
+        Where the lower side's degree begins to fall from one, and where it is zero, over the scaled input.
+    leaves : tuple of int
+        Each rule's node.
+    """
+
+    splits: tuple[Numbers, ...]
+    ramps: tuple[Line, ...]
+    leaves: Numbers
+
+
+@dataclass(frozen=True)
 class SplitTree:
     """A binary tree of thresholds, in pre-order; one leaf fires, with strength 1.
 
@@ -100,7 +119,7 @@ class SplitTree:
     rule: Numbers
 
 
-Conditions = RuleList | SetTree | CutTree | SplitTree
+Conditions = RuleList | SetTree | CutTree | RampTree | SplitTree
 
 
 def knots_of(conditions: RuleList | SetTree | CutTree, n_features: int) -> Sequence[Sequence[float]]:

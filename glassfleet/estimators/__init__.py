@@ -10,12 +10,14 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 """
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
+from glassfleet.estimators.bmt import BlendedModelTree
 from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
 from glassfleet.estimators.fmt import FuzzyModelTree
 from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
 from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
 
 __all__ = [
+    "BlendedModelTree",
     "ChiClassifier",
     "FedAvgMLPClassifier",
     "FedAvgMLPRegressor",

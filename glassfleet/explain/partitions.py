@@ -10,7 +10,7 @@ import numpy as np
 from glassfleet import catalogue
 from glassfleet.explain.views import View
 from glassfleet.fuzzy.terms import linguistic_terms
-from glassfleet.tables import Conditions, RuleTables, SplitTree, knots_of
+from glassfleet.tables import Conditions, CutTree, RampTree, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Partition(View):
     categories : tuple of str
         Of a column of text.
     thresholds : tuple of float
-        Where a crisp tree splits the input, ascending, in its own unit.
+        Where a crisp tree splits the input, ascending, in its own unit; of a tree of ramps, their middles.
     """
 
     feature: str
@@ -71,12 +71,16 @@ class Partition(View):
 def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
     conditions, count = _conditions(model), len(model.domain.features)
-    knots = None if conditions is None or isinstance(conditions, SplitTree) else knots_of(conditions, count)
+    knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
     cuts: list[set[float]] = [set() for _ in range(count)]
     if isinstance(conditions, SplitTree):
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):
             if feature >= 0:
                 cuts[feature].add(threshold)
+    if isinstance(conditions, RampTree):
+        for (_, feature), (begin, end) in zip(conditions.splits, conditions.ramps, strict=True):
+            variable = model.domain.features[feature]
+            cuts[feature].add(variable.low + 0.5 * (begin + end) * (variable.high - variable.low))
     return tuple(
         Partition(
             feature=variable.name,

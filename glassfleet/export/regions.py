@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from glassfleet.tables import CutTree, RuleList, SetTree, SplitTree, knots_of
+from glassfleet.fuzzy.ramps import Span
+from glassfleet.tables import CutTree, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain, Variable
@@ -47,6 +48,10 @@ def regions(domain: Domain, conditions: Conditions) -> list[Region]:
                 {f: _interval(features[f], low, high) for f, (low, high) in limits.items()}
                 for limits in _limits(conditions)
             ]
+        case RampTree():
+            return [
+                {f: _trapezoid(features[f], *span) for f, span in bounds.items()} for bounds in _ramp_spans(conditions)
+            ]
         case CutTree():
             spans = _cut_spans(conditions)
         case SetTree():
@@ -59,17 +64,23 @@ def regions(domain: Domain, conditions: Conditions) -> list[Region]:
 
 
 def shape_of(variable: Variable, knots: Sequence[float], first: int, last: int) -> Shape:
-    """Return the union of the sets `first` .. `last` of a partition.
+    """Return the union of the sets `first` .. `last` of a partition."""
+    below = None if first == 0 else (knots[first - 1], knots[first])
+    return _trapezoid(variable, below, None if last == len(knots) - 1 else (knots[last], knots[last + 1]))
+
+
+def _trapezoid(variable: Variable, below: tuple[float, float] | None, above: tuple[float, float] | None) -> Shape:
+    """Return where values come in by the ramp `below` and go out by the ramp `above`, over the scaled range.
 
     A shoulder goes on beyond the domain, where the model takes the nearest limit, and ends two ranges away.
     """
     width = (variable.high - variable.low) or 1.0
-    peaks = [variable.low + knot * (variable.high - variable.low) for knot in knots]
-    left, right = first == 0, last == len(knots) - 1
-    a = variable.low - 2.0 * width if left else peaks[first - 1]
-    b = variable.low - width if left else peaks[first]
-    c = variable.high + width if right else peaks[last]
-    d = variable.high + 2.0 * width if right else peaks[last + 1]
+
+    def at(scaled: float) -> float:
+        return variable.low + scaled * (variable.high - variable.low)
+
+    a, b = (variable.low - 2.0 * width, variable.low - width) if below is None else map(at, below)
+    c, d = (variable.high + width, variable.high + 2.0 * width) if above is None else map(at, above)
     return Shape("triangular", (a, b, d)) if b == c else Shape("trapezoid", (a, b, c, d))
 
 
@@ -110,6 +121,15 @@ def _cut_spans(tree: CutTree) -> _Spans:
         first, last = spans[node].get(feature, (0, len(tree.knots[feature]) - 1))
         spans[2 * index + 1] = {**spans[node], feature: (first, cut)}
         spans[2 * index + 2] = {**spans[node], feature: (cut + 1, last)}
+    return [spans[leaf] for leaf in tree.leaves]
+
+
+def _ramp_spans(tree: RampTree) -> list[dict[int, Span]]:
+    spans: dict[int, dict[int, Span]] = {0: {}}
+    for index, ((node, feature), (begin, end)) in enumerate(zip(tree.splits, tree.ramps, strict=True)):
+        below, above = spans[node].get(feature, (None, None))
+        spans[2 * index + 1] = {**spans[node], feature: (below, (begin, end))}
+        spans[2 * index + 2] = {**spans[node], feature: ((begin, end), above)}
     return [spans[leaf] for leaf in tree.leaves]
 
 

@@ -1,4 +1,4 @@
-"""The fuzzy model tree: seconds and bytes, and its accuracy beside FRT and gradient boosting.
+"""The fuzzy model tree: seconds and bytes, and its accuracy beside FRT, BMT and gradient boosting.
 
 ``python -m lab.benchmarks.fmt [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
 reporting, not for choosing settings.
@@ -31,13 +31,20 @@ from lab.papers.work import fleet
 from lab.protocols.paper import client_parts, kfold, rmse
 from schemas.codec import encode
 
-FMT, FRT = catalogue.load("fmt"), catalogue.load("frt")
+FMT, FRT, BMT = catalogue.load("fmt"), catalogue.load("frt"), catalogue.load("bmt")
 RNG = np.random.default_rng(0)
 TABLES = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california")
 ACCURATE = {"max_slopes": 64, "size_tolerance": 0.01}
 """Settings that prefer accuracy to short rules."""
 Models = tuple[tuple[str, Any, dict[str, Any]], ...]
 """Title, scheme and parameters of each."""
+BLENDED: Models = (
+    ("bmt, defaults", BMT, {}),
+    ("bmt, max_rules=12", BMT, {"max_rules": 12}),
+    ("bmt, max_rules=8", BMT, {"max_rules": 8}),
+    ("bmt, compact", BMT, {"compact": True}),
+)
+"""The blended model tree, for the tables of accuracy."""
 AS_THEY_ARE = {"min_rows": 1}
 """Rows are not condensed: the tables compare what is learned, with others that learn from the rows as they are."""
 
@@ -91,6 +98,7 @@ QOE: Models = (
     ("fmt, size_tolerance=0.06", FMT, {"size_tolerance": 0.06}),
     ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
     ("fmt, max_slopes=64, size_tolerance=0", FMT, {"max_slopes": 64, "size_tolerance": 0.0}),
+    *BLENDED,
 )
 MEMORY: Models = (
     ("frt, as published", FRT, {}),
@@ -99,6 +107,7 @@ MEMORY: Models = (
     ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
     ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
     ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
+    *BLENDED,
 )
 
 

@@ -37,7 +37,7 @@ TRIP = (
 )
 
 KINDS = (
-    *("frt", "frt-other", "fmt", "fmt-other", "tsk", "tsk-other", "frbc", "frbc-other"),
+    *("frt", "frt-other", "fmt", "fmt-other", "bmt", "tsk", "tsk-other", "frbc", "frbc-other"),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
 )
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
 from glassfleet.export.tables import conditions_of
+from glassfleet.fuzzy.ramps import ramp_condition
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Model
-from glassfleet.tables import CutTree, RuleList, SplitTree
+from glassfleet.tables import CutTree, RampTree, RuleList, SplitTree
 from schemas.errors import UsageError
 
 
@@ -108,7 +109,7 @@ def rule_tree(model: Model) -> Branch:
         return grow(rules)
     if isinstance(conditions, SplitTree):
         return _binary(_crisp_splits(conditions, features), rules)
-    if isinstance(conditions, CutTree):
+    if isinstance(conditions, CutTree | RampTree):
         return _binary(_fuzzy_splits(conditions, features), rules)
     return grow(rules)
 
@@ -152,8 +153,8 @@ def _crisp_splits(tree: SplitTree, features: Sequence[Variable]) -> Iterator[Sid
         waiting += [(tree.right[node], {**limits, feature: above}), (node + 1, {**limits, feature: below})]
 
 
-def _fuzzy_splits(tree: CutTree, features: Sequence[Variable]) -> Iterator[Sides | int]:
-    """Yield the splits between two runs of sets, and leaves; the children of split i are nodes 2i + 1 and 2i + 2."""
+def _fuzzy_splits(tree: CutTree | RampTree, features: Sequence[Variable]) -> Iterator[Sides | int]:
+    """Yield the splits, and leaves; the children of split i are nodes 2i + 1 and 2i + 2."""
     split_of = {split[0]: index for index, split in enumerate(tree.splits)}
     waiting = [0]
     while waiting:
@@ -162,9 +163,14 @@ def _fuzzy_splits(tree: CutTree, features: Sequence[Variable]) -> Iterator[Sides
             yield tree.leaves.index(node)
             continue
         index = split_of[node]
-        _, feature, cut = tree.splits[index]
-        variable, knots = features[feature], tree.knots[feature]
-        yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
+        variable = features[tree.splits[index][1]]
+        if isinstance(tree, RampTree):
+            begin, end = tree.ramps[index]
+            yield ramp_condition(variable, None, (begin, end)), ramp_condition(variable, (begin, end), None)
+        else:
+            _, feature, cut = tree.splits[index]
+            knots = tree.knots[feature]
+            yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
         waiting += [2 * index + 2, 2 * index + 1]
 
 

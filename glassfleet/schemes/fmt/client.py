@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
+from glassfleet.data.holdout import is_held_out
 from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to

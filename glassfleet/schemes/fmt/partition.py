@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.edges import mixed_quantiles
+
 BINS = 256
 """Bins of the histograms; knots of quantiles lie on their edges, mixed ones are at least a bin apart."""
 
@@ -61,20 +63,9 @@ def find_knots(counts: NDArray[np.int64], n_sets: int, kind: Kind) -> Knots:
 
 
 def _mixed(counts: NDArray[np.int64], n_sets: int) -> tuple[float, ...]:
-    """Return the knots at equal steps of half the range and half the rows, without those less than a bin apart.
-
-    Up to the division that places a knot inside its bin all numbers are whole, so knots do not depend on the machine.
-    """
-    above = np.concatenate([[0], np.cumsum(counts)])
-    # Half of each measure: where there are no rows (no vehicle had enough) the range counts alone.
-    rows = max(int(above[-1]), 1)
-    measure = (rows * np.arange(BINS + 1) + BINS * above) * (n_sets - 1)
+    """Return the knots at equal steps of half the range and half the rows, without those less than a bin apart."""
     knots = [0.0]
-    for j in range(1, n_sets - 1):
-        target = j * int(measure[-1]) // (n_sets - 1)
-        lower = int(np.searchsorted(measure, target, side="right")) - 1
-        inside = (target - int(measure[lower])) / int(measure[lower + 1] - measure[lower])
-        knot = (lower + inside) / BINS
+    for knot in mixed_quantiles(counts, n_sets - 1):
         if knot - knots[-1] >= 1 / BINS and 1.0 - knot >= 1 / BINS:
             knots.append(knot)
     return (*knots, 1.0)

@@ -42,6 +42,15 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "holdout": st.sampled_from([0.0, 0.2]),
         "min_rows": st.just(1),
     },
+    "bmt": {
+        "compact": st.booleans(),
+        "max_rules": st.sampled_from([1, 3, 12]),
+        "max_slopes": st.sampled_from([0, 2, 8]),
+        "max_regressors": st.sampled_from([2, 16]),
+        "max_split_features": st.sampled_from([2, 16]),
+        "holdout": st.sampled_from([0.0, 0.2]),
+        "min_rows": st.just(1),
+    },
     "tsk": {
         "n_sets": st.integers(2, 4),
         "n_clusters": st.integers(1, 12),
@@ -72,6 +81,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 PRIVATE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {"nullify": st.just(True)},
     "fmt": {"min_rows": st.integers(2, 6)},
+    "bmt": {"min_rows": st.integers(2, 6)},
     "tsk": {"nullify": st.just(True), "min_rows": st.just(3), "antecedents": st.sampled_from(["local", "federated"])},
 }
 """What is changed where vehicles keep small groups to themselves."""

@@ -23,6 +23,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators import (
+    BlendedModelTree,
     ChiClassifier,
     FedAvgMLPClassifier,
     FedAvgMLPRegressor,
@@ -43,6 +44,7 @@ SMALL: dict[str, Any] = {"hidden": (16,), "rounds": 4, "epochs": 20, "learning_r
 ESTIMATORS = [
     FuzzyRegressionTree(),
     FuzzyModelTree(),
+    BlendedModelTree(),
     TSKRegressor(n_clusters=8, max_iterations=100),
     ChiClassifier(n_sets=5),  # three sets of two inputs are too coarse for the checks' blobs
     FedGATreeClassifier(generations=5),
@@ -137,6 +139,7 @@ def test_estimator_learns_from_parties(estimator: Any) -> None:
     [
         FuzzyRegressionTree(nullify=False, min_rows=1),
         FuzzyModelTree(min_rows=1),
+        BlendedModelTree(min_rows=1),
         ChiClassifier(nullify=False, min_rows=1),
         TSKRegressor(nullify=False, min_rows=1, antecedents="federated", n_clusters=6),
     ],

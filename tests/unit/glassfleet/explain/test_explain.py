@@ -48,7 +48,7 @@ def test_unit_of_a_consequent_cannot_be_taken_for_the_last_inputs_when_rules_are
     learned = model(kind)
     outputs = [rule.output for rule in learned.rules() if "black box" not in rule.output]
     sums = [output for output in outputs if any(f" {name}" in output for name in NAMES)]
-    assert bool(sums) == (kind.partition("-")[0] in {"frt", "fmt", "tsk"})
+    assert bool(sums) == (kind.partition("-")[0] in {"frt", "fmt", "bmt", "tsk"})
     assert all(re.fullmatch(r"mos = \(-?[\d.]+( [+-] [\d.e-]+ \w+)+\) points", output) for output in sums)
     assert all(re.fullmatch(r"mos = -?[\d.]+ points", output) for output in outputs if output not in sums)
 
@@ -64,7 +64,7 @@ def test_memberships_are_those_of_the_fired_rule_when_sets_are_fuzzy() -> None:
             assert sum(found.values()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("kind", ["frt", "fmt", "tsk", "frbc", "dp_tree"])
+@pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "tsk", "frbc", "dp_tree"])
 def test_rules_speak_in_other_words_when_terms_and_units_are_renamed(kind: str) -> None:
     learned = model(kind)
     n_sets = len(partitions(learned)[0].sets)
@@ -213,8 +213,9 @@ def test_missing_shares_are_explained_when_no_rule_of_a_classifier_fires() -> No
         assert all(part.share is None for part in told.inputs)
 
 
-def test_clipped_forecasts_say_what_the_rules_say_when_the_model_keeps_to_the_targets_limits() -> None:
-    learned = model("fmt")
+@pytest.mark.parametrize("kind", ["fmt", "bmt"])
+def test_clipped_forecasts_say_what_the_rules_say_when_the_model_keeps_to_the_targets_limits(kind: str) -> None:
+    learned = model(kind)
     target = learned.domain.target
     assert target is not None
     found = [explain_row(learned, row) for row in wide_rows(400)]
@@ -247,7 +248,10 @@ def test_clipped_forecast_is_what_the_rule_adds_up_to_when_one_rule_answers() ->
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        *((kind, "the model takes the nearest limit") for kind in ("frt", "fmt", "tsk", "frbc", "fedavg_mlp-numbers")),
+        *(
+            (kind, "the model takes the nearest limit")
+            for kind in ("frt", "fmt", "bmt", "tsk", "frbc", "fedavg_mlp-numbers")
+        ),
         *((kind, "the tree goes on comparing it") for kind in ("dp_tree", "fedga-numbers")),
     ],
 )

@@ -194,7 +194,7 @@ def _one_rule(kind: str) -> Model:
     return catalogue.load(kind).from_document(document)
 
 
-@pytest.mark.parametrize("kind", ["frt", "fmt", "frbc", "dp_tree"])
+@pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "frbc", "dp_tree"])
 def test_code_answers_as_the_model_when_there_is_one_rule_without_conditions(kind: str, tmp_path: Path) -> None:
     learned = _one_rule(kind)
     assert len(learned.rules()) == 1

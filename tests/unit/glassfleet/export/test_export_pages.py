@@ -195,7 +195,7 @@ def test_pictures_are_the_same_bytes_when_drawn_twice_or_refused_by_name(kind: s
 
 
 def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
-    for kind in ("frt", "fmt", "fedga-numbers"):
+    for kind in ("frt", "fmt", "bmt", "fedga-numbers"):
         learned = model(kind)
         boxes = [
             (box.get("class"), "".join(name.itertext()), "".join(note.itertext()))
@@ -210,8 +210,9 @@ def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
         assert len(leaves) + len(folded) <= 40
 
 
-def test_tree_of_a_fuzzy_binary_tree_is_the_one_that_was_learned() -> None:
-    learned = model("fmt")
+@pytest.mark.parametrize("kind", ["fmt", "bmt"])
+def test_tree_of_a_fuzzy_binary_tree_is_the_one_that_was_learned(kind: str) -> None:
+    learned = model(kind)
     root = rule_tree(learned)
     assert all(len(branch.children) in (0, 2) for branch in root.all())
     assert all(branch.feature for branch in root.all() if branch.children)
@@ -224,7 +225,7 @@ def test_tree_of_a_fuzzy_binary_tree_is_the_one_that_was_learned() -> None:
 def test_main_picture_is_the_tree_where_there_is_one() -> None:
     drawn = {kind: main_picture(model(kind)) for kind in KINDS}
     assert {kind for kind, what in drawn.items() if what == "tree"} == {
-        *("frt", "frt-other", "fmt", "fmt-other", "fedga-numbers", "fedga-classes", "dp_tree")
+        *("frt", "frt-other", "fmt", "fmt-other", "bmt", "fedga-numbers", "fedga-classes", "dp_tree")
     }
     assert main_picture(population()) == "tree"
     assert {kind for kind, what in drawn.items() if what is None} == {"fedavg_mlp-numbers", "fedavg_mlp-classes"}

@@ -17,6 +17,7 @@ from schemas.record import ModelRecord
 from tests.support.simulation import Simulation, quiet
 
 SMALL = {
+    "bmt": {"max_rules": 3},
     "dp_tree": {"noise": "none"},
     "fedavg_mlp": {"rounds": 2, "epochs": 2, "hidden": [4]},
     "fedga": {"generations": 2, "population": 4, "max_depth": 4, "folds": 2},

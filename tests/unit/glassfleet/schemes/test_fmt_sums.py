@@ -9,9 +9,9 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.holdout import is_held_out
 from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
-from glassfleet.schemes.fmt.holdout import is_held_out
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positions, up_to

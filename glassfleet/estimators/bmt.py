@@ -1,0 +1,80 @@
+"""The scikit-learn style estimator of the blended model tree. Needs scikit-learn, as :mod:`glassfleet.estimators` does.
+
+>>> from glassfleet.estimators.bmt import BlendedModelTree
+>>> X = [[j / 40] for j in range(40)]
+>>> tree = BlendedModelTree(holdout=0.0, max_rules=2).fit(X, [abs(j - 20) for j in range(40)])
+>>> len(tree.rules_)
+2
+"""
+
+from __future__ import annotations
+
+from glassfleet.data.domain import Domain
+from glassfleet.estimators.base import SchemeRegressor
+
+
+class BlendedModelTree(SchemeRegressor):
+    """Binary tree of ramps with a linear model in each leaf, all fitted together (scheme ``bmt``).
+
+    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
+    ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    compact : bool, default False
+        Ask for about a third of the bytes, at some cost of accuracy.
+    max_rules : int, default 40
+        Most rules.
+    max_slopes : int, default 8
+        Most inputs in a rule's polynomial; held-out rows decide whether fewer are enough.
+    max_regressors : int, default 24
+        Inputs that polynomials may use.
+    max_split_features : int, default 8
+        Inputs that are split on after the root.
+    min_weight_fraction : float, default 0.01
+        Least share of the rows' weight on either side of a split.
+    holdout : float, default 0.2
+        Share of the rows that chooses the number of rules and slopes; 0: the largest tree is kept.
+    size_tolerance : float, default 0.01
+        The simplest model within this fraction of the best held-out squared error is taken.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+    input_quantiles : (float, float), default (0.001, 0.999)
+        Quantiles of each input that map to 0 and 1; values outside are clipped.
+    domain : Domain or None, default None
+        Limits to use instead of finding them.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    """
+
+    _scheme_name = "bmt"
+
+    def __init__(
+        self,
+        *,
+        compact: bool = False,
+        max_rules: int = 40,
+        max_slopes: int = 8,
+        max_regressors: int = 24,
+        max_split_features: int = 8,
+        min_weight_fraction: float = 0.01,
+        holdout: float = 0.2,
+        size_tolerance: float = 0.01,
+        min_rows: int = 3,
+        input_quantiles: tuple[float, float] = (0.001, 0.999),
+        domain: Domain | None = None,
+    ) -> None:
+        self.compact = compact
+        self.max_rules = max_rules
+        self.max_slopes = max_slopes
+        self.max_regressors = max_regressors
+        self.max_split_features = max_split_features
+        self.min_weight_fraction = min_weight_fraction
+        self.holdout = holdout
+        self.size_tolerance = size_tolerance
+        self.min_rows = min_rows
+        self.input_quantiles = input_quantiles
+        self.domain = domain

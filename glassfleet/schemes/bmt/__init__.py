@@ -1,0 +1,68 @@
+"""BMT: the blended model tree, few rules with linear models fitted together. See README.md in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.bmt.client import BmtClient
+from glassfleet.schemes.bmt.messages import read_task
+from glassfleet.schemes.bmt.model import BlendedModelTree
+from glassfleet.schemes.bmt.params import Parameters
+from glassfleet.schemes.bmt.params import Parameters as BmtParameters
+from glassfleet.schemes.bmt.server import BmtServer
+from glassfleet.schemes.bmt.tables import tables_of
+from glassfleet.tables import RuleTables
+
+
+class FederatedBlendedTree:
+    """The scheme, as the catalogue knows it."""
+
+    name = "bmt"
+    title = "Blended model tree"
+    purpose: frozenset[Purpose] = frozenset({"regression"})
+    # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
+    participation: frozenset[Participation] = frozenset({"cohort"})
+    equals_central = True
+    # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
+    input_quantiles = (0.001, 0.999)
+    Parameters: type[BaseModel] = Parameters
+
+    def __init__(self) -> None:
+        self.client = BmtClient()
+        self.server = BmtServer()
+
+    def exact(self, parameters: BmtParameters) -> BmtParameters:
+        """Return `parameters` with which rows are not condensed."""
+        return parameters.model_copy(update={"min_rows": 1})
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: at most, every row reaches every leaf asked about."""
+        question = read_task(task)
+        terms, leaves = question.width, len(question.tree.leaves)
+        if question.kind == "scan":
+            terms = 4 * terms
+        elif question.kind == "bins":
+            own = 4 * question.columns * (2 + len(question.features)) * len(question.leaves)
+            terms = 5 * terms * 2 * question.latest + terms * len(question.pairs) + own
+        else:
+            terms = 5 * terms * leaves + terms * 2 * len(question.candidates)
+        seconds = 5e-4 * (1 + leaves) + 1e-9 * rows * (100 * question.n_features + 20 * question.tree.size + terms)
+        numbers = rows * (2 * question.n_features + question.tree.size + 2 * question.columns) + 4 * terms
+        return Cost(seconds, 8e-6 * numbers + 8.0)
+
+    def tables(self, model: BlendedModelTree) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return tables_of(model)
+
+    def from_document(self, document: Mapping[str, Any]) -> BlendedModelTree:
+        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
+        return BlendedModelTree.from_document(document)
+
+
+SCHEME = FederatedBlendedTree()
+
+__all__ = ["SCHEME", "BlendedModelTree", "FederatedBlendedTree", "Parameters"]

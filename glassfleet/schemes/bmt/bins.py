@@ -1,0 +1,69 @@
+"""Bins of the inputs: their edges from summed histograms, and the ramps that may lie between edges."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.numerics.edges import mixed_quantiles
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CELLS = 512
+"""Cells of the scan's histograms; edges of bins lie within them."""
+
+GROUP = 4
+"""Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
+
+
+def histogram(scaled: Array) -> Ints:
+    """Count rows `scaled`, shape (F, n), in [0, 1], by cell; returns shape (F, `CELLS`)."""
+    f = scaled.shape[0]
+    cells = np.minimum(scaled * float(CELLS), CELLS - 1.0).astype(np.intp)
+    cells += np.arange(f)[:, None] * CELLS
+    return np.bincount(cells.ravel(), minlength=f * CELLS).reshape(f, CELLS).astype(np.int64)
+
+
+def find_edges(counts: Ints, bins: int) -> Array:
+    """Return the edges of each input's bins, shape (F, `bins` + 1): 0, ascending, 1.
+
+    They are the quantiles of a measure that is half uniform and half the rows' own, linear within a cell: an input
+    with a long tail has fine bins where its rows are, and none is without bins where few are.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (F, `CELLS`)
+        The fleet's histograms.
+    bins : int
+    """
+    return np.array([[0.0, *mixed_quantiles(line, bins), 1.0] for line in counts])
+
+
+def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
+    """Return the bin of each value, shape (F, n)."""
+    return np.stack([np.searchsorted(e[1:-1], x, side="right") for e, x in zip(edges, scaled, strict=True)]).astype(
+        np.int32
+    )
+
+
+@cache
+def ramps(bins: int, least: int) -> NDArray[np.int64]:
+    """Return the ramps between edges, shape (ramps, 2): first and last edge.
+
+    Their widths are `bins`, half of it and so on down to `least`; they start in steps of a quarter of their width.
+    """
+    found, width = [], bins
+    while width >= least:
+        found += [(a, a + width) for a in range(0, bins - width + 1, max(1, width // 4))]
+        width //= 2
+    return np.array(found, dtype=np.int64)
+
+
+def at_middles(edges: Array, chosen: NDArray[np.int64]) -> Array:
+    """Return the membership in the lower side of ramps at the middle of each bin, shape (ramps, bins)."""
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    low, high = edges[chosen[:, 0], None], edges[chosen[:, 1], None]
+    return np.minimum(np.maximum((high - middle) / (high - low), 0.0), 1.0)

@@ -1,0 +1,236 @@
+"""The vehicle's half: answers a task from its rows with exact sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix
+
+from glassfleet.data.condense import condensed
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.data.holdout import is_held_out
+from glassfleet.errors import TaskError
+from glassfleet.numerics.statistics import blocks, to_grid
+from glassfleet.scheme import Contribution, Task
+from glassfleet.schemes.bmt.bins import GROUP, bins_of, histogram
+from glassfleet.schemes.bmt.messages import NAME, Question, read_task
+from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, MAX_ROWS, SCORE_BITS
+from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side, outputs_of
+from glassfleet.untrusted import select_numbers
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Places = NDArray[np.intp]
+
+_GRID = float(1 << GRID_BITS)
+
+
+class BmtClient:
+    """Computes the sums of a question over one vehicle's rows."""
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
+        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
+        question = read_task(task)
+        rows = _prepare(question, data)
+        if rows.count > MAX_ROWS:
+            raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
+        answers = {"scan": _scan, "bins": _bins, "ramps": _ramps}
+        return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
+
+
+@dataclass
+class _Rows:
+    """A vehicle's rows for one domain, scaled, those held out last; and their bins between the latest edges."""
+
+    domain: Domain
+    chosen: tuple[int, float]  # rows of a group, share held out
+    count: int
+    training: int
+    inputs: Array  # (F, n)
+    target: Array  # (n,)
+    edges: Array | None = None
+    bins: NDArray[np.int32] | None = None
+
+    def bins_between(self, edges: Array) -> NDArray[np.int32]:
+        """Return the training rows' bins, shape (F, n)."""
+        if self.bins is None or self.edges is None or not np.array_equal(self.edges, edges):
+            self.edges, self.bins = edges, bins_of(self.inputs[:, : self.training], edges)
+        return self.bins
+
+    def parts(self) -> tuple[slice, slice]:
+        """Return the training rows and those held out."""
+        return slice(0, self.training), slice(self.training, self.count)
+
+
+def _prepare(question: Question, data: Dataset) -> _Rows:
+    """Condense, scale and sort the rows once per domain; kept in the dataset's memo."""
+    domain, parameters = question.domain, question.parameters
+    known, chosen = data.memo.get(NAME), (parameters.group_rows, parameters.holdout)
+    if isinstance(known, _Rows) and known.chosen == chosen and known.domain == domain:
+        return known
+    own = condensed(select_numbers(data, domain), domain, parameters.group_rows)
+    scaled = np.ascontiguousarray(domain.scale_inputs(own.X).T)
+    target = domain.scale_target(own.y)
+    held = is_held_out(scaled, target, parameters.holdout)
+    order = np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)])
+    rows = _Rows(domain, chosen, own.rows, int((~held).sum()), scaled[:, order], target[order])
+    data.memo[NAME] = rows
+    return rows
+
+
+# --- sums of products -----------------------------------------------------------------------------------------------
+
+
+def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
+    """Return sums of weights times columns, or times the products of all pairs of columns; all rounded to the grid.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (m, n)
+        In [0, 1].
+    columns : ndarray of float64, shape (k, n)
+        In [-1, 1] times :data:`MAX_RESIDUAL`; in [0, 1] with `pairs`.
+
+    Returns
+    -------
+    ndarray of int64, shape (m, k (k + 1) / 2) or (m, k)
+    """
+    k = len(columns)
+    total = np.zeros((len(weights), k * (k + 1) // 2 if pairs else k), dtype=np.int64)
+    for block in blocks(columns.shape[1], BLOCK_ROWS):
+        part = columns[:, block] * _GRID
+        if pairs:
+            terms, start = np.empty((total.shape[1], part.shape[1])), 0
+            for i in range(k):
+                np.multiply(columns[i, block], part[i:], out=terms[start : start + k - i])
+                start += k - i
+        else:
+            terms = part
+        np.rint(terms, out=terms)
+        # All are integers, and a block's sums are below 2^53: exact, whatever the library's order.
+        total += (np.rint(weights[:, block] * _GRID) @ terms.T).astype(np.int64)
+    return total
+
+
+def _columns(rows: _Rows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
+    """Return the columns ``[1, x]`` of chosen rows, shape (k, n)."""
+    inputs = rows.inputs[list(regressors)][:, chosen]
+    return np.concatenate([np.ones((1, inputs.shape[1])), inputs])
+
+
+def _residual(question: Question, rows: _Rows, reached: Sequence[Array]) -> Array:
+    """Return the training rows' residuals of the model asked about, clipped, shape (n,)."""
+    assert question.coefficients is not None
+    left = rows.target[: rows.training].copy()
+    inputs = rows.inputs[list(question.regressors), : rows.training]
+    for leaf, line in zip(question.tree.leaves, question.coefficients, strict=True):
+        degree = reached[leaf]
+        there = np.flatnonzero(degree)
+        left[there] -= degree[there] * outputs_of(line, inputs[:, there])
+    return np.minimum(np.maximum(left, -MAX_RESIDUAL), MAX_RESIDUAL)
+
+
+# --- the three answers ----------------------------------------------------------------------------------------------
+
+
+def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Count all rows in histograms; sum the products of all columns over the training rows and those held out."""
+    gram = []
+    for part in rows.parts():
+        columns = np.concatenate([_columns(rows, part, range(question.n_features)), rows.target[None, part]])
+        gram.append(_sum(np.ones((1, columns.shape[1])), columns, pairs=True)[0])
+    return {
+        "histogram": histogram(rows.inputs),
+        "gram": np.stack(gram),
+        "rows": np.array([rows.training, rows.count - rows.training], dtype=np.int64),
+    }
+
+
+def _bins(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Sum what is new to the joint fit, over training rows and those held out; and the bins of some leaves."""
+    answer: dict[str, Ints] = {}
+    if question.latest:
+        answer |= _joint(question, rows)
+    if question.leaves:
+        answer |= _binned(question, rows)
+    return answer
+
+
+def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Sum w_l w_m z z' of pairs of leaves, and w z y and w y^2 of leaves, over training rows and those held out."""
+    gram, target = [], []
+    tree, pairs, new = question.tree, question.pairs, question.new
+
+    def lower_last(leaf: int) -> tuple[bool, int]:
+        return leaf in new and leaf % 2 == 1, leaf
+
+    for part in rows.parts():
+        reached = degrees(tree, rows.inputs[:, part])
+        products = np.zeros((len(pairs), question.width), dtype=np.int64)
+        scores = np.zeros((len(new), question.columns + 1), dtype=np.int64)
+        for line, leaf in enumerate(new):
+            there = np.flatnonzero(reached[leaf])
+            degree = reached[leaf][there]
+            columns = _columns(rows, there + part.start, question.regressors)
+            y = rows.target[part][there]
+            mine = [place for place, pair in enumerate(pairs) if max(pair, key=lower_last) == leaf]
+            if mine:
+                weights = np.stack([reached[min(pairs[place], key=lower_last)][there] * degree for place in mine])
+                products[mine] = _sum(weights, columns, pairs=True)
+            scores[line] = _sum(degree[None], np.concatenate([columns, y[None]]) * y, pairs=False)[0]
+        gram.append(products)
+        target.append(scores)
+    return {"gram": np.stack(gram), "target": np.stack(target)}
+
+
+def _binned(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
+    assert question.edges is not None
+    k, bins, features = question.columns, question.parameters.bins, list(question.features)
+    total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
+    reached = degrees(question.tree, rows.inputs[:, : rows.training])
+    residual = _residual(question, rows, reached)
+    offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
+    places = (rows.bins_between(question.edges)[features] + offset).T
+    for line, leaf in enumerate(question.leaves):
+        there = np.flatnonzero(reached[leaf])
+        degree = reached[leaf][there]
+        columns = _columns(rows, there, question.regressors)
+        terms = np.empty((len(there), 2 * k + 1))
+        terms[:, 0] = degree
+        np.multiply(columns.T, (degree * residual[there])[:, None], out=terms[:, 1 : k + 1])
+        np.multiply(columns.T, (degree * degree)[:, None], out=terms[:, k + 1 :])
+        pointers = np.arange(0, len(features) * len(there) + 1, len(features), dtype=np.int32)
+        own = np.ascontiguousarray(places[there]).ravel()
+        adding = csc_matrix((np.ones(len(own)), own, pointers), shape=(total.shape[1], len(there)))
+        # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order.
+        total[line] = (adding @ to_grid(terms, SCORE_BITS)).astype(np.int64)
+    shape = (len(question.leaves), len(features))
+    means = total[:, :, k + 1 :].reshape(*shape, bins // GROUP, GROUP, k).sum(axis=3)
+    return {"scores": np.ascontiguousarray(total[:, :, : k + 1]).reshape(*shape, bins, k + 1), "means": means}
+
+
+def _ramps(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Sum w^2 mu^2 z z', w^2 mu (1 - mu) z z', w mu z r and w mu for each ramp, with its lower side's degree mu."""
+    reached = degrees(question.tree, rows.inputs[:, : rows.training])
+    residual = _residual(question, rows, reached)
+    by_leaf: dict[int, list[tuple[int, Ramp]]] = {}
+    for place, (leaf, ramp) in enumerate(question.candidates):
+        by_leaf.setdefault(leaf, []).append((place, ramp))
+    squares = np.zeros((len(question.candidates), 2, question.width), dtype=np.int64)
+    scores = np.zeros((len(question.candidates), question.columns + 1), dtype=np.int64)
+    for leaf, asked in by_leaf.items():
+        there = np.flatnonzero(reached[leaf])
+        degree = reached[leaf][there]
+        columns = _columns(rows, there, question.regressors)
+        low = np.stack([lower_side(rows.inputs[f][there], a, b) for _, (f, a, b) in asked]) * degree
+        places = [place for place, _ in asked]
+        weights = np.concatenate([low * low, low * (degree - low)])
+        products = _sum(weights, columns, pairs=True)
+        squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
+        scores[places] = _sum(low, np.concatenate([columns * residual[there], columns[:1]]), pairs=False)
+    return {"squares": squares, "scores": scores}

@@ -1,0 +1,252 @@
+"""How much a ramp lowers the squared error: first from sums by bin, then from its exact sums.
+
+A leaf with degrees w and residuals r that is split by a ramp with the lower side's degree mu gets the columns
+``w mu z`` and ``w (1 - mu) z``. With ``s = [sum w mu z r, sum w (1 - mu) z r]``, A their Gram sums and K the pull
+towards the leaf's own coefficients, the gain is ``s' (A + K)^-1 s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.numerics.symmetric import invert, solve_each
+from glassfleet.schemes.bmt.bins import GROUP, at_middles, ramps
+from glassfleet.schemes.bmt.joint import ridge_of
+from glassfleet.schemes.bmt.params import SCORE_BITS
+from glassfleet.schemes.bmt.tree import Ramp, overlapping
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SCORE_SCALE = float(1 << SCORE_BITS)
+"""By which sums by bin are to be divided."""
+
+LEAST_WIDTH = 2
+"""Narrowest ramp, in bins."""
+
+KAPPA = 5.0
+"""Pull while growing, in rows of the leaf."""
+
+PER_WIDTH = 2
+"""Of ramps of one width on one input, so many with the highest scores are compared with their bins' means."""
+
+PER_INPUT = 3
+"""Of one input so many ramps, of different widths, are asked about at most."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A ramp that may split a leaf, and about what it gains."""
+
+    gain: float
+    ramp: Ramp
+
+
+@dataclass(frozen=True)
+class BinSums:
+    """What is known of a leaf whose bins were asked about.
+
+    Attributes
+    ----------
+    own : ndarray of float64, shape (k, k)
+        ``sum w^2 z z'``.
+    scores : ndarray of float64, shape (inputs, bins, k + 1)
+        Sums of w and w z r by bin.
+    means : ndarray of float64, shape (inputs, bins / GROUP, k)
+        Sums of w^2 z by group of bins.
+    rows : float
+        Training rows of all leaves.
+    """
+
+    own: Array
+    scores: Array
+    means: Array
+    rows: float
+
+    @property
+    def weight(self) -> Array:
+        """Sums of w by bin, shape (inputs, bins)."""
+        return self.scores[:, :, 0]
+
+    @cached_property
+    def squares(self) -> Array:
+        """About the sums of w^2 by bin, shape (inputs, bins): a group's, spread over its bins like w."""
+        group = self.weight.reshape(*self.means.shape[:2], GROUP)
+        whole = np.add.accumulate(group, axis=2)[:, :, -1:]
+        return (self.means[:, :, :1] * (group / np.where(whole > 0.0, whole, 1.0))).reshape(self.weight.shape)
+
+
+def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], *, least: float) -> list[Candidate]:
+    """Return the ramps of a leaf that gain most by the sums of its bins, the best first.
+
+    Parameters
+    ----------
+    bins : BinSums
+    edges : mapping of int to ndarray of float64, shape (bins + 1,)
+        Of the inputs asked about, in the order of `bins`.
+    path : frozenset of Ramp
+        Above the leaf.
+    least : float
+        Least weight on either side, in rows.
+    """
+    chosen = ramps(bins.scores.shape[1], LEAST_WIDTH)
+    mu = np.stack([at_middles(line, chosen) for line in edges.values()])  # (inputs, ramps, bins)
+    low = _by_ramp(mu, bins.scores[:, :, :1])[:, :, 0]
+    total = np.add.accumulate(bins.weight, axis=1)[:, -1:]
+    possible = (low >= least) & (total - low >= least)
+    for at, (f, line) in enumerate(edges.items()):
+        if any(ramp[0] == f for ramp in path):
+            for number, (a, b) in enumerate(chosen.tolist()):
+                possible[at, number] &= not overlapping(path, (f, float(line[a]), float(line[b])))
+    if not possible.any():
+        return []
+    rough = np.where(possible, _scaled_gain(bins, mu), -1.0)
+    inputs, numbers = _best_by_width(rough, chosen)
+    gain = _gain_with_means(bins, mu[inputs, numbers], inputs)
+    found = []
+    for at, (f, line) in enumerate(edges.items()):
+        mine = np.flatnonzero(inputs == at)
+        widths: set[int] = set()
+        for place in mine[np.argsort(-gain[mine], kind="stable")].tolist():
+            a, b = chosen[numbers[place]].tolist()
+            if b - a not in widths and len(widths) < PER_INPUT:
+                widths.add(b - a)
+                found.append(Candidate(float(gain[place]), (f, float(line[a]), float(line[b]))))
+    return sorted(found, key=lambda one: (-one.gain, one.ramp))
+
+
+def pull_while_growing(own: Array, ridge: float) -> Array:
+    """Return K of one side, shape (k, k)."""
+    pull = KAPPA / max(float(own[0, 0]), 1e-9) * own
+    diagonal = np.arange(len(own))
+    pull[diagonal, diagonal] += ridge
+    return pull
+
+
+def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, *, rows: float) -> tuple[Array, Array]:
+    """Return gains, shape (m,), and both sides' changes of coefficients, shape (2, k, m), of ramps of one leaf.
+
+    Parameters
+    ----------
+    own : ndarray of float64, shape (k, k)
+        The leaf's ``sum w^2 z z'``.
+    squares : ndarray of float64, shape (m, 2, k, k)
+        ``sum w^2 mu^2 z z'`` and ``sum w^2 mu (1 - mu) z z'``.
+    lower : ndarray of float64, shape (m, k)
+        ``sum w mu z r``.
+    whole : ndarray of float64, shape (k,)
+        ``sum w z r``.
+    rows : float
+        Training rows of all leaves.
+    """
+    first, both = squares[:, 0].transpose(1, 2, 0), squares[:, 1].transpose(1, 2, 0)
+    second = own[:, :, None] - first - 2.0 * both
+    right = np.concatenate([lower.T, (whole - lower).T])
+    changes, gain = solve_each(_two_sides(pull_while_growing(own, ridge_of(rows)), first, both, second), right)
+    return gain, changes.reshape(2, len(own), -1)
+
+
+def _two_sides(pull: Array, first: Array, both: Array, second: Array) -> Array:
+    """Return A + K of both sides together, shape (2 k, 2 k, m)."""
+    pull = pull[:, :, None]
+    return np.concatenate(
+        [np.concatenate([first + pull, both], axis=1), np.concatenate([both, second + pull], axis=1)], axis=0
+    )
+
+
+def _by_ramp(mu: Array, sums: Array) -> Array:
+    """Return the sums over bins weighted by ramps, shape (inputs, ramps, c), added from the first bin to the last."""
+    total = np.zeros((*mu.shape[:2], sums.shape[2]))
+    for j in range(mu.shape[2]):
+        total += mu[:, :, j, None] * sums[:, None, j]
+    return total
+
+
+def _scaled_gain(bins: BinSums, mu: Array) -> Array:
+    """Return the gain as if both sides' Gram sums were shares of the leaf's, shape (inputs, ramps)."""
+    weight = max(float(bins.own[0, 0]), 1e-9)
+    per_row = bins.own / weight
+    diagonal = np.arange(len(per_row))
+    per_row[diagonal, diagonal] += ridge_of(bins.rows) / max(weight, 1.0)
+    inverse = invert(per_row)
+    scores = bins.scores[:, :, 1:]
+    lower, whole = _by_ramp(mu, scores), np.add.accumulate(scores, axis=1)[:, None, -1]
+    upper = whole - lower
+    one, two = _times(lower, inverse), _times(upper, inverse)
+    a, b, c = _added(lower * one), _added(lower * two), _added(upper * two)
+    squares = bins.squares[:, :, None]
+    first = _by_ramp(mu * mu, squares)[:, :, 0] + KAPPA
+    both = _by_ramp(mu * (1.0 - mu), squares)[:, :, 0]
+    second = _by_ramp((1.0 - mu) * (1.0 - mu), squares)[:, :, 0] + KAPPA
+    return (second * a - 2.0 * both * b + first * c) / (first * second - both * both)
+
+
+def _times(vectors: Array, matrix: Array) -> Array:
+    """Return ``vectors @ matrix``, added from the first column to the last."""
+    total = np.zeros_like(vectors)
+    for j, line in enumerate(matrix):
+        total += vectors[..., j, None] * line
+    return total
+
+
+def _added(terms: Array) -> Array:
+    """Return sums over the last axis, from the first to the last."""
+    total: Array = np.add.accumulate(terms, axis=-1)[..., -1]
+    return total
+
+
+def _best_by_width(rough: Array, chosen: Ints) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return input and number of the ramps with the highest scores of each width on each input."""
+    widths = chosen[:, 1] - chosen[:, 0]
+    inputs, numbers = [], []
+    for width in sorted(set(widths.tolist())):
+        among = np.flatnonzero(widths == width)
+        order = among[np.argsort(-rough[:, among], axis=1, kind="stable")[:, :PER_WIDTH]]
+        for at in range(len(rough)):
+            kept = order[at][rough[at, order[at]] >= 0.0]
+            inputs.append(np.full(len(kept), at))
+            numbers.append(kept)
+    return np.concatenate(inputs), np.concatenate(numbers)
+
+
+def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Array:
+    """Return the gain where a row has its group's mean, and the scatter around means is the same in all groups.
+
+    Parameters
+    ----------
+    bins : BinSums
+    mu : ndarray of float64, shape (m, bins)
+        The ramps' lower sides.
+    inputs : ndarray of intp, shape (m,)
+        Each ramp's line of `bins`.
+    """
+    own, k, m = bins.own, len(bins.own), len(mu)
+    count = bins.means[:, :, 0]
+    centre = bins.means / np.where(count > 0.0, count, 1.0)[:, :, None]
+    between = centre[:, :, :, None] * centre[:, :, None, :]
+    inside = own - np.add.accumulate(between * count[:, :, None, None], axis=1)[:, -1]
+    inside /= np.maximum(np.add.accumulate(count, axis=1)[:, -1], 1e-12)[:, None, None]
+    scatter = between + inside[:, None]  # (inputs, groups, k, k), per row
+    here = bins.squares[inputs]
+    first, both = (
+        np.add.accumulate((here * share).reshape(m, -1, GROUP), axis=2)[:, :, -1] for share in (mu * mu, mu - mu * mu)
+    )
+    low, across = np.zeros((k, k, m)), np.zeros((k, k, m))
+    for group in range(count.shape[1]):
+        part = scatter[inputs, group].transpose(1, 2, 0)
+        low += first[:, group] * part
+        across += both[:, group] * part
+    lower, whole = np.zeros((k, m)), np.zeros((k, m))
+    for j in range(mu.shape[1]):
+        score = bins.scores[inputs, j, 1:].T
+        lower += mu[:, j] * score
+        whole += score
+    right = np.concatenate([lower, whole - lower])
+    pull = pull_while_growing(own, ridge_of(bins.rows))
+    _, gain = solve_each(_two_sides(pull, low, across, own[:, :, None] - low - 2.0 * across), right)
+    return gain

@@ -1,0 +1,211 @@
+"""What travels: the three questions of BMT, and reading them without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data.domain import Domain
+from glassfleet.errors import TaskError
+from glassfleet.scheme import Task
+from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
+from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from schemas.codec import Value
+
+NAME = "bmt"
+Kind = Literal["scan", "bins", "ramps"]
+KINDS: tuple[Kind, ...] = ("scan", "bins", "ramps")
+Array = NDArray[np.float64]
+
+MAX_CANDIDATES = 4096
+"""Most ramps that one question compares."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task of this scheme, read and checked.
+
+    Attributes
+    ----------
+    kind : {"scan", "bins", "ramps"}
+        Histograms and the root's sums over all inputs; the sums that the latest splits add to the joint fit, and sums
+        by bin of some leaves; exact sums of some ramps.
+    parameters : Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    regressors : tuple of int
+        Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
+    tree : Tree
+        The splits so far.
+    coefficients : ndarray of float64, shape (leaves, R + 1)
+        Of the leaves, in the tree's order, intercept first: residuals are those of this model.
+    latest : int
+        ``"bins"``: so many splits, the last ones, are new to the joint fit.
+    leaves : tuple of int
+        ``"bins"``: leaves whose bins are asked about, increasing.
+    features : tuple of int
+        ``"bins"``: inputs whose bins are asked about, increasing.
+    edges : ndarray of float64, shape (F, bins + 1)
+        ``"bins"``: edges of all inputs' bins.
+    candidates : tuple of (int, Ramp)
+        ``"ramps"``: leaf and ramp.
+    """
+
+    kind: Kind
+    parameters: Parameters
+    domain: Domain
+    regressors: tuple[int, ...] = ()
+    tree: Tree = Tree()  # noqa: RUF009 - frozen
+    coefficients: Array | None = None
+    latest: int = 0
+    leaves: tuple[int, ...] = ()
+    features: tuple[int, ...] = ()
+    edges: Array | None = None
+    candidates: tuple[tuple[int, Ramp], ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def columns(self) -> int:
+        """Columns of a rule's polynomial, the intercept included: k."""
+        return 1 + len(self.regressors)
+
+    @property
+    def width(self) -> int:
+        """Entries of a triangle of sums over ``[1, x]``; of a scan over ``[1, x, y]``."""
+        k = self.n_features + 2 if self.kind == "scan" else self.columns
+        return k * (k + 1) // 2
+
+    @cached_property
+    def new(self) -> list[int]:
+        """Leaves that are new to the joint fit, increasing."""
+        return [leaf for leaf in sorted(self.tree.leaves) if leaf >= self.tree.size - 2 * self.latest]
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pairs of leaves that the joint fit must be told of: rows may reach both, and one is a new lower side.
+
+        What upper sides add follows: a node's degree is the sum of its sides'.
+        """
+        lower = {leaf for leaf in self.new if leaf % 2}
+        return [(i, j) for i, j in self.tree.overlaps if i in lower or j in lower]
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Value] = {
+            "parameters": self.parameters.model_dump(mode="json"),
+            "domain": self.domain.to_document(),
+            "max_rows": MAX_ROWS,
+        }
+        if self.kind != "scan":
+            body |= {
+                "regressors": list(self.regressors),
+                "tree": self.tree.to_value(),
+                "coefficients": self.coefficients,
+            }
+        if self.kind == "bins":
+            body |= {
+                "latest": self.latest,
+                "leaves": list(self.leaves),
+                "features": list(self.features),
+                "edges": self.edges,
+            }
+        if self.kind == "ramps":
+            places = [(leaf, feature) for leaf, (feature, _, _) in self.candidates]
+            body["places"] = np.array(places, dtype=np.int32).reshape(-1, 2)
+            body["ramps"] = np.array([ramp[1:] for _, ramp in self.candidates]).reshape(-1, 2)
+        return Task(NAME, self.kind, body)
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        with task_errors():
+            return cls._read(kind, parameters, domain, task.body)
+
+    @classmethod
+    def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
+        if body["max_rows"] != MAX_ROWS:
+            raise TaskError(f"the run's grid is good for {body['max_rows']!r} rows, this agent's for {MAX_ROWS}")
+        if domain.target is None:
+            raise TaskError("a model tree needs a numeric target")
+        f = len(domain.features)
+        if f > MAX_INPUTS:
+            raise TaskError(f"{f} inputs; at most {MAX_INPUTS} are supported")
+        if kind == "scan":
+            return cls(kind, parameters, domain)
+        regressors = _increasing("regressors", body["regressors"], f)
+        if len(regressors) > parameters.max_regressors:
+            raise TaskError("there are more regressors than the parameters allow")
+        tree = Tree.from_value(body["tree"], f)
+        coefficients = _table("coefficients", body["coefficients"], (len(tree.leaves), len(regressors) + 1))
+        if kind == "ramps":
+            candidates = _candidates(body["places"], body["ramps"], tree, f)
+            return cls(kind, parameters, domain, regressors, tree, coefficients, candidates=candidates)
+        latest, leaves = body["latest"], _increasing("leaves", body["leaves"], tree.size)
+        if type(latest) is not int or not 0 <= latest <= len(tree.splits):
+            raise TaskError("more splits are the latest ones than there are")
+        if any(leaf in tree.split_of for leaf in leaves):
+            raise TaskError("a leaf asked about is split already")
+        features = _increasing("features", body["features"], f)
+        if not (latest or leaves) or (leaves and not features):
+            raise TaskError("nothing is asked about")
+        edges = _edges(body["edges"], (f, parameters.bins + 1))
+        return cls(kind, parameters, domain, regressors, tree, coefficients, latest, leaves, features, edges)
+
+
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
+
+
+def _increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise TaskError(f"{name} is not a list of integers")
+    if any(not 0 <= number < limit for number in numbers):
+        raise TaskError(f"{name} holds a number outside [0, {limit})")
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise TaskError(f"{name} does not increase")
+    return tuple(numbers)
+
+
+def _table(name: str, value: object, shape: tuple[int, int]) -> Array:
+    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.shape != shape:
+        raise TaskError(f"{name} must be float64 of the shape {shape}")
+    if not np.isfinite(value).all():
+        raise TaskError(f"{name} must be finite")
+    return value
+
+
+def _edges(value: object, shape: tuple[int, int]) -> Array:
+    edges = _table("edges", value, shape)
+    if (edges[:, 0] != 0.0).any() or (edges[:, -1] != 1.0).any() or not (np.diff(edges) > LEAST_RAMP).all():
+        raise TaskError("the edges of an input's bins do not increase from 0 to 1")
+    return edges
+
+
+def _candidates(places: object, ramps: object, tree: Tree, n_features: int) -> tuple[tuple[int, Ramp], ...]:
+    if not isinstance(places, np.ndarray) or places.dtype != np.int32 or places.ndim != 2 or places.shape[1] != 2:
+        raise TaskError("the places of ramps are not a table of two columns")
+    if not 1 <= len(places) <= MAX_CANDIDATES:
+        raise TaskError(f"between 1 and {MAX_CANDIDATES} ramps can be asked about")
+    limits = _table("ramps", ramps, (len(places), 2)).tolist()
+    found = []
+    for (leaf, feature), (low, high) in zip(places.tolist(), limits, strict=True):
+        if not 0 <= leaf < tree.size or leaf in tree.split_of or not 0 <= feature < n_features:
+            raise TaskError("a ramp is of no leaf, or on an input that the domain lacks")
+        check_ramp((feature, low, high))
+        if overlapping(frozenset(split.ramp for split, _ in tree.path(leaf)), (feature, low, high)):
+            raise TaskError("a ramp overlaps one above it")
+        found.append((leaf, (feature, low, high)))
+    return tuple(found)

@@ -1,0 +1,98 @@
+"""Parameters of the blended model tree, and the grids of its sums."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from glassfleet.numerics.statistics import EXACT_BITS, capacity
+
+MAX_INPUTS = 256
+"""Most inputs: each is scanned once in pairs with all others (the root's Gram sums)."""
+
+MAX_REGRESSORS = 32
+"""Most inputs of the rules' polynomials: a fit of all rules together has as many unknowns for each rule."""
+
+GRID_BITS = 20
+"""Products of degrees, and products of columns, are rounded to multiples of 2^-20; a term of a sum is one of each."""
+
+BLOCK_ROWS = 1 << 11
+"""Rows in one product: 2^(20 + 20 + 11) is exact in float64, with room to spare."""
+
+SCORE_BITS = 28
+"""Grid of the terms of sums by bin; a term is at most :data:`MAX_RESIDUAL`."""
+
+MAX_RESIDUAL = 2.0
+"""Residuals are clipped here: targets are in [0, 1], and a forecast that is further off is a broken one."""
+
+MAX_ROWS = min(capacity(2 * GRID_BITS), 1 << (EXACT_BITS - SCORE_BITS - 2))
+"""Largest total number of rows of a run for which no sum can overflow."""
+
+MAX_STEPS = 12
+"""Most steps of growth, of two questions each."""
+
+assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
+
+
+class Parameters(BaseModel):
+    """What a run of BMT can be told.
+
+    Attributes
+    ----------
+    compact : bool
+        Ask for about a third of the bytes: 32 bins for each input instead of 64, at most 4 inputs that are split on
+        after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules.
+    max_rules : int
+        Most rules (leaves).
+    max_slopes : int
+        Most inputs in a rule's polynomial.
+    max_regressors : int
+        Inputs that polynomials may use: the best of a forward selection on the root's sums. All may be split on.
+    max_split_features : int
+        After the root, only this many inputs, those with the highest gain at the root, are split on.
+    min_weight_fraction : float
+        Least share of the training rows' weight on either side of a split.
+    holdout : float
+        Share of the rows, chosen by a hash of the row, that decide on size, slopes and pull. 0: the largest tree.
+    size_tolerance : float
+        The simplest model is taken whose held-out squared error is within this fraction of the best one's.
+    min_rows : int
+        A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
+        more rows than there are columns. 1: from its own rows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    compact: bool = False
+    max_rules: int = Field(default=40, ge=1, le=128)
+    max_slopes: int = Field(default=8, ge=0, le=MAX_REGRESSORS)
+    max_regressors: int = Field(default=24, ge=1, le=MAX_REGRESSORS)
+    max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)
+    min_weight_fraction: float = Field(default=0.01, ge=0.0, le=0.5)
+    holdout: float = Field(default=0.2, ge=0.0, le=0.5)
+    size_tolerance: float = Field(default=0.01, ge=0.0, le=1.0)
+    min_rows: int = Field(default=3, ge=1, le=1_000_000)
+
+    @property
+    def group_rows(self) -> int:
+        """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
+        return self.min_rows
+
+    @property
+    def bins(self) -> int:
+        """Bins of each input; ramps lie between their edges."""
+        return 32 if self.compact else 64
+
+    @property
+    def most_rules(self) -> int:
+        """Most rules (leaves)."""
+        return min(self.max_rules, 32) if self.compact else self.max_rules
+
+    @property
+    def split_features(self) -> int:
+        """Inputs that are split on after the root."""
+        return min(self.max_split_features, 4) if self.compact else self.max_split_features
+
+    @property
+    def exact_ramps(self) -> int:
+        """Ramps of a leaf whose exact sums are asked for."""
+        return 4 if self.compact else 16

@@ -1,0 +1,53 @@
+"""The numbers of the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.numerics.statistics import rule_weight
+from glassfleet.schemes.bmt.joint import Fit
+from glassfleet.schemes.bmt.messages import Question
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Consequents and weights of the leaves, one line per rule, in the order of the tree's leaves.
+
+    Attributes
+    ----------
+    coefficients : ndarray of float64, shape (r, F + 1)
+        Polynomial over the scaled inputs, intercept first; rules' values, weighted by degrees, add up to the scaled
+        target.
+    weight, support, confidence : ndarray of float64, shape (r,)
+        All in [0, 1]. Support: the rule's share of the rows' weight. Confidence: one minus the root mean squared error
+        of the rule alone on the scaled target. Weight: their harmonic mean.
+    """
+
+    coefficients: Array
+    weight: Array
+    support: Array
+    confidence: Array
+
+
+def rules_of(fit: Fit, coefficients: Array, question: Question) -> Rules:
+    """Return the rules from the sums over all rows and coefficients over the regressors, shape (r, k)."""
+    wide = np.zeros((len(coefficients), question.n_features + 1))
+    wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients
+    # Degrees add up to one: sums weighted by w_l are those weighted by w_l w_m over all m.
+    whole = np.add.accumulate(fit.blocks, axis=1)[:, -1]
+    strength = whole[:, 0, 0]
+    error = fit.own_squares.copy()
+    for i in range(fit.columns):
+        error -= 2.0 * coefficients[:, i] * fit.right[:, i]
+        for j in range(fit.columns):
+            error += coefficients[:, i] * whole[:, i, j] * coefficients[:, j]
+    some = strength > 0.0
+    mean = np.maximum(error, 0.0) / np.where(some, strength, 1.0)
+    confidence = np.where(some, 1.0 - np.minimum(np.sqrt(mean), 1.0), 0.0)
+    support = np.minimum(np.maximum(strength / max(fit.rows, 1.0), 0.0), 1.0)
+    return Rules(wide, rule_weight(support, confidence), support, confidence)

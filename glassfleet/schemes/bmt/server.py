@@ -1,0 +1,306 @@
+"""The coordinator's half: edges, growth, size, rules - all from sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.aggregate import Sums, add_up, chained_digest
+from glassfleet.data.condense import NO_ROWS
+from glassfleet.data.domain import Domain
+from glassfleet.errors import ContributionError
+from glassfleet.numerics.sparse import forward
+from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.schemes.bmt.bins import find_edges
+from glassfleet.schemes.bmt.checks import check_sums
+from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
+from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of
+from glassfleet.schemes.bmt.messages import NAME, Question, read_task
+from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, MAX_STEPS, Parameters
+from glassfleet.schemes.bmt.progress import progress_of
+from glassfleet.schemes.bmt.size import choose
+from glassfleet.schemes.bmt.tree import Split, Tree
+from schemas.codec import Value
+from schemas.errors import RunFailedError, UsageError
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TOGETHER = 0.5
+"""All leaves whose best gain is at least this share of the highest are split in one step."""
+
+PATIENCE = 3
+"""Growth ends when the held-out error has not fallen in so many steps."""
+
+LEAST_ROWS = 10.0
+"""Least weight on either side of a ramp, in rows."""
+
+
+LEAST_GAIN = 1e-8
+"""A ramp must lower the mean squared error, of the scaled target, by more than this: less is rounding."""
+
+
+class BmtServer:
+    """Turns summed answers into the next question, or into the model."""
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
+        """Ask for histograms and for the root's sums."""
+        if domain.target is None:
+            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
+        if len(domain.features) > MAX_INPUTS:
+            raise UsageError(f"{len(domain.features)} inputs; {NAME} takes at most {MAX_INPUTS}: choose fewer columns")
+        return _ask(Question("scan", parameters, domain), {"sums_digest": ""})
+
+    def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
+        """Return the largest total number of rows that the sums are good for."""
+        return MAX_ROWS
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = read_task(task)
+        if contribution.kind != task.kind:
+            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
+        if contribution.rows > MAX_ROWS:
+            raise ContributionError(f"{contribution.rows} rows, the grid is good for {MAX_ROWS}")
+        if contribution.values:
+            raise ContributionError("this scheme sends sums only")
+        check_sums(question, contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        rows = sum(contribution.rows for contribution in contributions)
+        if rows == 0:
+            raise RunFailedError(NO_ROWS)
+        if rows > MAX_ROWS:
+            raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
+        sums = add_up(contributions)
+        memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
+        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
+        if question.kind == "scan":
+            return _scanned(question, memory, sums)
+        if question.kind == "bins":
+            return _binned(question, memory, sums)
+        return _compared(question, memory, sums)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
+        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+
+
+def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
+    task = question.to_task()
+    return Next({"kind": task.kind, "body": task.body, **memory}, task)
+
+
+def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Place the edges, choose the regressors, fit the root, and ask for its bins."""
+    parameters, f = question.parameters, question.n_features
+    training, held = (int(count) for count in sums["rows"])
+    if training == 0 or int(sums["gram"][0, 0]) == 0:
+        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
+    full = unpack_symmetric(sums["gram"], f + 2)
+    regressors = _regressors(full[0].astype(np.float64) * SCALE, f, parameters.max_regressors)
+    columns = [0, *(feature + 1 for feature in regressors)]
+    memory = {
+        "sums_digest": memory["sums_digest"],
+        "training": training,
+        "held_out": held,
+        "edges": find_edges(sums["histogram"], parameters.bins),
+        "features": list(range(f)),
+        # Of the joint fit, training rows first, held-out ones second: pairs of leaves, and leaves.
+        "pairs": np.zeros((1, 2), dtype=np.int64),
+        "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
+        "target": full[:, [*columns, f + 1], f + 1][:, None],
+        "leaves": [0],
+        "errors": [],
+        "sizes": [],
+        # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
+        "open": {},
+    }
+    coefficients, error = _refit(Tree(), memory)
+    memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients, "root": memory["gram"][0, 0]}
+    asked = Question(
+        "bins",
+        parameters,
+        question.domain,
+        tuple(regressors),
+        Tree(),
+        coefficients,
+        leaves=(0,),
+        features=tuple(range(f)),
+        edges=memory["edges"],
+    )
+    return _ask(asked, memory)
+
+
+def _regressors(whole: Array, n: int, most: int) -> list[int]:
+    """Return at most `most` of `n` inputs, increasing: a forward selection on the root's sums over ``[1, x, y]``."""
+    if n <= most:
+        return list(range(n))
+    inner = np.arange(1, n + 1)
+    whole[inner, inner] += 1.0
+    return sorted(j - 1 for j in forward(whole, most))
+
+
+def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:
+    """Return the joint fit's sums by pair and by leaf: of training rows (0), or of those held out (1)."""
+    pairs = {(i, j): line for (i, j), line in zip(memory["pairs"].tolist(), memory["gram"][part], strict=True)}
+    return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
+
+
+def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
+    """Fit all leaves together; return the coefficients, shape (L, k), and the held-out squared error."""
+    fit = fit_of(tree, len(tree.splits), *_sums(memory, 0))
+    root = memory["gram"][0, 0] if not tree.splits else memory["root"]
+    pull = pull_of(fit, unpack_symmetric(root.astype(np.float64) * SCALE, fit.columns))
+    coefficients = dense(fit, fit.with_pull(KAPPA, pull))
+    return coefficients, fit_of(tree, len(tree.splits), *_sums(memory, 1)).error(coefficients)
+
+
+# --- growing --------------------------------------------------------------------------------------------------------
+
+
+def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Done:
+    """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
+    if question.latest:
+        memory = _taken_in(question, memory, sums)
+        coefficients, error = _refit(question.tree, memory)
+        memory |= {"coefficients": coefficients, "errors": [*memory["errors"], error]}
+        memory["sizes"] = [*memory["sizes"], len(question.tree.splits)]
+    errors = memory["errors"]
+    if memory["held_out"] and len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= min(errors[:-PATIENCE]):
+        return choose(question, memory)
+    candidates = []
+    own, _ = _sums(memory, 0)
+    least = _least(question.parameters, memory)
+    for at, leaf in enumerate(question.leaves):
+        bins = BinSums(
+            unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
+            sums["scores"][at] / SCORE_SCALE,
+            sums["means"][at] / SCORE_SCALE,
+            float(memory["training"]),
+        )
+        edges = {feature: memory["edges"][feature] for feature in question.features}
+        path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
+        found = shortlist(bins, edges, path, least=least)
+        if leaf == 0 and found:
+            best = list(dict.fromkeys(one.ramp[0] for one in found))
+            memory["features"] = sorted(best[: question.parameters.split_features])
+        candidates += [(leaf, one.ramp) for one in found[: question.parameters.exact_ramps]]
+    if not candidates:
+        return _split(question, memory)
+    asked = Question(
+        "ramps",
+        question.parameters,
+        question.domain,
+        question.regressors,
+        question.tree,
+        memory["coefficients"],
+        candidates=tuple(candidates),
+    )
+    return _ask(asked, memory)
+
+
+def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
+    """Return the least weight on either side of a ramp, in rows."""
+    return max(parameters.min_weight_fraction * float(memory["training"]), LEAST_ROWS)
+
+
+def _taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str, Any]:
+    """Return the memory with the latest splits' sums in place of their parents'."""
+    tree, leaves = question.tree, set(question.tree.leaves)
+    stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
+    known = {tuple(pair): memory["gram"][:, at] for at, pair in enumerate(memory["pairs"].tolist())}
+    known |= {pair: sums["gram"][:, at] for at, pair in enumerate(question.pairs)}
+
+    def sides(leaf: int) -> tuple[int, tuple[int, ...]]:
+        return (tree.parent(leaf), (leaf - 1, leaf)) if leaf in question.new else (leaf, (leaf,))
+
+    # Pairs of upper sides, and of upper sides with leaves that were there before, come last: what the pair of the
+    # nodes above has beyond its other pairs.
+    for i, j in tree.overlaps:
+        if (i, j) not in known:
+            (above, left), (other, right) = sides(i), sides(j)
+            rest = known[min(above, other), max(above, other)].copy()
+            for pair in product(left, right):
+                if pair != (i, j):
+                    rest -= known.get((min(pair), max(pair)), 0)
+            known[i, j] = rest
+    return {
+        **memory,
+        "pairs": np.array(tree.overlaps, dtype=np.int64),
+        "gram": np.stack([known[pair] for pair in tree.overlaps], axis=1),
+        "leaves": [*(memory["leaves"][at] for at in stay), *question.new],
+        "target": np.concatenate([memory["target"][:, stay], sums["target"]], axis=1),
+    }
+
+
+def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Done:
+    """Note each leaf's best ramp, and split."""
+    k = question.columns
+    fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
+    found, leaves = dict(memory["open"]), question.tree.leaves
+    assert question.coefficients is not None
+    for leaf in dict.fromkeys(leaf for leaf, _ in question.candidates):
+        places = [place for place, (other, _) in enumerate(question.candidates) if other == leaf]
+        at = leaves.index(leaf)
+        whole = fit.right[at].copy()
+        for other, line in enumerate(question.coefficients):
+            for column in range(k):
+                whole -= fit.blocks[at, other, :, column] * line[column]
+        scores = sums["scores"][places].astype(np.float64) * SCALE
+        gain, changes = exact_gains(
+            fit.blocks[at, at],
+            unpack_symmetric(sums["squares"][places].astype(np.float64) * SCALE, k),
+            scores[:, :k],
+            whole,
+            rows=float(memory["training"]),
+        )
+        best = int(np.argmax(gain))
+        if gain[best] > LEAST_GAIN * float(memory["training"]):
+            ramp = question.candidates[places[best]][1]
+            low = float(scores[best, k])
+            weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
+            sides = [low, weight - low]
+            found[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best]), sides]
+    return _split(question, {**memory, "open": found})
+
+
+def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
+    """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
+    tree, found = question.tree, dict(memory["open"])
+    room = question.parameters.most_rules - 1 - len(tree.splits)
+    order = sorted((int(leaf) for leaf in found), key=lambda leaf: (-found[str(leaf)][0], leaf))
+    if room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS:
+        return choose(question, memory)
+    highest = found[str(order[0])][0]
+    chosen = [leaf for leaf in order if found[str(leaf)][0] >= TOGETHER * highest][:room]
+    grown = tree.grown([Split(leaf, *found[str(leaf)][1:4]) for leaf in chosen])
+    by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
+    heavy: list[int] = []
+    for number, leaf in enumerate(chosen):
+        changes, weights = found.pop(str(leaf))[4:]
+        for child, change, weight in zip((0, 1), changes, weights, strict=True):
+            by_leaf[tree.size + 2 * number + child] = by_leaf[leaf] + change
+            if weight >= 2.0 * _least(question.parameters, memory):  # else no ramp leaves enough on either side
+                heavy.append(tree.size + 2 * number + child)
+    last = room == len(chosen) or len(memory["sizes"]) == MAX_STEPS
+    asked = Question(
+        "bins",
+        question.parameters,
+        question.domain,
+        question.regressors,
+        grown,
+        np.stack([by_leaf[leaf] for leaf in grown.leaves]),
+        latest=len(chosen),
+        leaves=() if last else tuple(heavy),
+        features=tuple(memory["features"]),
+        edges=memory["edges"],
+    )
+    return _ask(asked, {**memory, "open": found})

@@ -1,0 +1,91 @@
+"""How many rules and slopes: from the joint sums alone, for every step of the growth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.scheme import Done
+from glassfleet.schemes.bmt.gains import KAPPA
+from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, sparse
+from glassfleet.schemes.bmt.messages import Question
+from glassfleet.schemes.bmt.model import BlendedModelTree
+from glassfleet.schemes.bmt.rules import rules_of
+from schemas.codec import Value
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+KAPPAS = (1.0, 5.0, 20.0, 80.0)
+"""Pulls towards the node above that the held-out rows choose from, in rows of the node."""
+
+WORTHS = (2.0, 4.0)
+"""A slope must lower the squared error by so many times the noise's variance: the held-out rows choose."""
+
+RULE_COST = 2
+"""A rule is worth so many coefficients when the simplest of the models that are accurate enough is chosen."""
+
+
+NEAR = 1.15
+"""Trees whose held-out squared error, with all slopes, is further above the least are not tried with fewer slopes."""
+
+
+def choose(question: Question, memory: Mapping[str, Any]) -> Done:
+    """Return the simplest of all models that is accurate enough, fitted over all rows."""
+    parameters, tree = question.parameters, question.tree.first(memory["sizes"][-1])
+    pairs = [tuple(pair) for pair in memory["pairs"].tolist()]
+    sums = [
+        (dict(zip(pairs, memory["gram"][part], strict=True)), dict(zip(memory["leaves"], lines, strict=True)))
+        for part, lines in enumerate(memory["target"])
+    ]
+    root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
+    size, kappa, worth = len(tree.splits), KAPPA, WORTHS[0]
+    if memory["held_out"]:
+        tried = []
+        highest = NEAR * min(memory["errors"])
+        for splits, error in zip(memory["sizes"], memory["errors"], strict=True):
+            if error > highest:
+                continue
+            fit, held = (fit_of(tree, splits, *part) for part in sums)
+            pull = pull_of(fit, root)
+            kappa = _best_pull(fit, held, pull)
+            found = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS)
+            for worth, b in zip(WORTHS, found, strict=True):
+                cost = int(np.count_nonzero(b)) + RULE_COST * len(b)
+                tried.append((cost, held.error(b), splits, kappa, worth))
+        limit = min(one[1] for one in tried) * (1.0 + parameters.size_tolerance)
+        _, _, size, kappa, worth = min(one for one in tried if one[1] <= limit)
+    everything = {key: part + sums[1][0][key] for key, part in sums[0][0].items()}
+    target = {key: part + sums[1][1][key] for key, part in sums[0][1].items()}
+    fit = fit_of(tree, size, everything, target)
+    coefficients = sparse(fit, fit.with_pull(kappa, pull_of(fit, root)), parameters.max_slopes, (worth,))[0]
+    model = BlendedModelTree(parameters, question.domain, fit.tree, rules_of(fit, coefficients, question))
+    held_out = int(memory["held_out"])
+    summary: dict[str, Value] = {
+        "sums_digest": memory["sums_digest"],
+        "rows": int(memory["training"]) + held_out,
+        "held_out": held_out,
+        "pull": kappa,
+        "sizes": [splits + 1 for splits in memory["sizes"]],
+    }
+    if held_out:
+        variable = question.domain.target
+        assert variable is not None
+        scale = variable.high - variable.low
+        summary["held_out_rmse"] = [float(np.sqrt(e / held_out)) * scale for e in memory["errors"]]
+    return Done(model, {**summary, **model.complexity()})
+
+
+def _best_pull(fit: Fit, held: Fit, pull: Array) -> float:
+    """Return the pull of :data:`KAPPAS` with the least held-out error: upwards while it falls."""
+    best, least = KAPPAS[0], np.inf
+    for kappa in KAPPAS:
+        error = held.error(dense(fit, fit.with_pull(kappa, pull)))
+        if error > least:
+            break
+        best, least = kappa, error
+    return best

@@ -1,0 +1,218 @@
+"""A binary tree of ramps as a list of splits, and the degree to which rows reach its nodes.
+
+The i-th split turns one leaf into the two nodes 2 i + 1 (the lower side) and 2 i + 2; node 0 is the root. So the first
+s - 1 splits of a tree are a tree of s leaves: sizes are prefixes. A ramp (low, high) on a scaled input x gives the
+lower side the degree ``clip((high - x) / (high - low), 0, 1)``, and the upper side the rest.
+
+Ramps on one input do not overlap along a path, so that a node's degree is a product of one trapezoid for each input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.fuzzy.ramps import Span
+
+MAX_SPLITS = 255
+"""Most splits of a tree that is accepted from a peer or a document."""
+
+LEAST_RAMP = 1e-6
+"""Narrowest ramp that is accepted from a peer or a document."""
+
+Array = NDArray[np.float64]
+Ramp = tuple[int, float, float]
+"""Input, and where the lower side's degree begins to fall and ends."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Leaf `node` is split on input `feature` by the ramp from `low` to `high`, both in [0, 1]."""
+
+    node: int
+    feature: int
+    low: float
+    high: float
+
+    @property
+    def ramp(self) -> Ramp:
+        """Input, low and high."""
+        return self.feature, self.low, self.high
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The splits, in order.
+
+    Attributes
+    ----------
+    splits : tuple of Split
+        Split i makes the nodes 2 i + 1 and 2 i + 2.
+    """
+
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, the root included."""
+        return 2 * len(self.splits) + 1
+
+    @cached_property
+    def split_of(self) -> dict[int, int]:
+        """Which split cuts a node; leaves are left out."""
+        return {split.node: index for index, split in enumerate(self.splits)}
+
+    @cached_property
+    def leaves(self) -> list[int]:
+        """Nodes that are not cut, from the lower sides to the upper ones."""
+        found, stack = [], [0]
+        while stack:
+            node = stack.pop()
+            index = self.split_of.get(node)
+            if index is None:
+                found.append(node)
+            else:
+                stack += [2 * index + 2, 2 * index + 1]
+        return found
+
+    def parent(self, node: int) -> int:
+        """Return the node above `node`; -1 for the root."""
+        return self.splits[(node - 1) // 2].node if node else -1
+
+    def path(self, node: int) -> list[tuple[Split, bool]]:
+        """Return the splits from the root to `node`, and whether the path takes the upper side."""
+        steps = []
+        while node > 0:
+            split = self.splits[(node - 1) // 2]
+            steps.append((split, node % 2 == 0))
+            node = split.node
+        return steps[::-1]
+
+    @cached_property
+    def depth(self) -> int:
+        """Length of the longest path."""
+        return max(len(self.path(leaf)) for leaf in self.leaves)
+
+    def spans(self, node: int) -> dict[int, Span]:
+        """Return the innermost ramps that bound `node`, by input, in the order of the path."""
+        found: dict[int, Span] = {}
+        for split, upper in self.path(node):
+            below, above = found.get(split.feature, (None, None))
+            bound = (split.low, split.high)
+            found[split.feature] = (bound, above) if upper else (below, bound)
+        return found
+
+    @cached_property
+    def overlaps(self) -> list[tuple[int, int]]:
+        """Pairs of leaves, the lower number first, that rows may reach both; each leaf with itself, too."""
+        boxes = {}
+        for leaf in self.leaves:
+            spans = self.spans(leaf)
+            boxes[leaf] = {f: (a[0] if a else -1.0, b[1] if b else 2.0) for f, (a, b) in spans.items()}
+        leaves = sorted(boxes)
+        return [
+            (i, j)
+            for place, i in enumerate(leaves)
+            for j in leaves[place:]
+            if all(
+                max(boxes[i][f][0], boxes[j][f][0]) < min(boxes[i][f][1], boxes[j][f][1])
+                for f in boxes[i].keys() & boxes[j].keys()
+            )
+        ]
+
+    def grown(self, splits: Sequence[Split]) -> Tree:
+        """Return this tree with more splits at the end."""
+        return Tree((*self.splits, *splits))
+
+    def first(self, n_splits: int) -> Tree:
+        """Return the tree of the first `n_splits` splits."""
+        return Tree(self.splits[:n_splits])
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the splits as a codec value."""
+        places = np.array([(s.node, s.feature) for s in self.splits], dtype=np.int32).reshape(-1, 2)
+        return {"places": places, "ramps": np.array([(s.low, s.high) for s in self.splits]).reshape(-1, 2)}
+
+    @classmethod
+    def from_value(cls, value: Any, n_features: int) -> Tree:
+        """Rebuild a tree; raises ValueError, with the reason, unless it is one over so many inputs."""
+        if not isinstance(value, Mapping) or set(value) != {"places", "ramps"}:
+            raise ValueError("the tree is not a map of places and ramps")
+        places, ramps = value["places"], value["ramps"]
+        for table, kinds in ((places, "iu"), (ramps, "f")):
+            if not isinstance(table, np.ndarray) or table.ndim != 2 or table.shape[1] != 2:
+                raise ValueError("the tree's splits are not tables of two columns")
+            if table.dtype.kind not in kinds:
+                raise ValueError("the tree's splits have numbers of another kind")
+        if len(places) != len(ramps):
+            raise ValueError("the tree has another number of places than of ramps")
+        rows = [(*place, *ramp) for place, ramp in zip(places.tolist(), ramps.tolist(), strict=True)]
+        return cls.from_rows(rows, n_features)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[tuple[int, int, float, float]], n_features: int) -> Tree:
+        """Build a tree from (node, feature, low, high); raises ValueError unless each splits a leaf by a new ramp."""
+        if len(rows) > MAX_SPLITS:
+            raise ValueError(f"a tree of {len(rows)} splits; at most {MAX_SPLITS} are accepted")
+        tree, paths = cls(tuple(Split(*row) for row in rows)), {0: frozenset[Ramp]()}
+        for index, split in enumerate(tree.splits):
+            if split.node not in paths:
+                raise ValueError(f"split {index} is of node {split.node}, which is no leaf")
+            if not 0 <= split.feature < n_features:
+                raise ValueError(f"split {index} is on input {split.feature}, which the domain lacks")
+            check_ramp(split.ramp)
+            path = paths.pop(split.node)
+            if overlapping(path, split.ramp):
+                raise ValueError(f"the ramp of split {index} overlaps one above it")
+            paths[2 * index + 1] = paths[2 * index + 2] = path | {split.ramp}
+        return tree
+
+
+def check_ramp(ramp: Ramp) -> None:
+    """Raise ValueError unless a ramp lies in [0, 1] and rises."""
+    _, low, high = ramp
+    if not 0.0 <= low < low + LEAST_RAMP < high <= 1.0:
+        raise ValueError(f"a ramp goes from {low!r} to {high!r}")
+
+
+def overlapping(path: frozenset[Ramp], ramp: Ramp) -> bool:
+    """Return whether `ramp` overlaps one of its input in `path`."""
+    return any(f == ramp[0] and low < ramp[2] and ramp[1] < high for f, low, high in path)
+
+
+def lower_side(scaled: Array, low: float, high: float) -> Array:
+    """Return the degree of the lower side of a ramp; element-wise, hence the same for any block of rows."""
+    degree = high - scaled
+    degree /= high - low
+    np.maximum(degree, 0.0, out=degree)
+    np.minimum(degree, 1.0, out=degree)
+    return degree
+
+
+def degrees(tree: Tree, scaled: Array) -> list[Array]:
+    """Return the degree to which rows reach each node, shapes (n,): the product along the path, root first.
+
+    Parameters
+    ----------
+    tree : Tree
+    scaled : ndarray of float64, shape (F, n)
+        Scaled inputs.
+    """
+    found = [np.ones(scaled.shape[1])]
+    for split in tree.splits:
+        low = lower_side(scaled[split.feature], split.low, split.high)
+        found += [found[split.node] * low, found[split.node] * (1.0 - low)]
+    return found
+
+
+def outputs_of(coefficients: Array, inputs: Array) -> Array:
+    """Return a polynomial's value, shape (n,), at scaled inputs, shape (R, n); element-wise, in one order."""
+    output = np.full(inputs.shape[1], coefficients[0])
+    for place in np.flatnonzero(coefficients[1:]):
+        output += coefficients[1 + place] * inputs[place]
+    return output

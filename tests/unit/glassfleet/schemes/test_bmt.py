@@ -1,0 +1,308 @@
+"""The blended model tree: its sums are those of the definition, and its fit that of least squares over rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.holdout import is_held_out
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.scheme import Contribution, Next, Task
+from glassfleet.schemes.bmt import SCHEME, Parameters
+from glassfleet.schemes.bmt.bins import CELLS, find_edges, histogram, ramps
+from glassfleet.schemes.bmt.client import _sum
+from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
+from glassfleet.schemes.bmt.messages import Question, read_task
+from glassfleet.schemes.bmt.server import _sums, _taken_in
+from glassfleet.schemes.bmt.tree import Split, Tree, degrees
+
+NAMES = ("a", "b", "c")
+DOMAIN = Domain(
+    features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=1)
+)
+TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 0, 0.1, 0.2), Split(4, 0, 0.6, 0.8)))
+K = 4
+EXACT = Parameters(min_rows=1, holdout=0.2)
+EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
+
+
+def rows(n: int = 400, seed: int = 1) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 3))
+    y = np.where(X[:, 0] > 0.5, X[:, 1], 0.3) + 0.2 * X[:, 2] + rng.normal(0, 0.03, n)
+    return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
+
+
+def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
+    given = SCHEME.client.contribute(asked.to_task(), data, np.random.default_rng(0))
+    SCHEME.server.check(asked.to_task(), given)
+    return dict(given.sums)
+
+
+def bins_question(tree: Tree, latest: int, leaves: tuple[int, ...] = ()) -> Question:
+    coefficients = np.full((len(tree.leaves), K), 0.1)
+    return Question("bins", EXACT, DOMAIN, (0, 1, 2), tree, coefficients, latest, leaves, (0, 2), EDGES)
+
+
+def columns(data: Dataset) -> np.ndarray[Any, Any]:
+    return np.column_stack([np.ones(data.rows), data.X])
+
+
+def split_rows(data: Dataset) -> tuple[Dataset, Dataset]:
+    held = is_held_out(data.X.T, data.y, EXACT.holdout)
+    return tuple(Dataset(NAMES, "y", data.X[part], data.y[part]) for part in (~held, held))  # type: ignore[return-value]
+
+
+def known(data: Dataset, tree: Tree) -> dict[str, Any]:
+    """What a coordinator knows of the joint fit after three steps of growth."""
+    gram, target = [], []
+    for part in split_rows(data):
+        z, one = columns(part).T, np.ones((1, part.rows))
+        gram.append(_sum(one, z, pairs=True))
+        target.append(_sum(one, np.vstack([z, part.y]) * part.y, pairs=False))
+    memory: dict[str, Any] = {"pairs": np.zeros((1, 2), dtype=np.int64), "gram": np.stack(gram)}
+    memory |= {"leaves": [0], "target": np.stack(target)}
+    for splits, latest in ((1, 1), (3, 2), (4, 1)):
+        if splits <= len(tree.splits):
+            asked = bins_question(tree.first(splits), latest)
+            memory = _taken_in(asked, memory, answer(asked, data))
+    return memory
+
+
+def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
+    return fit_of(tree, n_splits, *_sums(known(data, tree), part))
+
+
+# --- the vehicle ----------------------------------------------------------------------------------------------------
+
+
+def test_pairs_are_those_that_a_row_can_reach():
+    reached = degrees(TREE, np.random.default_rng(0).random((3, 20_000)))
+    together = {
+        (i, j)
+        for i in sorted(TREE.leaves)
+        for j in sorted(TREE.leaves)
+        if i <= j and (reached[i] * reached[j] > 0).any()
+    }
+    assert set(TREE.overlaps) == together
+    assert sum(reached[leaf] for leaf in TREE.leaves) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_vehicle_sums_products_of_pairs_of_leaves_as_defined(part):
+    data = rows()
+    memory = known(data, TREE)
+    chosen = split_rows(data)[part]
+    z, reached = columns(chosen), degrees(TREE, np.ascontiguousarray(chosen.X.T))
+    assert memory["pairs"].tolist() == [list(pair) for pair in TREE.overlaps]
+    for (i, j), line in zip(memory["pairs"], memory["gram"][part], strict=True):
+        expected = (z * (reached[i] * reached[j])[:, None]).T @ z
+        assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=chosen.rows * 2e-6)
+    for leaf, line in zip(memory["leaves"], memory["target"][part], strict=True):
+        expected = np.append(z.T @ (reached[leaf] * chosen.y), (reached[leaf] * chosen.y**2).sum())
+        assert line * SCALE == pytest.approx(expected, abs=chosen.rows * 2e-6)
+
+
+def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
+    data = rows()
+    train = split_rows(data)[0]
+    z, reached = columns(train), degrees(TREE, np.ascontiguousarray(train.X.T))
+    residual = train.y - sum(reached[leaf] * (z @ np.full(K, 0.1)) for leaf in TREE.leaves)
+    leaf = TREE.leaves[1]
+    sums = answer(bins_question(TREE, 0, (leaf,)), data)
+    inside = np.minimum((train.X[:, 2] * 64).astype(int), 63)
+    for j in (3, 40):
+        w = reached[leaf] * (inside == j)
+        expected = np.append(w.sum(), z.T @ (w * residual))
+        assert sums["scores"][0, 1, j] / 2.0**28 == pytest.approx(expected, abs=1e-5)
+        w = reached[leaf] * (inside // 4 == j // 4)
+        assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
+    ramp = (2, 0.25, 0.75)
+    asked = Question("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, K), 0.1), candidates=((leaf, ramp),))
+    sums = answer(asked, data)
+    mu, w = np.clip((0.75 - train.X[:, 2]) / 0.5, 0, 1), reached[leaf]
+    for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):
+        expected = (z * (w * w * share)[:, None]).T @ z
+        assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=1e-3)
+    expected = np.append(z.T @ (w * mu * residual), (w * mu).sum())
+    assert sums["scores"][0] * SCALE == pytest.approx(expected, abs=1e-3)
+
+
+# --- the joint fit --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("splits", [0, 1, 3, 4])
+def test_sums_of_pairs_give_those_of_every_pruned_tree(splits):
+    data = rows()
+    whole, direct = fitted(data, TREE, splits), fitted(data, TREE.first(splits), splits) if splits else None
+    train = split_rows(data)[0]
+    assert whole.rows == pytest.approx(train.rows, abs=1e-2)
+    if direct is not None:
+        assert whole.blocks == pytest.approx(direct.blocks, abs=1e-2)
+        assert whole.right == pytest.approx(direct.right, abs=1e-2)
+
+
+def test_fit_of_all_rules_is_that_of_least_squares_over_rows():
+    data = rows(2000)
+    train, held = split_rows(data)
+    fit = fitted(data, TREE, 4)
+    b = dense(fit, fit.with_pull(0.0, np.zeros((5 * K, 5 * K))))
+    phi = [
+        np.hstack([d[leaf][:, None] * columns(part) for leaf in TREE.leaves])
+        for part, d in ((part, degrees(TREE, np.ascontiguousarray(part.X.T))) for part in (train, held))
+    ]
+    ridge = ridge_of(train.rows) * np.eye(5 * K)
+    expected = np.linalg.solve(phi[0].T @ phi[0] + ridge, phi[0].T @ train.y)
+    assert phi[0] @ b.ravel() == pytest.approx(phi[0] @ expected, abs=1e-4)
+    for which, (part, matrix) in enumerate(zip((train, held), phi, strict=True)):
+        error = ((part.y - matrix @ b.ravel()) ** 2).sum()
+        assert fitted(data, TREE, 4, which).error(b) == pytest.approx(error, rel=1e-2)
+
+
+def test_pull_draws_leaves_together_through_inner_nodes_without_data():
+    fit = fitted(rows(), TREE, 4)
+    root = fit.blocks.sum(axis=(0, 1))
+    pull = pull_of(fit, root)
+    # All nodes written out, the least over the inner ones found directly.
+    n, size = len(TREE.leaves), TREE.size
+    form = np.zeros((size * K, size * K))
+    own = dict(zip(TREE.leaves, (fit.blocks[at, at] for at in range(n)), strict=True))
+    for index in reversed(range(4)):
+        own[TREE.splits[index].node] = own[2 * index + 1] + own[2 * index + 2]
+    for node in range(1, size):
+        weight = own[node][0, 0]
+        measure = 0.9 * own[node] / weight + 0.1 * root / root[0, 0] + ridge_of(fit.rows) / max(weight, 1.0) * np.eye(K)
+        a, b = slice(node * K, node * K + K), slice(TREE.parent(node) * K, TREE.parent(node) * K + K)
+        form[a, a] += measure
+        form[b, b] += measure
+        form[a, b] -= measure
+        form[b, a] -= measure
+    order = [node * K + i for node in TREE.leaves for i in range(K)]
+    inner = [at for at in range(size * K) if at not in order]
+    across = form[np.ix_(order, inner)]
+    expected = form[np.ix_(order, order)] - across @ np.linalg.pinv(form[np.ix_(inner, inner)]) @ across.T
+    assert pull == pytest.approx(expected, abs=1e-7)
+    same = np.tile([1.0, 2.0, 3.0, 4.0], n)
+    assert pull @ same == pytest.approx(0.0, abs=1e-6)
+
+
+def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
+    fit = fitted(rows(), TREE, 4)
+    matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
+    few, fewer = sparse(fit, matrix, 2, (2.0, 1e9))
+    assert (np.count_nonzero(few[:, 1:], axis=1) <= 2).all()
+    assert not fewer[:, 1:].any()
+    left = np.flatnonzero(few.ravel())
+    alone = np.linalg.solve(matrix[np.ix_(left, left)], fit.right.ravel()[left])
+    assert few.ravel()[left] == pytest.approx(alone, rel=1e-6)
+
+
+# --- the bins -------------------------------------------------------------------------------------------------------
+
+
+def test_edges_follow_the_rows_and_leave_no_stretch_without_bins():
+    skewed = np.random.default_rng(0).random((1, 10_000)) ** 8
+    (edges,) = find_edges(histogram(np.concatenate([skewed, np.zeros_like(skewed)])), 64)[:1]
+    assert (np.diff(edges) > 1e-6).all()
+    assert (edges < 0.1).sum() > 20
+    assert np.diff(edges).max() < 0.06
+    flat = find_edges(np.zeros((1, CELLS), dtype=np.int64), 16)
+    assert flat[0] == pytest.approx(np.linspace(0, 1, 17))
+
+
+def test_ramps_are_wide_and_narrow():
+    found = ramps(16, 2)
+    assert set((found[:, 1] - found[:, 0]).tolist()) == {16, 8, 4, 2}
+    assert found.min() == 0
+    assert found.max() == 16
+
+
+# --- whole runs -----------------------------------------------------------------------------------------------------
+
+
+def run(parameters: Parameters, data: Dataset) -> tuple[Any, int, Any]:
+    step: Any = SCHEME.server.start(parameters, DOMAIN, 0)
+    rounds = 0
+    while isinstance(step, Next):
+        given = SCHEME.client.contribute(step.task, data, np.random.default_rng(0))
+        step = SCHEME.server.reduce(step.state, [given])
+        rounds += 1
+    return step.model, rounds, step.summary
+
+
+def test_run_finds_the_split_and_stops_early():
+    data = rows(3000)
+    model, rounds, summary = run(EXACT, data)
+    assert rounds <= 26
+    assert float(np.std(model.predict(data.X) - data.y)) < 0.04
+    assert model.tree.splits[0].feature == 0
+    assert summary["leaves"] == len(model.rules())
+    words = [str(part.term) for rule in model.rules() for part in rule.conditions]
+    assert any(word.startswith("below") for word in words)
+
+
+def test_run_keeps_the_largest_tree_when_no_rows_are_held_out():
+    model, _, _ = run(Parameters(min_rows=1, holdout=0.0, max_rules=5), rows(3000))
+    assert len(model.rules()) == 5
+
+
+def test_constant_target_is_one_rule():
+    data = rows()
+    model, rounds, _ = run(EXACT, Dataset(NAMES, "y", data.X, np.full(data.rows, 0.5)))
+    assert len(model.rules()) == 1
+    assert rounds <= 3
+    assert model.predict(data.X[:3]) == pytest.approx(0.5, abs=1e-5)
+
+
+# --- what cannot be true --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("gram", lambda sums: sums * 500, "exceeds"),
+        ("target", lambda sums: sums - (1 << 60), "exceeds"),
+        ("scores", lambda sums: sums * 500, "more rows"),
+        ("means", lambda sums: sums * 500, "exceeds"),
+    ],
+)
+def test_sums_that_no_rows_have_are_refused(name, change, message):
+    data, asked = rows(), bins_question(TREE, 4, (TREE.leaves[0],))
+    sums = answer(asked, data)
+    with pytest.raises(ContributionError, match=message):
+        SCHEME.server.check(asked.to_task(), Contribution("bins", data.rows, {**sums, name: change(sums[name])}))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("edges", EDGES[:, ::-1].copy(), "increase"),
+        ("latest", 9, "latest"),
+        ("leaves", [0], "split already"),
+        ("features", [], "nothing is asked"),
+        ("coefficients", np.zeros((2, 2)), "shape"),
+    ],
+)
+def test_questions_that_cannot_be_answered_are_refused(place, value, message):
+    task = bins_question(TREE, 4, (TREE.leaves[0],)).to_task()
+    with pytest.raises(TaskError, match=message):
+        read_task(Task(task.scheme, task.kind, {**task.body, place: value}))
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ([(0, 0, 0.5, 0.5)], "ramp goes"),
+        ([(0, 0, 0.0, 0.5), (1, 0, 0.25, 0.75)], "overlaps"),
+        ([(0, 0, 0.0, 0.5), (0, 1, 0.0, 0.5)], "no leaf"),
+        ([(0, 3, 0.0, 0.5)], "domain lacks"),
+    ],
+)
+def test_trees_that_cannot_be_are_refused(splits, message):
+    with pytest.raises(ValueError, match=message):
+        Tree.from_rows(splits, 3)
