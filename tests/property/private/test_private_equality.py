@@ -124,7 +124,7 @@ def test_model_is_the_central_one_of_those_who_stay(name: str, data: st.DataObje
     assert {*outcome.cohort, *outcome.lost, *outcome.company} == set(parts)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.data())
 def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
     scheme = catalogue.load("fedavg_mlp")
