@@ -230,6 +230,7 @@ class Registry:
                 "policy": state.spec.policy.model_dump(mode="json"),
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
+                **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
             },
             training=_training(state),
@@ -278,7 +279,7 @@ def _training(state: RunState) -> Training:
     sums_digest = state.summary.get("sums_digest", "")
     return Training(
         rounds=len(state.rounds),
-        rows=sum(state.frozen[agent][0] for agent in state.cohort),
+        rows=state.private.get("rows") or sum(state.frozen[agent][0] for agent in state.cohort),
         dropped={agent: reason for agent, reason in sorted(dropped.items()) if agent not in counted},
         nullified_cells=state.nullified,
         sums_digest=sums_digest if isinstance(sums_digest, str) else "",
