@@ -256,7 +256,8 @@ class Coordinator:
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
         self.runs.begin(spec.run)
-        self._apply([(spec.run, Start(self.timeline.now(), spec, self.fleet.offers()))])
+        champion = None if spec.private is None else self.models.champion(spec.model)
+        self._apply([(spec.run, Start(self.timeline.now(), spec, self.fleet.offers(), champion))])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
         where = {"round": 0} | place(self.runs.live.get(spec.run))
         _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation, **where)

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.port import Handlers, Message, Transport
@@ -36,6 +37,7 @@ from edge_agent.models.evaluation import Evaluator
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
+from edge_agent.models.summed import summed
 from edge_agent.session.answers import DOMAIN, Answerer
 from edge_agent.session.events import (
     Connected,
@@ -54,6 +56,8 @@ from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.private.chain import SCORES_SCHEME
 from schemas import codec
 from schemas.errors import WireError
 from schemas.messages import ModelPointer, Trial
@@ -146,7 +150,14 @@ class Agent:
             verifier=verifier,
         )
         answerer = Answerer(
-            self._topics, snapshots, secret, private, most_bytes=config.outbox_max_bytes, budget=config.budget
+            self._topics,
+            snapshots,
+            secret,
+            private,
+            tests=lambda: _test_rows(config, source.current().test),
+            score=summed,
+            most_bytes=config.outbox_max_bytes,
+            budget=config.budget,
         )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
@@ -179,11 +190,11 @@ class Agent:
                 budget=config.budget,
                 directory=directory / "scoring",
             )
-            if config.evaluate and source.test.rows
+            if config.evaluate and config.private != "only" and source.test.rows
             else None,
             publish=self._scores.scored,
             cannot=self._scores.cannot,
-            why_not="no test rows" if config.evaluate else "scoring is off",
+            why_not=_why_not(config),
             log=self.log,
             agent=config.id,
             counts=self.counts,
@@ -192,7 +203,7 @@ class Agent:
         self._online = False
         self.session = SessionState(
             agent=config.id,
-            schemes=frozenset({*self.schemes, DOMAIN, PRIVATE}),
+            schemes=frozenset({*self.schemes, DOMAIN, PRIVATE, SCORES_SCHEME}),
             timing=config.timing,
             seed=int.from_bytes(codec.digest_of(self._identity.own).encode()[:8], "big"),
             now=clock(),
@@ -344,3 +355,15 @@ class Agent:
         self.session, effects = step(self.session, event)
         for effect in effects:
             self._effects.perform(effect)
+
+
+def _test_rows(config: AgentConfig, test: Dataset) -> Dataset:
+    """Return the rows that a private run's scores are summed over; none where scoring is off."""
+    return test if config.evaluate else replace(test, X=test.X[:0], y=test.y[:0])
+
+
+def _why_not(config: AgentConfig) -> str:
+    """Return why a vehicle that scores no models does not."""
+    if config.private == "only":
+        return "this vehicle tells no scores of its own"
+    return "no test rows" if config.evaluate else "scoring is off"

@@ -63,8 +63,13 @@ def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
     from edge_agent.session.snapshots import load_rows  # noqa: PLC0415
     from glassfleet.scheme import Task  # noqa: PLC0415
 
-    data = replace(load_rows(rows[0]), key=asked["condense"])
-    return answer(Task.from_value(asked["task"]), data, asked["noise"])
+    task, data = Task.from_value(asked["task"]), load_rows(rows[0])
+    if len(rows) > 1:
+        from edge_agent.models.summed import summed  # noqa: PLC0415 - under the limits
+
+        given = summed(task, data, load_rows(rows[1]))
+        return {"rows": given.rows, "contribution": given.to_value()}
+    return answer(task, replace(data, key=asked["condense"]), asked["noise"])
 
 
 def _score(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:

@@ -142,6 +142,11 @@ class ModelRecord(BaseModel):
         """Whether no run of a fleet has learned the model: it was learned in one place, to be compared with only."""
         return self.parameters.get("source") == CENTRAL
 
+    @property
+    def is_private(self) -> bool:
+        """Whether it was learned in a private run: vehicles tell no scores of it, the record has the fleet's."""
+        return bool(self.parameters.get("private"))
+
     def to_bytes(self) -> bytes:
         """Encode as canonical JSON.
 

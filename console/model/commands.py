@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,10 @@ from console.model.named import ModelOptions, load, model_options, spoken, words
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
 from schemas.errors import UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from glassfleet.scheme import Model
+    from schemas.record import ModelRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +170,8 @@ def show(options: ShowOptions) -> None:
         click.echo("\n".join(wrapped(note, "  ")))
     click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
     click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
+    for line in _private(record, learned):
+        click.echo("\n".join(wrapped(line, "  ")))
     for agent, reason in sorted(training.dropped.items()):
         click.echo(f"  dropped {agent}: {reason}")
     for variable in learned.domain.features:
@@ -177,6 +184,18 @@ def show(options: ShowOptions) -> None:
         )
     else:
         click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
+
+
+def _private(record: ModelRecord, learned: Model) -> list[str]:
+    """Return what protected the run's answers, and the fleet's scores; empty for a model of another run."""
+    from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+
+    if not record.is_private:
+        return []
+    scores, target = record.parameters.get("scores", {}), learned.domain.target
+    told = figures(scores, target.unit if target is not None else "")
+    why = WHY_NO_VEHICLES if "metric" in scores else ""
+    return [line for line in (protection(record.parameters["private"]), told, why) if line]
 
 
 @model.command()

@@ -189,6 +189,25 @@ def line_of_run(status: dict[str, Any]) -> str:
     return printable(f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{counted}{made}")
 
 
+def private_lines(status: dict[str, Any]) -> list[str]:
+    """Return what protected a private run's answers, who went as company, and its scores; empty for other runs."""
+    said = status.get("private") or (status.get("spec") or {}).get("private") or {}
+    if not said:
+        return []
+    from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+
+    agents = status.get("agents") or {}
+    company = sorted(agent for agent, each in agents.items() if str(each.get("reason", "")).startswith("company"))
+    scores = status.get("scores") or {}
+    lines = [
+        protection(said),
+        f"as company, for this run only: {', '.join(company)}" if company else "",
+        figures(scores),
+        WHY_NO_VEHICLES if "metric" in scores else "",
+    ]
+    return [printable(f"  {line}") for line in lines if line]
+
+
 def _now(status: dict[str, Any]) -> str:
     """Say what a run that goes on is doing."""
     current = status.get("open")

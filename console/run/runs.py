@@ -9,7 +9,15 @@ import click
 
 from console.common import config_option, json_option, options_as, print_json, tell
 from console.run.connection import coordinator_options
-from console.run.follow import asked, coordinator_wait_option, follow_run, line_of_round, line_of_run, posted
+from console.run.follow import (
+    asked,
+    coordinator_wait_option,
+    follow_run,
+    line_of_round,
+    line_of_run,
+    posted,
+    private_lines,
+)
 from console.run.gate import after_gate, in_words, is_waiting, rollout_of
 from console.run.quorum import tell_quorum
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
@@ -199,6 +207,8 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
     for line in (status.get("progress") or {}).get("lines", []):
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")
+    for line in private_lines(status):
+        click.echo(line)
     _tell_notes(status)
 
 
@@ -222,6 +232,8 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
     status = follow_run(api, run_id, as_json=as_json, patience=patience)
     if not as_json:
         _tell_notes(status)
+        for line in private_lines(status):
+            click.echo(line)
         click.echo(line_of_run(status))
     model = status.get("model")
     result = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)

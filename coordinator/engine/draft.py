@@ -72,6 +72,11 @@ class Draft:
         if self.state.open is not None:
             self.record(())
         reason = f"{cause}: {detail}" if phase == "failed" else detail
+        if self.state.phase == "scoring":
+            self.update(levels=self.state.levels[:-1])
+            if phase == "finished" and not self.state.scores:
+                self.update(scores={"missing": f"{cause}: {detail}"[:400]})
+                reason = ""
         self.update(phase=phase, reason=reason, open=None, store={})
         self.effects += standing(self.state)
 

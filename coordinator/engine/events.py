@@ -26,12 +26,15 @@ class Start:
     spec : RunSpec
     agents : Mapping[str, Offer]
         The agents that are up now, and what they offer.
+    champion : Mapping or None
+        Private runs: document of the model that the name stands for now.
     """
 
     kind: ClassVar[str] = "start"
     at: float
     spec: RunSpec
     agents: Mapping[str, Offer] = field(default_factory=dict)
+    champion: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,13 @@ a run lacks while it waits).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from coordinator.engine import answers, asking, events, rounds
+from coordinator.engine import answers, asking, events, rounds, scoring
 from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
@@ -63,6 +64,7 @@ from coordinator.specification.run import RunSpec
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DISCOVERY
 from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Server, private_parameters
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
@@ -115,7 +117,16 @@ class Engine:
         parameters, most = self.parameters(event.spec), event.spec.max_rows_each or 0
         phase = TABLE.target("", "wanted", None)
         agents = dict(event.agents)
-        return RunState(event.spec, parameters, phase, event.at, event.at, agents=agents, max_rows_each=most)
+        return RunState(
+            event.spec,
+            parameters,
+            phase,
+            event.at,
+            event.at,
+            agents=agents,
+            max_rows_each=most,
+            champion=event.champion,
+        )
 
     def parameters(self, spec: RunSpec) -> Any:
         """Check what can be checked of a spec before it is a run, and return the scheme's parameters.
@@ -150,6 +161,8 @@ class Engine:
             if state.spec.memory is not None:
                 parameters = parameters.remembering(state.spec.memory)
             return server, parameters if state.spec.private is None else DISCOVERY.private(parameters)
+        if state.phase == "scoring":
+            return SCORES.server, scoring.asked(state)
         return scheme.server, state.parameters
 
     def terms(self, state: RunState) -> Terms:
@@ -171,7 +184,8 @@ class Engine:
         if not state.editions:
             return Openly()
         server, parameters = self.server(state)
-        scheme: Any = DISCOVERY if state.phase == "domain" else self.lookup(state.spec.scheme)
+        special: Mapping[str, Any] = {"domain": DISCOVERY, "scoring": SCORES}
+        scheme: Any = special.get(state.phase) or self.lookup(state.spec.scheme)
         limit = getattr(server, "max_rows", None)
         return Privately(state.editions, scheme, server, None if limit is None else int(limit(parameters)))
 
@@ -205,7 +219,7 @@ def _stop(draft: Draft, event: events.Cancel | events.Unable) -> None:
     """End from outside. A finished run can only become unpublishable; the shell knows that it is not published."""
     cause = "cancelled" if isinstance(event, events.Cancel) else event.cause
     if TABLE.find(draft.state.phase, cause, draft.state) is not None:
-        if isinstance(event, events.Unable):
+        if isinstance(event, events.Unable) and event.cause == "model-unpublishable":
             draft.update(model=None)
         draft.move(cause, event.reason)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from coordinator.engine import asking, learning, pairing
+from coordinator.engine import asking, learning, pairing, scoring
 from coordinator.engine.collecting import Privately, carried, shrink
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import Restarted
@@ -33,6 +33,7 @@ def begin(draft: Draft, cause: str) -> None:
         return
     # Discovery is answered from all rows, see `drawn_for`.
     domain, most = (None, 0) if state.phase == "domain" else (state.domain, state.max_rows_each)
+    before = state.levels if state.phase == "scoring" else ()  # what was learned stays, for displays
     try:
         level = learning.start(*draft.server(state), domain, spec.seed, spec.nonce, most, draft.collecting(state))
     except SchemeFaultError as fault:
@@ -40,7 +41,7 @@ def begin(draft: Draft, cause: str) -> None:
     except Exception as fault:  # noqa: BLE001  discovery refuses columns without bounds: a named end, not a crash
         draft.move("scheme-error", f"{type(fault).__name__}: {fault}"[:400])
     else:
-        draft.update(levels=(level,))
+        draft.update(levels=(*before, replace(level, number=len(before) + level.number)))
         _open(draft)
 
 
@@ -51,7 +52,7 @@ def _open(draft: Draft) -> None:
     kind: Literal["pairing", "domain", "statistics"]
     kind = state.phase if state.phase in ("pairing", "domain") else "statistics"
     if state.is_fixed:
-        asked, limited = state.cohort, True
+        asked, limited = state.waited_for, True
     else:
         able = asking.able(state)
         asked = tuple(agent for agent in able if agent not in state.silent) or able
@@ -205,6 +206,8 @@ def _count_round(draft: Draft, server: Server, members: tuple[str, ...], dropped
         draft.move("cohort-fixed")
         draft.update(cohort=members, founders=len(members))
         _grown(draft, learning.grow(server, state.levels, members, state.store, draft.collecting(state)), "counted")
+    elif state.phase == "scoring":
+        _count_scores(draft, server, members, dropped)
     elif state.is_fixed:
         _count_fixed(draft, server, members, dropped)
     else:
@@ -284,6 +287,39 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
     _grown(draft, growth, "replayed")
 
 
+def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
+    """Count the round of scores. The model is learned: who is lost now changes neither it nor its cohort.
+
+    Smaller groups are asked once; whoever is lost then costs the scores, not the model.
+    """
+    state = draft.state
+    lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
+    collecting = draft.collecting(state)
+    if not lost:
+        growth = learning.advance(server, state.levels, members, state.store, collecting)
+        assert growth.done is not None
+        draft.update(scores=dict(growth.done.summary))
+        draft.move("scored")
+        return
+    if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:
+        draft.move("lost-again", asking.named(lost))
+        return
+    editions, out = shrink(state.editions, lost, _away(state))
+    if not editions:
+        draft.move("too-few-for-privacy", asking.named(out))
+        return
+    draft.update(editions=editions)
+    after = draft.collecting(draft.state)
+    assert isinstance(collecting, Privately)
+    assert isinstance(after, Privately)
+    draft.update(
+        store=carried(collecting, after, [state.levels[-1].task], state.store),
+        levels=(*state.levels[:-1], *learning.root(state.levels[-1:], after)),
+    )
+    draft.move("replayed")
+    _open(draft)
+
+
 def _forget(draft: Draft, level: Level) -> None:
     """Keep who answered a round that is never replayed, but not what: memory stays bounded in long elastic runs."""
     store = draft.state.store
@@ -317,4 +353,8 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
         _open(draft)
         return
     draft.update(model=growth.done.model, summary=dict(growth.done.summary))
-    draft.move("model-done")
+    if draft.state.spec.private is None:
+        draft.move("model-done")
+        return
+    draft.update(private=scoring.protection(draft.state, draft.collecting(draft.state)))
+    begin(draft, "model-done")

@@ -12,7 +12,9 @@ from glassfleet.private.groups import Edition
 from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
-Phase = Literal["gathering", "pairing", "domain", "recruiting", "learning", "finished", "failed", "cancelled"]
+Phase = Literal[
+    "gathering", "pairing", "domain", "recruiting", "learning", "scoring", "finished", "failed", "cancelled"
+]
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
 
 
@@ -212,6 +214,12 @@ class RunState:
         Size of the cohort when it was fixed.
     lost : Mapping[str, str]
         Former members and why they were lost.
+    champion : Mapping or None
+        Private runs: document of the model that the name stood for when the run began.
+    private : Mapping
+        Private runs: what protected the answers that the model rests on, see `rounds`; empty before it is learned.
+    scores : Mapping
+        Private runs: the fleet's test scores (`glassfleet.private.scores`), or ``missing``: why there are none.
     silent : frozenset of str
         Agents that missed their last deadline and have not been heard since: rounds do not wait for them.
     open : Round or None
@@ -250,6 +258,9 @@ class RunState:
     cohort: tuple[str, ...] = ()
     founders: int = 0
     lost: Mapping[str, str] = field(default_factory=dict)
+    champion: Mapping[str, Any] | None = None
+    private: Mapping[str, Value] = field(default_factory=dict)
+    scores: Mapping[str, Value] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
     open: Round | None = None
     without_broker: float = 0.0
@@ -270,8 +281,15 @@ class RunState:
     def is_fixed(self) -> bool:
         """Whether a cohort is fixed: only its members count from here on."""
         if self.spec.private is not None:
-            return self.phase in ("domain", "learning")
+            return self.phase in ("domain", "learning", "scoring")
         return self.phase == "learning" and self.spec.participation == "cohort"
+
+    @property
+    def waited_for(self) -> tuple[str, ...]:
+        """The fixed cohort; when a private run is scored, those of it who still take part, in the order of id."""
+        if self.phase != "scoring":
+            return self.cohort
+        return tuple(sorted(agent for edition in self.editions for agent in edition.members))
 
     @property
     def run(self) -> str:

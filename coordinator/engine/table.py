@@ -23,6 +23,7 @@ SCHEME_ENDS: dict[str, str] = {
 
 _END = "ClearRequest, Ended"
 _OPEN = "RoundClosed, OpenRound"
+_PUBLISH = "RoundClosed, ClearRequest, Publish, Ended"
 
 
 def _searches(state: RunState) -> bool:
@@ -65,7 +66,11 @@ TABLE = Table(
     Transition("learning", "rows-limited", "learning", "the same in the first round of elastic participation", _OPEN),
     Transition("learning", "counted", "learning", "the round closed; nobody was lost that changes an earlier level", _OPEN),
     Transition("learning", "replayed", "learning", "members were lost and an earlier level came out differently", "Restarted, " + _OPEN),
-    Transition("learning", "model-done", "finished", "the scheme returned its model", "RoundClosed, ClearRequest, Publish, Ended"),
+    Transition("learning", "model-done", "scoring", "the scheme returned its model; private run", _OPEN, _private),
+    Transition("learning", "model-done", "finished", "the scheme returned its model", _PUBLISH),
+    Transition("scoring", "replayed", "scoring", "members were lost, the first time: the smaller groups are asked", _OPEN),
+    Transition("scoring", "scored", "finished", "the groups' scores are there", _PUBLISH),
+    Transition("scoring", "lost-again", "finished", "members were lost once more: the model has no scores", _PUBLISH),
     Transition("learning", "too-many-restarts", "failed", "more than `max_restarts` replays changed the course", _END),
     *(
         transition
@@ -81,6 +86,16 @@ TABLE = Table(
         for source in ("domain", "recruiting", "learning")
         for cause, when in SCHEME_ENDS.items()
     ),
+    Transition("scoring", "extended", "scoring", "as in learning", "OpenRound (next attempt)"),
+    *(
+        Transition("scoring", cause, "finished", f"{when}: the model has no scores", _PUBLISH)
+        for cause, when in {
+            "quorum-not-met": "deadline without quorum",
+            "request-too-large": "the task cannot be sent",
+            "too-few-for-privacy": "fewer vehicles are left than those who take part ask for",
+            **SCHEME_ENDS,
+        }.items()
+    ),
     Transition("finished", "model-unpublishable", "failed", "the model cannot be written down or sent; in the step that finished the run, before anybody is told", _END),
     *(
         Transition(source, "too-few-for-privacy", "failed", "private run: fewer vehicles than those who take part ask for", _END)
@@ -88,6 +103,6 @@ TABLE = Table(
     ),
     *(
         Transition(source, "cancelled", "cancelled", "an operator cancels", _END)
-        for source in ("gathering", "pairing", "domain", "recruiting", "learning")
+        for source in ("gathering", "pairing", "domain", "recruiting", "learning", "scoring")
     ),
 )  # fmt: skip

@@ -12,15 +12,24 @@ import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
-from coordinator.models.aliases import Cause
+from coordinator.models.aliases import CANDIDATE, CURRENT, Cause
 from coordinator.models.central import CentralModel, check_learned
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
+from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
-from schemas.errors import BrokerError, NotFoundError, UsageError
-from schemas.messages import ModelPointer
+from schemas.documents import document_digest
+from schemas.errors import (
+    BrokerError,
+    DamagedError,
+    DocumentError,
+    NotFoundError,
+    UsageError,
+    VerificationError,
+)
+from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
 
 _log = structlog.get_logger("coordinator")
@@ -265,14 +274,46 @@ class Models:
         """
         name, version = model.name, model.version
         current = self.registry.aliases.current.get(name)
-        if self.rollouts.knows(name, version) or (current is not None and self._was_current(name, version)):
+        if self.rollouts.knows(name, version) or self._was_decided(name, version):
             return set()
+        if state.spec.private is not None:
+            return self._decide_from_sums(model, state, current)
         # A first version has nothing to be staged beside; personal models differ from vehicle to vehicle by design.
         plan = None if current is None else state.spec.rollout
         if plan is None and is_personal(self.lookup(state.spec.scheme)):
             return self.become_current(model, "published", "")
         self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}")
         return set()
+
+    def _decide_from_sums(self, model: StoredModel, state: RunState, current: ModelPointer | None) -> set[int]:
+        """Decide about the model of a private run: no vehicle tries it by itself."""
+        aliases = self.registry.aliases
+        asked = None if state.champion is None else document_digest(state.champion)
+        now = None if current is None else current.digest
+        verdict = judged(state.scores, asked=asked, current=now, cohort=len(state.cohort))
+        if verdict.passes:
+            return self.become_current(model, "published", verdict.reason)
+        if self.rollouts.live(model.name) is not None:
+            self.rollouts.stop(model.name, f"run {model.run} brings version {model.version}")
+        stood = {each.version for each in (current, aliases.candidate.get(model.name)) if each is not None}
+        trial = Trial(salt=model.run, below=0, champion=now or "")
+        reason = verdict.reason
+        self.registry.decide([aliases.to_candidate(model.name, model.version, model.digest, trial, reason)])
+        return stood
+
+    def champion(self, name: str) -> dict[str, Any] | None:
+        """Return the document of the version that a name stands for; None: it stands for none that can be read."""
+        current = self.registry.aliases.current.get(name)
+        if current is None:
+            return None
+        try:
+            return ModelRecord.load(self.registry.get(name, current.version).record).document
+        except (NotFoundError, DamagedError, DocumentError, VerificationError):
+            return None
+
+    def _was_decided(self, name: str, version: int) -> bool:
+        kinds = (CURRENT, CANDIDATE)
+        return any(each.kind in kinds and each.body["version"] == version for each in self.registry.decisions(name))
 
     def _was_current(self, name: str, version: int) -> bool:
         return any(each.kind == "current" and each.body["version"] == version for each in self.registry.history(name))

@@ -224,6 +224,7 @@ class Registry:
                 "policy": state.spec.policy.model_dump(mode="json"),
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
+                **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
             },
             training=_training(state),
@@ -266,8 +267,7 @@ class Registry:
 def _rows(state: RunState) -> int:
     if state.spec.private is None:
         return sum(state.frozen[agent][0] for agent in state.cohort)
-    rows = state.summary.get("rows", 0)  # nobody tells its own number: the scheme has that of all
-    return rows if isinstance(rows, int) else 0
+    return int(state.private.get("rows", 0))  # nobody tells its own number
 
 
 def _training(state: RunState) -> Training:

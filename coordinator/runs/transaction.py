@@ -95,10 +95,13 @@ def decide(
             counted = transaction.counters.get(run, counters.get(run))
             _write_down(transaction, event, effects, before, after, counted=counted, wall=wall)
         unable = preflight(after, effects, transaction.ready)
-        if unable is not None:
-            transaction.states[run], instead = engine.step(after, unable)
+        while unable is not None:
+            after, instead = engine.step(after, unable)
+            transaction.states[run] = after
             transaction.entries.append(entry_of(run, unable, wall))
             effects = (*_without(effects, unable), *instead)
+            # A private run whose scores cannot be asked for ends with its model.
+            unable = preflight(after, instead, transaction.ready)
         transaction.effects += effects
     return transaction
 

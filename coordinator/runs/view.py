@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +63,8 @@ def run_document(
         "progress": _progress(engine, state),
         "model": model,
         "summary": plain(state.summary),
+        "private": plain(state.private),
+        "scores": plain(state.scores),
         "agents": _agents(state),
     }
 
@@ -106,6 +109,8 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "progress": {},
         "model": None,
         "summary": {},
+        "private": {},
+        "scores": {},
         "agents": {},
     }
 
@@ -179,6 +184,8 @@ def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
     if not state.levels:
         return {}
     try:
+        if state.phase == "scoring":  # the model is learned: it is what has grown
+            state = replace(state, phase="learning", levels=state.levels[:-1])
         server, _ = engine.server(state)
         progress = getattr(server, "progress", None)
         return {} if progress is None else dict(plain(dict(progress(state.levels[-1].state))))

@@ -66,6 +66,9 @@ class RolloutPlan(BaseModel):
             raise UsageError(f"this rollout cannot be meant: {first_fault(fault)}") from fault
 
 
+BEATS = 0.01
+"""A first version's error must be so much lower than the constant's: one that tells nothing is lower by chance."""
+
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)
 """What every new version passes before it becomes current. The median decides alone: the share of vehicles that are
 worse off, which a minority of liars could raise, does not. Vehicles that are up report within seconds."""

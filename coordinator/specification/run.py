@@ -259,6 +259,11 @@ class RunSpec(BaseModel):
     def _can_be_private(self) -> RunSpec:
         if self.private is not None and self.participation != "cohort":
             raise ValueError("a private run has one cohort: use cohort participation")
+        if self.private is not None and self.rollout is not None:
+            raise ValueError(
+                "the model of a private run is not tried in stages, as no vehicle tells its own scores: leave rollout "
+                "out; the fleet's summed scores decide"
+            )
         if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
             raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
         return self

@@ -304,7 +304,10 @@ class Metrics(Observer, Collector):
         # Copied in one step, see `coordinator.fleet.directory`: the coordinator's thread goes on counting.
         tallies = dict(core.metrics)
         messages, size, dropped = self._queue()
-        runs = {**dict.fromkeys(("gathering", "domain", "recruiting", "learning"), 0), **core.runs.phases()}
+        runs = {
+            **dict.fromkeys(("gathering", "pairing", "domain", "recruiting", "learning", "scoring"), 0),
+            **core.runs.phases(),
+        }
         agents = {"up": 0, "down": 0, **core.fleet.counts()}
         yield _gauge("glassfleet_info", {(core.topics.fleet, core.software): 1})
         yield _gauge("glassfleet_up_seconds", {(): self._clock() - self._begun})

@@ -278,7 +278,9 @@ class ModelFollower:
             self._current[name] = record
             # Only the newest version of a name is worth scoring.
             self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name]
-            if before is None or before.digest != record.digest or before.version != record.version:
+            is_new = before is None or before.digest != record.digest or before.version != record.version
+            # A private run has asked for the fleet's scores; this vehicle tells none of its own.
+            if is_new and not record.is_private:
                 self._queue.append(_Job(record))
             self._compare(name)
 
@@ -292,6 +294,9 @@ class ModelFollower:
         elif champion is None or tried[0].trial.champion != champion.digest:
             return
         job = _Job(ModelRecord.from_bytes(tried[1]), champion, is_trial=True)
+        if job.record.is_private or (champion is not None and champion.is_private):
+            self._cannot(tried[0], "of a private run: this vehicle tells no scores of its own")
+            return
         if job not in self._queue:
             self._queue.append(job)
 

@@ -20,6 +20,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from glassfleet.draw import drawn_for
 from glassfleet.errors import TaskError
+from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Client, Contribution, Task, cost_of
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
@@ -29,6 +30,10 @@ from schemas.topics import Topics
 
 DOMAIN = "domain"
 """Scheme name of domain discovery, which every agent can run."""
+
+
+LIGHT_CELLS = 50_000
+"""Training rows times inputs: from so few a model is learned and scored in about a second."""
 
 
 class Answerer:
@@ -45,6 +50,10 @@ class Answerer:
     budget : Budget
         Time and memory that an answer may take.
     private : PrivateRuns
+    tests : callable
+        Returns the vehicle's test rows.
+    score : callable
+        Takes the task of scores, training and test rows; returns the sums, see `edge_agent.models.summed`.
     """
 
     def __init__(
@@ -54,6 +63,8 @@ class Answerer:
         secret: bytes,
         private: PrivateRuns,
         *,
+        tests: Callable[[], Dataset],
+        score: Callable[[Task, Dataset, Dataset], Contribution],
         most_bytes: int,
         budget: Budget,
     ) -> None:
@@ -63,6 +74,8 @@ class Answerer:
         self._most_bytes = most_bytes
         self._budget = budget
         self._private = private
+        self._tests = tests
+        self._score = score
 
     def snapshot(self, run: str, rows: Dataset) -> Snapshot:
         """Return the rows that `run` is answered from; raises StorageError."""
@@ -87,6 +100,8 @@ class Answerer:
         """
         if task.scheme == PRIVATE:
             return True
+        if task.scheme == SCORES.name:
+            return snapshot.data.X.size <= LIGHT_CELLS
         cost = cost_of(_owner_of(task.scheme), task, snapshot.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
@@ -104,6 +119,9 @@ class Answerer:
         task, digest = Task.from_value(request.task), request.task_digest
         if task.scheme == PRIVATE:
             return self._private.announce(run, digest, task, snapshot)
+        if task.scheme == SCORES.name:
+            given = self._score(task, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
+            return self.body(run, request, snapshot, {"rows": given.rows, "contribution": given.to_value()})
         data = replace(snapshot.data, key=condense_key(self._secret))
         return self.body(run, request, snapshot, answer(task, data, noise_key(self._secret, run, digest)))
 
@@ -111,7 +129,11 @@ class Answerer:
         """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
         keys = {"noise": noise_key(self._secret, run, digest), "condense": condense_key(self._secret)}
         asked = {"task": task.to_value(), **keys}
-        return Work(self._budget, "answer", [self._snapshots.path(run)], asked, most_bytes=self._most_bytes)
+        rows = [self._snapshots.path(run)]
+        if task.scheme == SCORES.name:
+            self._snapshots.tests_of_run(run, self._tests())
+            rows.append(self._snapshots.test_path(run))
+        return Work(self._budget, "answer", rows, asked, most_bytes=self._most_bytes)
 
     def body(self, run: str, request: Request, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
         """Return what is sent, from what `answer` returned; raises PrivacyError, TaskError and StorageError."""

@@ -24,6 +24,7 @@ from glassfleet.errors import ContributionError, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
+from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
 from schemas.envelope import Envelope
@@ -213,7 +214,7 @@ class PrivateRuns:
             from glassfleet.discovery import DISCOVERY  # noqa: PLC0415 - as in `answers`
 
             return DISCOVERY
-        return catalogue.load(task.scheme)
+        return SCORES if task.scheme == SCORES.name else catalogue.load(task.scheme)
 
     def _shared(self, run: str, roster: Roster) -> dict[str, bytes]:
         from glassfleet.private.masks import pair_keys  # noqa: PLC0415 - it needs the cryptography

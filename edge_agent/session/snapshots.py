@@ -128,6 +128,20 @@ class Snapshots:
         self._limit(run)
         return snapshot
 
+    def tests_of_run(self, run: str, data: Dataset) -> Dataset:
+        """Return the test rows of a private run: those of the first call. Raises StorageError as `of_run`."""
+        path = self.test_path(run)
+        if path.exists():
+            return load_rows(path)
+        make_directory(path.parent)
+        with replacing(path) as file:
+            write_rows(file, data)
+        return data
+
+    def test_path(self, run: str) -> Path:
+        """Return where the test rows of `run` are, once they were asked for."""
+        return self._directory / run / "test.npz"
+
     def path(self, run: str) -> Path:
         """Return where the snapshot of `run` is, once there is one."""
         return self._directory / run / "rows.npz"

@@ -11,6 +11,7 @@ from glassfleet.export.page import model_sections
 from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
+from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -81,6 +82,11 @@ def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Secti
         ("statistics withheld by vehicles", str(status.get("nullified", 0))),
         ("replays after losing vehicles", str(status.get("restarts", 0))),
     ]
+    said = status.get("private") or (status.get("spec") or {}).get("private") or {}
+    if said:
+        facts.append(("protection", protection(said)))
+    if status.get("scores"):
+        facts.append(("scores of the fleet", f"{figures(status['scores'])} ({WHY_NO_VEHICLES})"))
     if training:
         facts.append(("training rows", str(training.get("rows", ""))))
     if made:

@@ -1,239 +1,246 @@
-"""How good a finished model is in the whole fleet, as sums: no vehicle's score leaves it in a private run.
+"""How good a model is that was learned in a private run: test errors of the whole fleet, and nobody's own.
 
-One question at the end of a run, answered like any other: summed errors on the vehicles' own test rows, of the new
-model, of the one in use, of the model that each vehicle learns from its own rows, and of a constant; and how many
-vehicles are worse off with the new one.
+The run's last question. Each vehicle answers with sums over its own test rows, masked like all other answers; the sums
+say how far off four forecasts are: the finished model's, the current model's (if there is one of the same target), a
+constant's, and those of the model that the vehicle learns alone; and for how many vehicles the finished model is worse
+than the current one and than the constant. From these a name's next version is decided.
+
+Squared errors are told in the target's range, on a grid: one that is larger than twice the range counts as that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import add_up
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.chain import SCORES_SCHEME
-from glassfleet.scheme import Contribution, Task
-from glassfleet.untrusted import check_shapes, task_errors
-from schemas import limits
+from glassfleet.scheme import Contribution, Done, Next, State, Task
+from schemas.codec import Value
+from schemas.errors import RunFailedError
 
-MODELS: Final = ("candidate", "champion", "local", "constant")
-"""Whose errors are summed, in this order: the new model, the one in use, the vehicle's own, and a constant."""
+KIND: Final = "scores"
 
-ERROR_BITS: Final = 20
-"""Squared errors, in squares of the target's range, are rounded to multiples of 2^-20."""
+MODELS: Final = ("candidate", "champion", "constant", "local")
+"""Whose errors are told: the finished model, the current one, a constant, each vehicle's own."""
 
-MOST_ERROR: Final = 16.0
-"""A larger error, in ranges of the target, counts as this: 2^31 rows of it stay below 2^59."""
+OTHERS: Final = ("champion", "constant")
+"""What the candidate is compared with, vehicle by vehicle."""
 
-KIND: Final = "errors"
+MAX_CLASSES: Final = 256
+"""With more labels than that a class's rows would be few in any fleet."""
+
+_GRID, _WORST = 2.0**30, 2.0
+_MOST = int(_GRID * _WORST**2)
 
 
 @dataclass(frozen=True)
-class ScoresQuestion:
+class Asked:
     """What is scored.
 
     Attributes
     ----------
-    model, champion : str
-        Digests of the new model and of the one in use; `champion` is empty where there is none.
-    vehicle_worse : float
-        A vehicle is worse off when its error is larger by more than this share, >= 0.
-    low, high : float
-        Limits of the target, in its unit; 0 and 0 for classes.
-    classes : tuple of str
-        The run's classes; empty for a numeric target.
+    model : Mapping
+        Document of the finished model.
+    champion : Mapping or None
+        Document of the current model, if its target is the same.
+    worse_by : Mapping of str to float
+        By member of `OTHERS`: from which relative change of its error on a vehicle counts as worse off.
     """
 
-    model: str
-    champion: str
-    vehicle_worse: float
-    low: float = 0.0
-    high: float = 0.0
-    classes: tuple[str, ...] = ()
+    model: Mapping[str, Any]
+    champion: Mapping[str, Any] | None
+    worse_by: Mapping[str, float]
 
-    @classmethod
-    def of(cls, domain: Domain, model: str, champion: str, vehicle_worse: float) -> ScoresQuestion:
-        """Return the question about a model over `domain`."""
-        if domain.target is None:
-            return cls(model, champion, vehicle_worse, classes=domain.classes)
-        return cls(model, champion, vehicle_worse, domain.target.low, domain.target.high)
 
-    @property
-    def width(self) -> float:
-        """The target's range, in its unit; 1 for a constant target."""
-        return self.high - self.low if self.high > self.low else 1.0
+class ScoresServer:
+    """The half that runs at the coordinator."""
 
-    def to_task(self, nonce: str) -> Task:
-        """Return the task of the run `nonce` that asks this."""
-        body = {
-            "model": self.model,
-            "champion": self.champion,
-            "vehicle_worse": self.vehicle_worse,
-            "low": self.low,
-            "high": self.high,
-            "classes": list(self.classes),
+    @staticmethod
+    def start(parameters: Asked, domain: Domain, seed: int) -> Next:  # noqa: ARG004 - as all server halves
+        """Return the one question."""
+        if len(domain.classes) > MAX_CLASSES:
+            raise RunFailedError(f"too many classes: scores are summed for {MAX_CLASSES} at most")
+        body: dict[str, Value] = {
+            "model": dict(parameters.model),
+            "champion": parameters.champion and dict(parameters.champion),
+            "worse_by": dict(parameters.worse_by),
         }
-        return Task(SCORES_SCHEME, KIND, body, nonce)
+        return Next({"task": body}, Task(SCORES_SCHEME, KIND, body))
 
-    @classmethod
-    def from_task(cls, task: Task) -> ScoresQuestion:
-        """Read `task`; raises TaskError with the reason, whatever it holds."""
-        if (task.scheme, task.kind) != (SCORES_SCHEME, KIND) or not isinstance(task.body, Mapping):
-            raise TaskError(f"not a question for scores: {task.scheme}/{task.kind}")
-        with task_errors():
-            body: Mapping[str, Any] = task.body
-            worse, low, high = (body[name] for name in ("vehicle_worse", "low", "high"))
-            classes, model, champion = body["classes"], body["model"], body["champion"]
-        if not all(isinstance(each, float) and np.isfinite(each) for each in (worse, low, high)) or worse < 0:
-            raise TaskError("vehicle_worse, low and high must be finite numbers")
-        if not isinstance(classes, list) or len(classes) > limits.MAX_FEATURES:
-            raise TaskError("classes must be a list")
-        if not all(isinstance(each, str) for each in (*classes, model, champion)):
-            raise TaskError("classes and digests must be texts")
-        return cls(model, champion, worse, low, high, tuple(classes))
-
-
-@dataclass(frozen=True)
-class FleetScores:
-    """Scores of the whole fleet.
-
-    Attributes
-    ----------
-    metric : "rmse" or "f1"
-        Root of the mean squared error, in the target's unit; or the mean F1 of the classes that occur.
-    scores : Mapping[str, float]
-        By :data:`MODELS`; the champion's is left out where there is none.
-    rows, vehicles : int
-        Test rows, and vehicles that have some.
-    worse : Mapping[str, int]
-        How many vehicles are worse off with the new model than with each of the others.
-    cannot : int
-        How many vehicles could not score it.
-    """
-
-    metric: Literal["rmse", "f1"]
-    scores: Mapping[str, float]
-    rows: int
-    vehicles: int
-    worse: Mapping[str, int]
-    cannot: int
-
-
-class ScoresSum:
-    """Both halves of the question for scores, shaped like a scheme's."""
-
-    def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`."""
-        question = ScoresQuestion.from_task(task)
-        count = len(MODELS)
-        shapes: dict[str, tuple[int, ...]] = {"worse": (count - 1,), "cannot": (1,)}
-        if question.classes:
-            classes = len(question.classes)
-            return {**shapes, "right": (count, classes), "told": (count, classes), "true": (classes,)}
-        return {**shapes, "squares": (count,)}
-
-    def answer(self, task: Task, y: NDArray[Any], predicted: Mapping[str, NDArray[Any]] | None) -> Contribution:
-        """Return a vehicle's answer.
-
-        Parameters
-        ----------
-        task : Task
-        y : ndarray, shape (n,)
-            The target of its test rows, float64 or text; n may be 0.
-        predicted : mapping of str to ndarray, shape (n,), or None
-            By :data:`MODELS`; without the champion where there is none. None: it cannot score the model.
-
-        Raises
-        ------
-        TaskError
-            The task is malformed.
-        """
-        question, shapes = ScoresQuestion.from_task(task), self.layout(task)
-        sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
-        if predicted is None:
-            sums["cannot"][0] = 1
-            return Contribution(KIND, 0, sums)
-        if len(y) == 0:
-            return Contribution(KIND, 0, sums)
-        errors: dict[str, float] = {}
-        for line, name in enumerate(MODELS):
-            if name not in predicted:
+    @staticmethod
+    def check(task: Task, contribution: Contribution) -> None:
+        """Raise ContributionError unless the sums can be those of so many test rows."""
+        shapes, sums = SCORES.layout(task), contribution.sums
+        if {name: each.shape for name, each in sums.items()} != shapes or contribution.values:
+            raise ContributionError(f"scores have the sums {sorted(shapes)}")
+        most = 1 if contribution.vehicles is None else contribution.vehicles
+        for name in (each for each in OTHERS if f"worse/{each}" in sums):
+            compared, worse = sums[f"worse/{name}"].tolist()
+            if not 0 <= worse <= compared <= most:
+                raise ContributionError(f"{worse} of {compared} vehicles are worse off, of {most} at most")
+        for name in (each for each in MODELS if f"rows/{each}" in sums):
+            rows = int(sums[f"rows/{name}"][0])
+            if not 0 <= rows <= contribution.rows:
+                raise ContributionError(f"{name}: {rows} rows of {contribution.rows}")
+            errors = sums[f"errors/{name}"]
+            if errors.shape == (1,):
+                if not 0 <= errors[0] <= rows * _MOST:
+                    raise ContributionError(f"{name}: errors beyond those of {rows} rows")
                 continue
-            if question.classes:
-                parts = _class_counts(question, y, predicted[name])
-                sums["right"][line], sums["told"][line], sums["true"] = parts
-                errors[name] = 1.0 - _macro_f1(*parts)
-            else:
-                off = np.minimum(np.abs(predicted[name] - y) / question.width, MOST_ERROR)
-                sums["squares"][line] = int(np.rint(off * off * (1 << ERROR_BITS)).astype(np.int64).sum())
-                errors[name] = float(np.sqrt(np.mean(off * off)))
-        for line, name in enumerate(MODELS[1:]):
-            if name in errors:
-                sums["worse"][line] = errors["candidate"] > errors[name] * (1.0 + question.vehicle_worse)
-        return Contribution(KIND, len(y), sums)
+            right, true, forecast = errors
+            fits = (right >= 0).all() and (right <= np.minimum(true, forecast)).all()
+            if not fits or not int(true.sum()) == int(forecast.sum()) == rows:
+                raise ContributionError(f"{name}: counts of classes that are not those of {rows} rows")
 
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise ContributionError unless `contribution`, of one vehicle or a group, can be true."""
-        sums, rows = contribution.sums, contribution.rows
-        if contribution.kind != KIND or contribution.values or contribution.nullified:
-            raise ContributionError("an answer about scores is sums only")
-        check_shapes(sums, self.layout(task))
-        vehicles = int(rows > 0) if contribution.vehicles is None else contribution.vehicles
-        if (sums["worse"] > vehicles).any():
-            raise ContributionError(f"more than {vehicles} vehicles are worse off")
-        if "squares" in sums and (sums["squares"] > rows * (int(MOST_ERROR**2) << ERROR_BITS)).any():
-            raise ContributionError("an error is larger than counts")
-        if "true" in sums:
-            if int(sums["true"].sum()) > rows or (sums["told"].sum(axis=1) > rows).any():
-                raise ContributionError("more rows are of a class than there are")
-            if (sums["right"] > np.minimum(sums["true"], sums["told"])).any():
-                raise ContributionError("more rows are right than are of the class")
+    @staticmethod
+    def reduce(state: State, contributions: Sequence[Contribution]) -> Done:
+        """Return the fleet's figures as the summary; there is no model.
 
-    def read(self, task: Task, contributions: Sequence[Contribution]) -> FleetScores | None:
-        """Return the fleet's scores from the sums of all groups; None where nobody has test rows."""
-        question = ScoresQuestion.from_task(task)
-        total = add_up(contributions)
-        rows = sum(each.rows for each in contributions)
-        if not rows:
-            return None
-        if question.classes:
-            found = [
-                _macro_f1(right, told, total["true"]) for right, told in zip(total["right"], total["told"], strict=True)
-            ]
-        else:
-            mean = total["squares"].astype(np.float64) / (float(rows) * float(1 << ERROR_BITS))
-            found = (np.sqrt(mean) * question.width).tolist()
-        known = {
-            name: score for name, score in zip(MODELS, found, strict=True) if name != "champion" or question.champion
+        The summary has ``metric`` ("rmse", in the target's unit, or "f1", the mean over the classes that occur),
+        ``rows`` and ``vehicles`` (of test rows), the members of `MODELS` that were scored, and by member of `OTHERS`
+        ``compared`` and ``worse``: how many vehicles told, and how many of these are worse off.
+        """
+        task = Task(SCORES_SCHEME, KIND, state["task"])
+        domain, shapes = _domain(task), SCORES.layout(task)
+        total = {name: np.sum([each.sums[name] for each in contributions], axis=0) for name in shapes}
+        summary: dict[str, Value] = {
+            "metric": "f1" if domain.target is None else "rmse",
+            "rows": sum(each.rows for each in contributions),
+            "vehicles": sum(each.vehicles or 0 for each in contributions),
         }
-        worse = {name: int(count) for name, count in zip(MODELS[1:], total["worse"], strict=True) if name in known}
-        vehicles = sum(each.vehicles or 0 for each in contributions)
-        metric: Literal["rmse", "f1"] = "f1" if question.classes else "rmse"
-        return FleetScores(metric, known, rows, vehicles, worse, int(total["cannot"][0]))
+        for name in MODELS:
+            rows = int(total[f"rows/{name}"][0]) if f"rows/{name}" in total else 0
+            if rows:
+                summary[name] = _figure(total[f"errors/{name}"], rows, domain)
+        others = [name for name in OTHERS if f"worse/{name}" in total]
+        summary["compared"] = {name: int(total[f"worse/{name}"][0]) for name in others}
+        summary["worse"] = {name: int(total[f"worse/{name}"][1]) for name in others}
+        summary["worse_by"] = {name: float(state["task"]["worse_by"][name]) for name in others}
+        return Done(None, summary)
+
+    @staticmethod
+    def progress(state: State) -> Mapping[str, Value]:  # noqa: ARG004 - as all server halves
+        """Return nothing: one question, and nothing grows."""
+        return {}
 
 
-SCORES: Final = ScoresSum()
-"""The halves of the question for scores."""
+class Scoring:
+    """The last question of a private run, shaped like a scheme; its client half is the vehicle's own software."""
+
+    name: Final = SCORES_SCHEME
+    server: Final = ScoresServer()
+
+    @staticmethod
+    def layout(task: Task) -> dict[str, tuple[int, ...]]:
+        """Return names and shapes of the sums; raises TaskError for a malformed task.
+
+        ``rows/{model}`` (1,); ``errors/{model}``: (1,) squared errors on the grid, or (3, classes + 1) counts by class
+        of rows forecast right, of that class, and forecast as it; ``worse/{other}`` (2,): 1 if this vehicle compared
+        the two, and 1 if it is worse off.
+        """
+        domain = _domain(task)
+        shape = (1,) if domain.target is not None else (3, len(domain.classes) + 1)
+        asked = [name for name in MODELS if name != "champion" or task.body.get("champion") is not None]
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name in asked:
+            shapes |= {f"rows/{name}": (1,), f"errors/{name}": shape}
+            if name in OTHERS:
+                shapes[f"worse/{name}"] = (2,)
+        return shapes
 
 
-def _class_counts(
-    question: ScoresQuestion, y: NDArray[Any], predicted: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return, by class, the rows that are right, that are said to be of it, and that are; each of shape (C,)."""
-    counts = [((y == name) & (predicted == name), predicted == name, y == name) for name in question.classes]
-    right, told, true = (np.array([int(each[k].sum()) for each in counts], dtype=np.int64) for k in range(3))
-    return right, told, true
+SCORES: Final = Scoring()
 
 
-def _macro_f1(right: NDArray[np.int64], told: NDArray[np.int64], true: NDArray[np.int64]) -> float:
-    """Mean F1 over the classes that occur; 0 where none does."""
-    there = true > 0
-    if not there.any():
+def scored(task: Task, y: NDArray[Any], forecasts: Mapping[str, NDArray[Any]]) -> Contribution:
+    """Return one vehicle's answer.
+
+    Parameters
+    ----------
+    task : Task
+    y : ndarray, shape (n,)
+        The target of its test rows: float64, or labels; n may be 0.
+    forecasts : mapping of str to ndarray, shape (n,)
+        By member of `MODELS`; one that cannot be had here is left out.
+
+    Raises
+    ------
+    TaskError
+        The task is malformed.
+    """
+    domain, shapes = _domain(task), SCORES.layout(task)
+    worse_by = task.body.get("worse_by")
+    sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
+    figures: dict[str, float] = {}
+    for name in (each for each in MODELS if each in forecasts and f"rows/{each}" in shapes and y.size):
+        sums[f"rows/{name}"][0] = y.size
+        sums[f"errors/{name}"][...] = errors = _errors(y, forecasts[name], domain)
+        figures[name] = _figure(errors, y.size, domain)
+    for name in (each for each in OTHERS if each in figures and "candidate" in figures):
+        try:
+            limit = float(worse_by[name])  # type: ignore[index]  # of a peer: whatever it is
+        except (TypeError, ValueError, LookupError) as fault:
+            raise TaskError("worse_by is malformed") from fault
+        change = relative(figures["candidate"], figures[name], higher_is_better=domain.target is None)
+        sums[f"worse/{name}"][:] = 1, change > limit
+    return Contribution(KIND, int(y.size), sums)
+
+
+def relative(figure: float, other: float, *, higher_is_better: bool) -> float:
+    """Return how much worse a figure is than another, relative to the other; in [-1, 1]."""
+    loss = other - figure if higher_is_better else figure - other
+    if not loss:
         return 0.0
-    return float(np.mean(2.0 * right[there] / (true[there] + told[there])))
+    return max(-1.0, min(1.0, loss / abs(other))) if other else math.copysign(1.0, loss)
+
+
+def same_target(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two models' documents are of one target, and both of numbers or of the same classes."""
+    try:
+        one, two = (Domain.from_document(each["domain"]) for each in (model, other))
+    except (ValueError, LookupError, TypeError):
+        return False
+    return one.target_name == two.target_name and one.classes == two.classes
+
+
+def _domain(task: Task) -> Domain:
+    try:
+        domain = Domain.from_document(task.body["model"]["domain"])
+    except (ValueError, LookupError, TypeError) as fault:
+        raise TaskError(f"the model to be scored is malformed: {fault}"[:200]) from fault
+    if len(domain.classes) > MAX_CLASSES:
+        raise TaskError(f"{len(domain.classes)} classes; scores are summed for {MAX_CLASSES} at most")
+    return domain
+
+
+def _span(domain: Domain) -> float:
+    assert domain.target is not None
+    return (domain.target.high - domain.target.low) or 1.0
+
+
+def _errors(y: NDArray[Any], forecast: NDArray[Any], domain: Domain) -> NDArray[np.int64]:
+    if domain.target is not None:
+        off = np.nan_to_num(np.abs(y - forecast) / _span(domain), nan=_WORST, posinf=_WORST)
+        return np.array([np.rint(np.minimum(off, _WORST) ** 2 * _GRID).astype(np.int64).sum()])
+    places = {label: place for place, label in enumerate(domain.classes)}
+    size = len(places) + 1  # the last is any label that the model does not know
+    true, said = (np.array([places.get(str(each), size - 1) for each in labels]) for labels in (y, forecast))
+    return np.stack([np.bincount(each, minlength=size) for each in (true[true == said], true, said)])
+
+
+def _figure(errors: NDArray[np.int64], rows: int, domain: Domain) -> float:
+    if domain.target is not None:
+        return math.sqrt(int(errors[0]) / (rows * _GRID)) * _span(domain)
+    right, true, forecast = errors
+    occurs = true > 0
+    return float(np.mean(2.0 * right[occurs] / (true + forecast)[occurs]))
+
+
+__all__ = ["KIND", "MODELS", "OTHERS", "SCORES", "Asked", "Scoring", "relative", "same_target", "scored"]

@@ -25,6 +25,7 @@ DEFAULTS = {
     "min_agents": "1",
     "gather_agents": "1",
     "deadline": "30",
+    "private": "",
     "rest": "{}",
 }
 """The form for a new run, as it is at first."""
@@ -93,6 +94,7 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
         "scheme": fields["scheme"],
         "model": fields["model"],
         "participation": fields["participation"] or None,
+        **({"private": {}} if fields.get("private") else {}),
         **rest,
         "policy": {**policy, **rest.get("policy", {})},
     }

@@ -20,6 +20,7 @@ from coordinator.fleet.outliers import far_out
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
 from glassfleet import catalogue
+from glassfleet.private.words import WHY_NO_VEHICLES, figures
 from glassfleet.scheme import promises_central
 from schemas.errors import DamagedError, GlassfleetError
 from schemas.record import ModelRecord
@@ -81,6 +82,8 @@ class Scores:
 def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     """Return the scores of a model version, of that very document."""
     record = loaded.record
+    if record.is_private:
+        return Scores("", [], about=f"{figures(record.parameters.get('scores', {}))}. {WHY_NO_VEHICLES.capitalize()}.")
     found = coordinator.fleet.evaluations(record.name, record.version)
     own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
     metrics = Counter(each["metric"] for each in own.values())

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from coordinator.core import Coordinator
+from glassfleet.data.domain import Domain
 from glassfleet.explain import Change, RowExplanation
 from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
+from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
 
@@ -101,8 +103,24 @@ def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
     return [(reason, len(names), named(names)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))]
 
 
+def private_words(document: Mapping[str, Any]) -> list[str]:
+    """Return what protected the answers of a private run, and its scores, a sentence each; empty for other runs."""
+    said = document.get("private") or document["spec"].get("private") or {}
+    scores = document.get("scores") or {}
+    why = WHY_NO_VEHICLES if "metric" in scores else ""
+    return [each for each in (protection(said), figures(scores), why) if each]
+
+
+def fleet_scores(record: ModelRecord, domain: Domain) -> str:
+    """Return the scores of a model of a private run, and why they are nobody's."""
+    unit = domain.target.unit if domain.target is not None else ""
+    return f"{figures(record.parameters.get('scores', {}), unit)}. {WHY_NO_VEHICLES.capitalize()}"
+
+
 def rows(document: Mapping[str, Any]) -> int:
     """Return the training rows of a run's cohort; of all who told theirs, while there is no cohort."""
+    if document.get("private"):
+        return int(document["private"]["rows"])
     told: Mapping[str, int] = document.get("rows", {})
     cohort = document.get("cohort") or told
     return sum(told.get(agent, 0) for agent in cohort)

@@ -28,10 +28,8 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.models.rollout import events
 from coordinator.models.rollout.table import TABLE, Phase
+from coordinator.specification.rollout import BEATS
 from schemas.trial import place, threshold
-
-BEATS = 0.01
-"""A first version's error must be so much lower than the constant's: one that tells nothing is lower by chance."""
 
 
 @dataclass(frozen=True)

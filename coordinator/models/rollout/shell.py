@@ -19,6 +19,7 @@ from coordinator.models.rollout.machine import Rollout, step, tally, wakes_at
 from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Trial
+from schemas.record import ModelRecord
 
 SETTLE = 2.0
 """Seconds after a connection before a rollout asks who is up: births come one by one."""
@@ -101,6 +102,11 @@ class Rollouts:
         """
         model = self.registry.get(name, version)
         check_learned(model)
+        if ModelRecord.load(model.record).is_private:
+            raise UsageError(
+                f"model {name!r} version {version} was learned in a private run, in which no vehicle tells its own "
+                "scores: there is nothing to judge stages by. model show has the fleet's; promote it, or leave it"
+            )
         champion = self.registry.aliases.current.get(name)
         if champion is not None and champion.version == version:
             raise UsageError(f"model {name!r} version {version} is current already: nothing to try")

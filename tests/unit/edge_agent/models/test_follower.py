@@ -203,3 +203,20 @@ def test_agent_says_why_it_cannot_when_it_lacks_a_column(world: World) -> None:
     evaluation = world.coordinator.bodies(Evaluation)[-1]
     assert evaluation.champion is None
     assert evaluation.cannot == "no column 'a' here"
+
+
+def test_agent_follows_a_model_of_a_private_run_and_tells_no_scores_of_it_nor_of_what_is_tried_beside_it(
+    world: World,
+) -> None:
+    private = {"private": {"floor": 8}}
+    world.records[1] = world.records[1].model_copy(update={"parameters": private})
+    world.put(world.records[1])
+    agent = world.agent()
+    world.run()
+    assert held(agent) == (2, 100)
+    assert agent.counts["evaluations"] == 0
+    world.try_it(1, 101, 2)
+    world.run()
+    assert agent.counts["evaluations"] == 0
+    said = world.coordinator.bodies(Evaluation)
+    assert [each.cannot for each in said] == ["of a private run: this vehicle tells no scores of its own"]

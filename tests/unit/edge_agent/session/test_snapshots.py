@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from edge_agent.compute.budget import Budget
+from edge_agent.models.summed import summed
 from edge_agent.session.answers import Answerer
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
@@ -53,7 +54,16 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     for now in (many, dataset(1)):  # another process, whose data have changed since
         private = PrivateRuns(topics, "v1", tmp_path, SECRET, limits=Limits(), choice="allowed", verifier=None)
         snapshots = Snapshots(tmp_path / "runs", SECRET)
-        answerer = Answerer(topics, snapshots, SECRET, private, most_bytes=10**6, budget=Budget())
+        answerer = Answerer(
+            topics,
+            snapshots,
+            SECRET,
+            private,
+            tests=lambda: dataset(2),
+            score=summed,
+            most_bytes=10**6,
+            budget=Budget(),
+        )
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
         answers.append(answerer.compute("r1", request, answerer.snapshot("r1", now)))
     assert answers[0].rows == 50

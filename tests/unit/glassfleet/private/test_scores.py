@@ -1,123 +1,79 @@
-"""Scores of the fleet from sums: as if all test rows were in one place, and no vehicle's own."""
+"""Summed scores: what one vehicle answers, what is refused, and what sums of answers say."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edge_agent.models.evaluation import macro_f1
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
-from glassfleet.private.scores import MODELS, SCORES, ScoresQuestion
+from glassfleet.private.scores import SCORES, Asked, scored
 from glassfleet.scheme import Contribution, Task
 
-NUMBERS = Domain(features=(Variable(name="x", low=0, high=1),), target=Variable(name="y", low=-10.0, high=30.0))
-CLASSES = Domain(features=(Variable(name="x", low=0, high=1),), label="y", classes=("a", "b", "c"))
-RNG = np.random.default_rng(4)
+FEATURES = (Variable(name="a", low=0.0, high=1.0),)
+NUMBERS = Domain(features=FEATURES, target=Variable(name="y", low=-5.0, high=5.0))
+CLASSES = Domain(features=FEATURES, label="y", classes=("no", "yes"))
 
 
-def asked(domain: Domain, champion: str = "c" * 64) -> Task:
-    return ScoresQuestion.of(domain, "m" * 64, champion, 0.1).to_task("nonce")
+def task_of(domain: Domain) -> Task:
+    asked = Asked({"domain": domain.to_document()}, None, {"champion": 0.05, "constant": -0.01})
+    return SCORES.server.start(asked, domain, 0).task
 
 
-def vehicles(domain: Domain, counts: tuple[int, ...]) -> list[tuple[Any, dict[str, Any]]]:
-    found = []
-    for rows in counts:
-        if domain.target is None:
-            y: Any = RNG.choice(["a", "b", "elsewhere"], rows)
-            told = {name: np.where(RNG.random(rows) < 0.6, y, "c") for name in MODELS}
-        else:
-            y = RNG.normal(10, 5, rows)
-            told = {name: y + RNG.normal(0, spread, rows) for name, spread in zip(MODELS, (1, 2, 3, 4), strict=True)}
-        found.append((y, told))
-    return found
+def reduced(task: Task, answers: list[Contribution]) -> Any:
+    return SCORES.server.reduce({"task": task.body}, [replace(each, vehicles=1) for each in answers]).summary
 
 
-def opened(task: Task, answers: list[Contribution], cut: int) -> list[Contribution]:
+def test_sums_of_classes_give_the_f1_of_all_rows_together() -> None:
+    rng, task = np.random.default_rng(1), task_of(CLASSES)
+    labels = np.array(["no", "yes", "unheard of"])
+    truths, forecasts = (
+        [labels[rng.integers(0, 3, 20)] for _ in range(4)],
+        [labels[rng.integers(0, 2, 20)] for _ in range(4)],
+    )
+    answers = [scored(task, y, {"candidate": said}) for y, said in zip(truths, forecasts, strict=True)]
+    for answer in answers:
+        SCORES.server.check(task, answer)
+    assert reduced(task, answers)["candidate"] == pytest.approx(
+        macro_f1(np.concatenate(truths), np.concatenate(forecasts))
+    )
+
+
+def test_errors_beyond_twice_the_range_count_as_that_and_numbers_that_are_none_as_well() -> None:
+    task = task_of(NUMBERS)
+    y = np.zeros(4)
+    answer = scored(task, y, {"candidate": np.array([np.nan, np.inf, -1e300, 20.0])})
+    assert reduced(task, [answer])["candidate"] == pytest.approx(20.0)
+
+
+def test_all_answers_have_one_length_also_without_test_rows() -> None:
+    task = task_of(NUMBERS)
     layout = layout_of(SCORES, task)
-    groups = []
-    for part in (answers[:cut], answers[cut:]):
-        for answer in part:
-            SCORES.check(task, answer)
-        total = layout.read(np.sum([layout.flatten(answer) for answer in part], axis=0), len(part))
-        SCORES.check(task, total)
-        groups.append(total)
-    return groups
-
-
-def test_errors_are_those_of_all_test_rows_together() -> None:
-    task, fleet = asked(NUMBERS), vehicles(NUMBERS, (40, 0, 7, 300, 1))
-    answers = [SCORES.answer(task, y, told) for y, told in fleet]
-    scores = SCORES.read(task, opened(task, answers, 3))
-    assert scores is not None
-    assert (scores.metric, scores.rows, scores.vehicles, scores.cannot) == ("rmse", 348, 4, 0)
-    y = np.concatenate([each for each, _ in fleet])
-    for name in MODELS:
-        told = np.concatenate([each[name] for _, each in fleet])
-        assert scores.scores[name] == pytest.approx(np.sqrt(np.mean((y - told) ** 2)), rel=1e-4)
-
-    def error(y: Any, told: Any) -> float:
-        return float(np.sqrt(np.mean((y - told) ** 2)))
-
-    for name in MODELS[1:]:
-        expected = sum(error(y, told["candidate"]) > 1.1 * error(y, told[name]) for y, told in fleet if len(y))
-        assert scores.worse[name] == expected
-
-
-def test_f1_is_that_of_all_test_rows_together() -> None:
-    task, fleet = asked(CLASSES, champion=""), vehicles(CLASSES, (40, 25, 60, 9))
-    for _, told in fleet:
-        del told["champion"]
-    answers = [SCORES.answer(task, y, told) for y, told in fleet]
-    scores = SCORES.read(task, opened(task, answers, 2))
-    assert scores is not None
-    y = np.concatenate([each for each, _ in fleet])
-    said = np.concatenate([each["candidate"] for _, each in fleet])
-    f1 = [2 * ((y == c) & (said == c)).sum() / ((y == c).sum() + (said == c).sum()) for c in "ab"]
-    assert scores.metric == "f1"
-    assert scores.scores["candidate"] == pytest.approx(np.mean(f1))
-    assert "champion" not in scores.scores
-    assert "champion" not in scores.worse
-
-
-def test_who_cannot_score_and_who_has_no_rows_are_part_of_the_sum() -> None:
-    task = asked(NUMBERS)
-    answers = [SCORES.answer(task, np.zeros(0), None), SCORES.answer(task, np.zeros(0), {})] * 4
-    assert SCORES.read(task, opened(task, answers, 4)) is None
-    y, told = vehicles(NUMBERS, (5,))[0]
-    scores = SCORES.read(task, opened(task, [*answers, SCORES.answer(task, y, told)], 4))
-    assert scores is not None
-    assert (scores.cannot, scores.vehicles, scores.rows) == (4, 1, 5)
-
-
-@pytest.mark.parametrize("domain", [NUMBERS, CLASSES], ids=["numbers", "classes"])
-def test_scores_that_cannot_be_true_are_refused(domain: Domain) -> None:
-    task = asked(domain)
-    y, told = vehicles(domain, (20,))[0]
-    answer = SCORES.answer(task, y, told)
-    for name in answer.sums:
-        if name == "cannot":
-            continue
-        for value in (-1, 2**50):
-            sums = {key: array.copy() for key, array in answer.sums.items()}
-            sums[name].flat[0] = value
-            with pytest.raises(ContributionError):
-                SCORES.check(task, Contribution(answer.kind, answer.rows, sums))
-    with pytest.raises(ContributionError):
-        SCORES.check(task, Contribution("other", answer.rows, answer.sums))
+    full = layout.flatten(scored(task, np.ones(3), {"candidate": np.ones(3), "constant": np.zeros(3)}))
+    none = layout.flatten(scored(task, np.empty(0), {}))
+    assert full.shape == none.shape == (layout.size,)
+    assert not none.any()
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"classes": 3}, {"classes": [1]}, {"low": "x"}, {"high": float("nan")}, {"vehicle_worse": -1.0}, {"model": None}],
+    ("name", "value"),
+    [("rows/candidate", 9), ("errors/candidate", -1), ("errors/candidate", 2**40), ("worse/constant", 2)],
 )
-def test_malformed_questions_are_refused(change: dict[str, Any]) -> None:
-    task = asked(NUMBERS)
+def test_sums_that_no_rows_can_have_are_refused(name: str, value: int) -> None:
+    task = task_of(NUMBERS)
+    answer = scored(task, np.ones(3), {"candidate": np.ones(3), "constant": np.zeros(3)})
+    SCORES.server.check(task, answer)
+    answer.sums[name][-1] = value
+    with pytest.raises(ContributionError):
+        SCORES.server.check(task, answer)
+
+
+@pytest.mark.parametrize("body", [{}, {"model": 1}, {"model": {"domain": {}}}])
+def test_a_malformed_task_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(TaskError):
-        SCORES.layout(Task(task.scheme, task.kind, {**task.body, **change}))
-    with pytest.raises(TaskError):
-        SCORES.layout(Task("frt", task.kind, task.body))
-    with pytest.raises(TaskError):
-        SCORES.layout(Task(task.scheme, task.kind, {}))
+        SCORES.layout(Task("scores", "scores", body))

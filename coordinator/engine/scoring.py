@@ -1,0 +1,41 @@
+"""The last round of a private run: what is asked once the model is learned, and what its record says of the run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from coordinator.engine.collecting import Collecting
+from coordinator.engine.state import RunState
+from coordinator.specification.rollout import BEATS, GATE
+from glassfleet.private.scores import Asked, same_target
+from schemas.documents import canonical_json
+
+
+def asked(state: RunState) -> Asked:
+    """Return what the vehicles score: the model, and the one that the name stood for when the run began.
+
+    A model of another target is no champion. The limits are those of the gate that each new version passes.
+    """
+    model = json.loads(canonical_json(state.model.to_document()))
+    champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
+    return Asked(model, champion, {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS)})
+
+
+def protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
+    """Return what protected the answers that the model rests on.
+
+    ``floor`` and ``company`` as in the terms; how many ``groups``, in how many ``editions`` in all (one for each group,
+    and one more for each time that it shrank), of how many ``vehicles`` in the end, and their ``rows``.
+    """
+    private, first = state.spec.private, state.levels[0]
+    assert private is not None
+    sums = collecting.collect(first.task, first.members, state.store[first.digest])
+    return {
+        "floor": private.floor,
+        "company": private.company,
+        "groups": len(state.editions),
+        "editions": sum(1 + edition.number for edition in state.editions),
+        "vehicles": len(state.cohort),
+        "rows": sum(each.rows for each in sums),
+    }

@@ -1,0 +1,70 @@
+"""Whether a model of a private run becomes current: decided from the summed scores, as no vehicle tells its own.
+
+The rule is that of the gate (`coordinator.specification.rollout.GATE`): the median vehicle decides. It is asked as a
+count, which is a sum: for at most half of the vehicles with test rows may the model be worse than what it is compared
+with by more than the gate allows. One false answer can turn such a sum, and nobody can find it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.specification.rollout import GATE
+from glassfleet.private.scores import relative
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the sums say.
+
+    Attributes
+    ----------
+    passes : bool
+    reason : str
+        In words.
+    """
+
+    passes: bool
+    reason: str
+
+
+def judged(scores: Mapping[str, Any], *, asked: str | None, current: str | None, cohort: int) -> Verdict:
+    """Judge the model of a private run.
+
+    Parameters
+    ----------
+    scores : Mapping
+        Of the run, see `glassfleet.private.scores`; ``missing`` says why there are none.
+    asked : str or None
+        Digest of the model that the name stood for when the run began.
+    current : str or None
+        Digest of the one that it stands for now.
+    cohort : int
+        Vehicles that the model was learned from: half of them must have compared.
+    """
+    if "missing" in scores:
+        return Verdict(False, f"no-scores: {scores['missing']}")
+    if asked != current:
+        return Verdict(False, "not-compared: another version became current while this one was learned")
+    other = "constant" if current is None else "champion"
+    compared, worse = (int(scores[key].get(other, 0)) for key in ("compared", "worse"))
+    if current is not None and "champion" not in scores:
+        return Verdict(False, "not-compared: the current version has another target, or no vehicle can use it")
+    if compared < max(1, GATE.min_reports * cohort):
+        return Verdict(False, f"too-few-reports: {compared} of {cohort} vehicles compared the two")
+    limit, is_f1 = float(scores["worse_by"][other]), scores["metric"] == "f1"
+    what = "F1" if is_f1 else "error"
+    change = relative(scores["candidate"], scores[other], higher_is_better=is_f1)
+    beside = "the current version" if current is not None else "a constant"
+    more = f"by more than {limit:.0%}" if limit >= 0 else f"or better by less than {-limit:.0%}"
+    said = (
+        f"{what} {-change if is_f1 else change:+.1%} against {beside} over all {scores['rows']} test rows; worse "
+        f"{more} for {worse} of {compared} vehicles"
+    )
+    if 2 * worse > compared:
+        return Verdict(False, f"too-bad: {said}; at most half may be")
+    if "local" in scores and relative(scores["candidate"], scores["local"], higher_is_better=is_f1) >= 0:
+        said += "; warning: no better than what each vehicle learns alone"
+    return Verdict(True, said)

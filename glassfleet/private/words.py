@@ -1,0 +1,66 @@
+"""What is told of private runs, for people: the same words on the command line, the dashboard and in reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WHY_NO_VEHICLES = "no vehicle tells its own scores in a private run; these are sums over all who answered"
+
+_QUESTIONS = {
+    "keys": "keys: who takes part, and its public key",
+    "scores": "scores: test errors, summed over the fleet",
+}
+
+
+def question(kind: str) -> str:
+    """Return what a round of this kind asks, where that is no question of the scheme; else the kind itself."""
+    return _QUESTIONS.get(kind, kind)
+
+
+def protection(private: Mapping[str, Any]) -> str:
+    """Return in one sentence what protected the answers of a run; empty for a run that was not private.
+
+    Parameters
+    ----------
+    private : Mapping
+        ``private`` of a run's document or of a record's parameters; or, before the model is learned, of the run's spec.
+    """
+    if not private:
+        return ""
+    floor, company = private["floor"], private["company"]
+    if "vehicles" not in private:
+        return (
+            f"private: only sums over {floor} or more vehicles are seen; nobody leaves alone, but {company} or more "
+            "together"
+        )
+    parts = ", ".join(f"{private[name]} {name if private[name] != 1 else name[:-1]}" for name in ("groups", "editions"))
+    return (
+        f"private: only sums over {floor} or more of its {private['vehicles']} vehicles were seen ({parts}); nobody "
+        f"left alone, but {company} or more together"
+    )
+
+
+def figures(scores: Mapping[str, Any], unit: str = "") -> str:
+    """Return the fleet's scores in one sentence; empty when there are none to tell of.
+
+    Parameters
+    ----------
+    scores : Mapping
+        See `glassfleet.private.scores`.
+    unit : str
+        Of the target.
+    """
+    if not scores:
+        return ""
+    if "missing" in scores:
+        return f"no scores: {scores['missing']}"
+    said = f" {unit}" if unit and scores["metric"] == "rmse" else ""
+    names = {"champion": "the version before", "local": "each alone", "constant": "a constant"}
+    others = [f"{words} {scores[name]:.4g}{said}" for name, words in names.items() if name in scores]
+    other = "champion" if "champion" in scores["compared"] else "constant"
+    return (
+        f"{scores['metric'].upper()} over {scores['rows']} test rows of {scores['vehicles']} vehicles: "
+        f"{scores.get('candidate', float('nan')):.4g}{said}; {', '.join(others)}; worse off than with "
+        f"{names[other]}: {scores['worse'].get(other, 0)} of {scores['compared'].get(other, 0)}"
+    )
