@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from coordinator.runs.defaults import default_engine
 from coordinator.runs.records import shortened
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
+from edge_agent.models.summed import summed
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY
@@ -37,6 +39,7 @@ from glassfleet.private.answering import accept, reply
 from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Terms
 from glassfleet.private.masks import RunKey, pair_keys
+from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
 from schemas.documents import document_digest
@@ -64,6 +67,9 @@ def _pairs_of(agent: str, edition: Edition) -> dict[str, bytes]:
 
 
 def scheme_of(task: Task) -> Any:
+    if task.scheme == SCORES.name:  # every vehicle tests with the rows that it learns from
+        client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, data))
+        return SimpleNamespace(layout=SCORES.layout, server=SCORES.server, client=client)
     return DISCOVERY if task.scheme == "domain" else catalogue.load(task.scheme)
 
 
