@@ -38,8 +38,8 @@ def _summary(dataset: Any, settings: Any = ("local", "federated", "central"), **
     summary = summarise(results)
     lines = {
         setting: (
-            str(summary.f1[setting]["g"]),
-            str(summary.f1[setting]["h"]),
+            summary.f1[setting]["g"].text(),
+            summary.f1[setting]["h"].text(),
             f"{summary.rules[setting].mean:.1f} ± {summary.rules[setting].std:.1f}",
         )
         for setting in summary.f1
