@@ -8,21 +8,21 @@ from glassfleet.scheme import Model
 from schemas.errors import UsageError
 
 
-def in_words_of(model: Model, domain: Domain | None) -> Model:
+def in_words_of(model: Model, domain: Domain) -> Model:
     """Return the model that speaks in the terms and units of `domain` and predicts the same.
 
     Parameters
     ----------
     model : Model
-    domain : Domain or None
-        As the model's own but for ``terms`` and ``unit`` of its variables; None: the model's own.
+    domain : Domain
+        As the model's own but for ``terms`` and ``unit`` of its variables.
 
     Raises
     ------
     UsageError
         The domain has other variables, limits, categories or classes.
     """
-    if domain is None or domain == model.domain:
+    if domain == model.domain:
         return model
     if _numbers(domain) != _numbers(model.domain):
         raise UsageError(

@@ -49,7 +49,7 @@ CLOCK_LEEWAY = 300.0
 """Seconds by which a certificate may seem too young: clocks differ, and by more they are told (as Kerberos does)."""
 
 REMEMBERED = 4096
-"""Certificates that are remembered as verified, some MB; others are verified again with each message."""
+"""Certificates that are remembered as verified, some MB; the least recently used gives way, and is verified anew."""
 
 __all__ = ["ROLES", "UNREADABLE", "URN", "Owner", "Role", "Signer", "Verifier", "issuer_of", "owner_of", "split"]
 
@@ -170,8 +170,6 @@ class Verifier:
         One or more CA certificates, PEM (two while a fleet changes from one CA to the next).
     wall : callable
         Seconds since the epoch, for the dates of certificates.
-    remembered : int
-        Certificates that are remembered as verified; the one used least recently gives way, and is verified again.
 
     Raises
     ------
@@ -179,9 +177,8 @@ class Verifier:
         No CA certificate can be read.
     """
 
-    def __init__(self, ca_pem: bytes, wall: Callable[[], float], *, remembered: int = REMEMBERED) -> None:
+    def __init__(self, ca_pem: bytes, wall: Callable[[], float]) -> None:
         self._wall = wall
-        self._remembered = remembered
         self._changing = threading.Lock()
         self._trust = Trust((), {}, frozenset())
         self.trust(ca_pem)
@@ -274,7 +271,7 @@ class Verifier:
         with self._changing:
             trust.checked[der] = checked
             trust.checked.move_to_end(der)
-            if len(trust.checked) > self._remembered:
+            if len(trust.checked) > REMEMBERED:
                 trust.checked.popitem(last=False)
         now = self._wall() if at is None else at
         if checked.serial in trust.revoked:

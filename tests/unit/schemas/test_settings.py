@@ -14,7 +14,7 @@ from schemas.settings import Settings, constant, settings_of
 
 PROCESSES: tuple[type[Settings], ...] = (AgentConfig, CoordinatorConfig, ForecastConfig)
 MOST = 60 + 5
-"""ADR 8: sixty, and what private runs added (a vehicle's own limits)."""
+"""The five of private runs are a vehicle's own terms; ADR 8 says why they are settings."""
 
 
 def test_operators_have_few_settings_and_each_says_what_it_is_and_why_it_would_be_changed() -> None:

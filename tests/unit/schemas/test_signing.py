@@ -19,6 +19,7 @@ from schemas.errors import UsageError, WireError
 from schemas.messages import ContributionBody, Receipt
 from schemas.record import ModelRecord
 from schemas.topics import Topics
+from schemas.trust import signing
 from schemas.trust.certificates import is_issued
 from schemas.trust.revocation import lists_in, of_file
 from schemas.trust.signing import Owner, Signer, Verifier, split
@@ -266,8 +267,9 @@ def test_lists_that_come_with_their_ca_count_with_it_and_others_are_passed_over(
     assert verifier.revoked == {gone.certificate.serial_number}
 
 
-def test_certificates_are_verified_by_many_threads_while_few_are_remembered_and_lists_arrive():
-    verifier = Verifier(CA.pem, lambda: NOW, remembered=2)
+def test_certificates_are_verified_by_many_threads_while_few_are_remembered_and_lists_arrive(monkeypatch):
+    monkeypatch.setattr(signing, "REMEMBERED", 2)
+    verifier = CA.verifier()
     known = [CA.agent(f"v{number}").certificate.public_bytes(Encoding.DER) for number in range(6)]
 
     def look(first: int) -> list[str]:
