@@ -136,7 +136,7 @@ class Agent:
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
         snapshots = Snapshots(directory / "runs", secret)
-        private = PrivateRuns(
+        self._private = PrivateRuns(
             self._topics,
             config.id,
             directory,
@@ -146,7 +146,7 @@ class Agent:
             verifier=verifier,
         )
         answerer = Answerer(
-            self._topics, snapshots, secret, private, most_bytes=config.outbox_max_bytes, budget=config.budget
+            self._topics, snapshots, secret, self._private, most_bytes=config.outbox_max_bytes, budget=config.budget
         )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
@@ -214,6 +214,7 @@ class Agent:
     def disconnected(self, why: str) -> None:
         """Take note: the connection was lost. The transport reconnects by itself."""
         self._online = False
+        self._private.disconnected()
         self.log.info("disconnected", reason=why)
         self._step(Disconnected())
 
@@ -309,6 +310,8 @@ class Agent:
 
     def _request(self, event: RequestInParts | RequestSeen | RequestCleared) -> None:
         name = f"request/{event.run}"
+        if not isinstance(event, RequestCleared):
+            self._private.heard(event.run)
         if isinstance(event, RequestInParts):
             envelope = event.envelope
             self._fetcher.want(
