@@ -117,13 +117,17 @@ class PrivateRuns:
         """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
 
         The edition and the task are on the disk after that, whatever becomes of the answer: what is refused then
-        counts as asked, too. `present` are the rows that the vehicle has now: earlier runs over none of them are
-        forgotten. (A snapshot may be older than those runs.)
+        counts as asked, too. `present` are the rows that the vehicle has now: a run is joined with these alone, and
+        earlier runs over none of them are forgotten. A snapshot that an earlier request left may have older rows, over
+        which there were runs that are forgotten already.
         """
         task = Task.from_value(request.task)
         if request.private is None:
-            if task.scheme == PRIVATE:
-                self._forget(self._hashes(run, snapshot), snapshot, present)
+            if task.scheme == PRIVATE and self._met(run) is None:
+                rows = self._hashes(run, snapshot)
+                if present is not snapshot.data and not np.array_equal(rows, row_hashes(self._secret, present)):
+                    raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
+                self._forget(rows)
             return
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
@@ -204,10 +208,9 @@ class PrivateRuns:
         if met is not None and met.chain is not None and not met.chain.has_left:
             self._save(run, replace(met, chain=replace(met.chain, has_left=True)))
 
-    def _forget(self, rows: Hashes, snapshot: Snapshot, present: Dataset) -> None:
+    def _forget(self, rows: Hashes) -> None:
         ledger = self._ledger()
-        now = rows if present is snapshot.data else row_hashes(self._secret, present)
-        left = ledger.forget(np.union1d(rows, now))
+        left = ledger.forget(rows)
         if len(left.answered) < len(ledger.answered):
             self._save_ledger(left)
 
@@ -221,6 +224,7 @@ class PrivateRuns:
             return ledger
         with explained("delete", path := self._path(was_open.run, "key")):
             path.unlink(missing_ok=True)
+        self._pairs.pop(was_open.run, None)
         return ledger.close(was_open.nonce)
 
     def _accept(self, run: str, groups: Sequence[PrivateGroup], task: Task, snapshot: Snapshot) -> Asked:
