@@ -140,7 +140,7 @@ class Agent:
         self._lock = Lock(directory, config.id)
         secret = load_secret(directory)
         snapshots = Snapshots(directory / "runs", secret)
-        private = PrivateRuns(
+        self._private = PrivateRuns(
             self._topics,
             config.id,
             directory,
@@ -153,7 +153,7 @@ class Agent:
             self._topics,
             snapshots,
             secret,
-            private,
+            self._private,
             tests=lambda: _test_rows(config, source.current().test),
             score=summed,
             most_bytes=config.outbox_max_bytes,
@@ -225,6 +225,7 @@ class Agent:
     def disconnected(self, why: str) -> None:
         """Take note: the connection was lost. The transport reconnects by itself."""
         self._online = False
+        self._private.disconnected()
         self.log.info("disconnected", reason=why)
         self._step(Disconnected())
 
@@ -320,6 +321,8 @@ class Agent:
 
     def _request(self, event: RequestInParts | RequestSeen | RequestCleared) -> None:
         name = f"request/{event.run}"
+        if not isinstance(event, RequestCleared):
+            self._private.heard(event.run)
         if isinstance(event, RequestInParts):
             envelope = event.envelope
             self._fetcher.want(

@@ -28,6 +28,7 @@ from edge_agent.session.events import (
     Send,
 )
 from edge_agent.session.outbox import Outbox
+from edge_agent.session.private import PRIVATE
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
 from glassfleet.errors import PrivacyError, TaskError
@@ -180,17 +181,17 @@ class Effects:
             self._outbox.unpark(run, digest)
             self._tell(Computed(run, digest))
             return
-        try:
-            rows = self._source.current().train
-        except (DataError, StorageError) as fault:
-            self._tell(ComputeFailed(run, digest, str(fault)))
-            return
-        snapshot = self._answerer.snapshot(run, rows)
         task = Task.from_value(job.request.task)
         began = self._clock()
 
         def compute() -> ContributionBody | None:
-            self._answerer.check(run, job.request, snapshot)
+            self._answerer.choose(run, job.request)
+            try:
+                rows = self._source.current().train
+            except (DataError, StorageError) as fault:
+                raise TaskError(str(fault)) from fault
+            snapshot = self._answerer.snapshot(run, rows)
+            self._answerer.check(run, job.request, snapshot, rows)
             if self._answerer.is_light(task, snapshot):
                 return self._answerer.compute(run, job.request, snapshot)
             if self._long is not None or not Work.has_room("answer"):
@@ -218,6 +219,7 @@ class Effects:
         """Store what `compute` returns, or refuse with its reason; None: it comes later."""
         run, digest = job.run, job.request.task_digest
         task = Task.from_value(job.request.task)
+        is_private = job.request.private is not None or task.scheme == PRIVATE
         try:
             body = compute()
             if body is None:
@@ -229,9 +231,10 @@ class Effects:
             self._tell(ComputeFailed(run, digest, fault.code))
             return
         except TaskError as fault:
-            self._tell(ComputeFailed(run, digest, str(fault) if job.request.private is None else "cannot-answer"))
-            if job.request.private is not None:
+            if is_private:
                 self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
+                self._answerer.leave(run)
+            self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else str(fault)))
             return
         except StorageError:
             raise
@@ -239,7 +242,9 @@ class Effects:
             # A task comes from a peer, and a scheme may come from another package: neither may end the agent.
             why = "see the vehicle's log" if isinstance(fault, WorkerError) else type(fault).__name__
             self._log.exception("answer-failed", run=run, round=job.round, scheme=task.scheme)
-            self._tell(ComputeFailed(run, digest, f"internal fault: {why}"))
+            if is_private:
+                self._answerer.leave(run)
+            self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else f"internal fault: {why}"))
             return
         self._counts["answers"] += 1
         self._log.info(

@@ -40,6 +40,7 @@ REFUSALS = {
     "other-edition": "the edition is not one that may follow those that were answered",
     "other-layout": "coordinator and vehicle do not agree which number stands where",
     "other-roster": "the group's members were others before",
+    "run-left": "this vehicle could not answer another task of the run, and answers nothing more in it",
     "run-over": "the run ended here before",
     "single-out": "the difference to a set that was answered before would tell of too few vehicles",
     "too-few": "fewer members than this vehicle speaks in",

@@ -86,9 +86,17 @@ class Answerer:
         self._private.end(run)
         self._snapshots.drop(run)
 
-    def check(self, run: str, request: Request, snapshot: Snapshot) -> None:
-        """Raise PrivacyError where this vehicle does not answer a request, whatever its rows are."""
-        self._private.check(run, request, snapshot)
+    def choose(self, run: str, request: Request) -> None:
+        """Raise PrivacyError where this vehicle does not answer a kind of request."""
+        self._private.choose(run, request)
+
+    def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
+        """Raise PrivacyError or TaskError where this vehicle does not answer a request, whatever its rows are."""
+        self._private.check(run, request, snapshot, present)
+
+    def leave(self, run: str) -> None:
+        """Answer nothing more in a private run."""
+        self._private.leave(run)
 
     def is_light(self, task: Task, snapshot: Snapshot) -> bool:
         """Whether the answer takes a moment, so that `compute` gives it; else `start` does.

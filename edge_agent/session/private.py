@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.storage import explained, replacing
 from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
-from glassfleet.private.chain import Chain, meet, same_roster
+from glassfleet.private.chain import SCORES, Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.private.scores import SCORES
@@ -36,6 +37,8 @@ if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptogra
     from glassfleet.private.answering import Asked
     from glassfleet.private.masks import RunKey
     from schemas.trust.signing import Verifier
+
+Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 PRIVATE = "private"
 """Scheme name of the task that asks for keys."""
@@ -87,11 +90,21 @@ class PrivateRuns:
         self._limits = limits
         self._choice = choice
         self._verifier = verifier
-        self._pairs: dict[str, dict[str, bytes]] = {}
-        self._rows: dict[str, np.ndarray[Any, np.dtype[np.uint64]]] = {}
+        self._pairs: dict[str, tuple[bytes, dict[str, bytes]]] = {}  # by run: digest of the roster, and the keys
+        self._rows: dict[str, tuple[str, Hashes]] = {}  # by run: digest of the rows, and the hashes
+        self._known_ledger: Ledger | None = None  # as it is on the disk; nobody else writes it
+        self._heard: set[str] = set()
 
-    def check(self, run: str, request: Request, snapshot: Snapshot) -> None:
-        """Raise PrivacyError unless this vehicle answers the request: before anything is computed from its rows."""
+    def disconnected(self) -> None:
+        """Take note that the connection was lost: with the next one the requests of all open runs come again."""
+        self._heard.clear()
+
+    def heard(self, run: str) -> None:
+        """Take note that a run is open at the coordinator."""
+        self._heard.add(run)
+
+    def choose(self, run: str, request: Request) -> None:
+        """Raise PrivacyError where a request's kind is refused: before the vehicle's rows are even read."""
         task = Task.from_value(request.task)
         if task.scheme == PRIVATE or request.private is not None:
             if self._choice == "never":
@@ -100,8 +113,28 @@ class PrivateRuns:
             raise PrivacyError("not-private", "this vehicle answers private runs only")
         elif self._path(run, "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
-        if request.private is not None:
-            self._accept(run, request.private, task, snapshot)
+
+    def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
+        """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
+
+        The edition and the task are on the disk after that, whatever becomes of the answer: what is refused then
+        counts as asked, too. `present` are the rows that the vehicle has now: a run is joined with these alone, and
+        earlier runs over none of them are forgotten. A snapshot that an earlier request left may have older rows, over
+        which there were runs that are forgotten already.
+        """
+        task = Task.from_value(request.task)
+        if request.private is None:
+            if task.scheme == PRIVATE and self._met(run) is None:
+                rows = self._hashes(run, snapshot)
+                if present is not snapshot.data and not np.array_equal(rows, row_hashes(self._secret, present)):
+                    raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
+                self._forget(rows)
+            return
+        asked = self._accept(run, request.private, task, snapshot)
+        met = self._met(run)
+        assert met is not None
+        if met.chain != asked.chain:
+            self._save(run, replace(met, chain=asked.chain))
 
     def announce(self, run: str, digest: str, task: Task, snapshot: Snapshot) -> ContributionBody:
         """Return the announcement for a run, the same whenever it is asked; raises PrivacyError and TaskError."""
@@ -109,16 +142,17 @@ class PrivateRuns:
             terms = Terms.from_value(task.body)
         except WireError as fault:
             raise TaskError(str(fault)) from fault
-        if terms.run != run or terms.fleet != self._topics.fleet or terms.nonce != task.nonce:
+        if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
             raise PrivacyError("not-private", "the terms are of another run")
         catalogue.load(terms.scheme)
         rows = self._hashes(run, snapshot)
-        ledger = self._ledger()
-        joined = ledger.forget(rows).join(terms, rows, self._limits)
+        ledger, met = self._ledger(), self._met(run)
+        if met is None and ledger.has_answered(terms.nonce):
+            raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
+        joined = self._without_unheard(ledger, run).join(terms, rows, self._limits)
         if joined != ledger:
             self._save_ledger(joined)
         floor = max(self._limits.floor, joined.least_founders(rows))
-        met = self._met(run)
         if met is None:
             met = _Met(Announcement(self._agent, self._key(run).public, snapshot.digest, floor), terms)
             self._save(run, met)
@@ -143,6 +177,9 @@ class PrivateRuns:
         assert request.private is not None
         task = Task.from_value(request.task)
         asked = self._accept(run, request.private, task, snapshot)
+        if asked.chain.part != SCORES and contribution.rows < self._limits.least_rows:
+            # The rows that a task leaves out are the coordinator's choice.
+            raise TaskError(f"{contribution.rows} rows: too few to be company for others")
         try:
             self._scheme(task).server.check(task, contribution)
         except ContributionError as fault:  # nobody else can see it any more
@@ -161,9 +198,35 @@ class PrivateRuns:
         """Note that a run is over; its key and chain go with its rows."""
         self._pairs.pop(run, None)
         self._rows.pop(run, None)
+        met, ledger = self._met(run), self._ledger()
+        terms = ledger.open if met is None else met.terms
+        if terms is not None and terms.run == run:
+            self._save_ledger(ledger.close(terms.nonce))
+
+    def leave(self, run: str) -> None:
+        """Answer nothing more in a private run: what a vehicle cannot answer may depend on its rows."""
         met = self._met(run)
-        if met is not None:
-            self._save_ledger(self._ledger().close(met.terms.nonce))
+        if met is not None and met.chain is not None and not met.chain.has_left:
+            self._save(run, replace(met, chain=replace(met.chain, has_left=True)))
+
+    def _forget(self, rows: Hashes) -> None:
+        ledger = self._ledger()
+        left = ledger.forget(rows)
+        if len(left.answered) < len(ledger.answered):
+            self._save_ledger(left)
+
+    def _without_unheard(self, ledger: Ledger, run: str) -> Ledger:
+        """Return the ledger without an open run of which nothing came on this connection: it ended meanwhile.
+
+        Its request is retained as long as it is open. Should it be open all the same, this vehicle is lost to it.
+        """
+        was_open = ledger.open
+        if was_open is None or was_open.run in self._heard | {run}:
+            return ledger
+        with explained("delete", path := self._path(was_open.run, "key")):
+            path.unlink(missing_ok=True)
+        self._pairs.pop(was_open.run, None)
+        return ledger.close(was_open.nonce)
 
     def _accept(self, run: str, groups: Sequence[PrivateGroup], task: Task, snapshot: Snapshot) -> Asked:
         from glassfleet.private.answering import accept  # noqa: PLC0415 - it needs the cryptography
@@ -171,6 +234,8 @@ class PrivateRuns:
         met = self._met(run)
         if met is None:
             raise PrivacyError("not-member", "this vehicle has not announced itself for the run")
+        if self._ledger().open != met.terms:
+            raise PrivacyError("run-over", "this vehicle has ended the run")
         if met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-member", "the rows are others than those announced")
         group = next((each for each in groups if self._agent in each.members), None)
@@ -188,7 +253,7 @@ class PrivateRuns:
 
     def _roster(self, run: str, terms: Terms, group: PrivateGroup, *, verify: bool) -> Roster:
         """Read the founders' announcements; their seals are verified once, when the vehicle first meets them."""
-        founders = []
+        founders, asked = [], _keys_task(terms).digest
         for message in group.founders:
             try:
                 envelope = Envelope.from_bytes(message, fleet=self._topics.fleet)
@@ -197,6 +262,8 @@ class PrivateRuns:
                     raise WireError("malformed", "no announcement for this run")  # noqa: TRY301 - one way for all faults
                 if verify and self._verifier is not None:
                     self._open(self._verifier, run, envelope.agent, message)
+                if body.task_digest != asked:
+                    raise WireError("malformed", "an announcement for another run")  # noqa: TRY301 - as above
                 values = Contribution.from_value(body.contribution).values
                 founders.append(Announcement(envelope.agent, values["key"], body.data_digest, values["floor"]))
             except (WireError, ContributionError, ValueError, KeyError) as fault:
@@ -219,14 +286,16 @@ class PrivateRuns:
     def _shared(self, run: str, roster: Roster) -> dict[str, bytes]:
         from glassfleet.private.masks import pair_keys  # noqa: PLC0415 - it needs the cryptography
 
-        if run not in self._pairs:
-            self._pairs[run] = pair_keys(self._key(run), self._agent, roster)
-        return self._pairs[run]
+        known = self._pairs.get(run)
+        if known is None or known[0] != roster.digest:
+            known = self._pairs[run] = (roster.digest, pair_keys(self._key(run), self._agent, roster))
+        return known[1]
 
-    def _hashes(self, run: str, snapshot: Snapshot) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        if run not in self._rows:
-            self._rows[run] = row_hashes(self._secret, snapshot.data)
-        return self._rows[run]
+    def _hashes(self, run: str, snapshot: Snapshot) -> Hashes:
+        known = self._rows.get(run)
+        if known is None or known[0] != snapshot.digest:
+            known = self._rows[run] = (snapshot.digest, row_hashes(self._secret, snapshot.data))
+        return known[1]
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -262,15 +331,20 @@ class PrivateRuns:
         )
 
     def _ledger(self) -> Ledger:
+        if self._known_ledger is not None:
+            return self._known_ledger
         path = self._directory / "ledger"
         value = self._read(path)
         try:
-            return Ledger() if value is None else Ledger.from_value(value)
+            self._known_ledger = Ledger() if value is None else Ledger.from_value(value)
         except WireError as fault:
             raise _damaged(path, fault) from fault
+        return self._known_ledger
 
     def _save_ledger(self, ledger: Ledger) -> None:
+        self._known_ledger = None
         self._write(self._directory / "ledger", ledger.to_value())
+        self._known_ledger = ledger
 
     @staticmethod
     def _read(path: Path) -> Any:
@@ -287,6 +361,11 @@ class PrivateRuns:
     def _write(path: Path, value: dict[str, Any]) -> None:
         with replacing(path) as file:
             file.write(codec.encode(value))
+
+
+def _keys_task(terms: Terms) -> Task:
+    """Return the one task that asks for keys under `terms`."""
+    return Task(PRIVATE, "keys", terms.to_value(), terms.nonce)
 
 
 def _damaged(path: Path, fault: Exception) -> StorageError:

@@ -85,9 +85,11 @@ class DiscoveryClient:
 
 def shapes_of(task: Task) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `task`; raises TaskError where it asks for texts, too."""
-    grids, _, _ = read_task(task)
+    grids, _, min_count = read_task(task)
     if task.body.get("labels") or task.body.get("categories"):
         raise TaskError("a vehicle's own labels and categories are no sums")
+    if min_count > 1:
+        raise TaskError("counts of which a vehicle withholds the small ones do not add up")
     shapes: dict[str, tuple[int, ...]] = {
         "counts": (sum(grid.size for grid in grids.values()),),
         "outside": (len(grids), 2),

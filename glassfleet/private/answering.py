@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from glassfleet.errors import PrivacyError
+from pydantic import ValidationError
+
+from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.chain import Chain, admit, answered, follow
 from glassfleet.private.groups import Edition
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import Words, mask, question_digest
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import Contribution, Task, private_parameters
+from schemas.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,15 @@ def accept(  # noqa: PLR0917 - one call
     Raises
     ------
     PrivacyError
-        As :func:`~glassfleet.private.chain.follow` and :func:`~glassfleet.private.chain.admit` say; ``other-layout``.
+        As :func:`~glassfleet.private.chain.follow` and :func:`~glassfleet.private.chain.admit` say; ``other-layout``;
+        ``not-private``: with parameters of the scheme's other runs.
     TaskError
         The task is malformed, or its answers are no sums.
     """
     chain, edition = follow(chain, number, members)
     chain = admit(chain, task)
+    if task.scheme == chain.roster.terms.scheme:
+        _check_parameters(scheme, task)
     layout = layout_of(scheme, task)
     asked = Asked(chain, edition, task, layout, question_digest(edition, task.digest, layout.digest))
     if asked.question != question:
@@ -94,3 +101,16 @@ def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) 
     vector = asked.layout.flatten(contribution)
     words = mask(vector, asked.chain.agent, asked.edition, pairs, asked.task.digest)
     return answered(asked.chain, asked.question, words), words
+
+
+def _check_parameters(scheme: Any, task: Task) -> None:
+    """Raise PrivacyError where vehicles would withhold what is small: whether one can answer would tell of its rows."""
+    try:
+        parameters = scheme.Parameters.model_validate(task.body.get("parameters"))
+        is_private = private_parameters(scheme, parameters) == parameters
+    except ValidationError as fault:
+        raise TaskError(f"parameters: {fault}"[:200]) from fault
+    except UsageError as fault:
+        raise PrivacyError("not-private", str(fault)) from fault
+    if not is_private:
+        raise PrivacyError("not-private", f"the parameters are not those of a private run of {task.scheme}")

@@ -48,12 +48,18 @@ class Chain:
         `DOMAIN`, `LEARNING` or `SCORES`: how far the run was.
     domain : str
         Digest of the one domain that is learned over; empty before.
+    memory : str
+        Digest of the lagged features that all tasks declare, empty ones included; empty before the first task. Rows
+        that have no past are left out, so two declarations are two sets of rows.
     tasks : frozenset of str
         Digests of all tasks that were answered.
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
     former : tuple of frozenset of str
         Sets that were answered in earlier runs over some of the same rows.
+    has_left : bool
+        Whether the vehicle could not answer a task. It answers nothing after that: which tasks it cannot answer may
+        depend on its rows, and asking for more of them would tell of these.
     """
 
     agent: str
@@ -61,9 +67,11 @@ class Chain:
     editions: tuple[Edition, ...]
     part: int = DOMAIN
     domain: str = ""
+    memory: str = ""
     tasks: frozenset[str] = frozenset()
     answers: Mapping[str, str] = field(default_factory=dict)
     former: tuple[frozenset[str], ...] = ()
+    has_left: bool = False
 
     def to_value(self) -> dict[str, Value]:
         """Return the chain as a codec value, for the vehicle's disk."""
@@ -73,9 +81,11 @@ class Chain:
             "editions": [[each.number, list(each.members)] for each in self.editions],
             "part": self.part,
             "domain": self.domain,
+            "memory": self.memory,
             "tasks": sorted(self.tasks),
             "answers": dict(self.answers),
             "former": [sorted(each) for each in self.former],
+            "has_left": self.has_left,
         }
 
     @classmethod
@@ -85,7 +95,7 @@ class Chain:
             roster = Roster.from_value(value["roster"])
             editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
             former = tuple(frozenset(each) for each in value["former"])
-            rest = {name: value[name] for name in ("agent", "part", "domain", "answers")}
+            rest = {name: value[name] for name in ("agent", "part", "domain", "memory", "answers", "has_left")}
             return cls(roster=roster, editions=editions, tasks=frozenset(value["tasks"]), former=former, **rest)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"chain: {fault}"[:200]) from fault
@@ -161,29 +171,32 @@ def admit(chain: Chain, task: Task) -> Chain:
     Raises
     ------
     PrivacyError
-        ``not-private``: not a task of the run that was announced: another nonce, scheme or parameters, or an earlier
-        part of the run. ``other-domain``. ``too-many-questions``.
+        ``not-private``: not a task of the run that was announced: another nonce, scheme or parameters, an earlier part
+        of the run, or of some rows of each vehicle only. ``other-domain``: another domain or other lagged features
+        than before. ``too-many-questions``. ``run-left``.
+    TaskError
+        The task is malformed.
     """
-    terms, digest = chain.roster.terms, task.digest
+    digest = task.digest
+    if chain.has_left:
+        raise PrivacyError("run-left", "this vehicle could not answer another task of the run")
     if digest in chain.tasks:
         return chain
-    if task.nonce != terms.nonce:
-        raise PrivacyError("not-private", "the task has another nonce than the run")
-    part = {"domain": DOMAIN, terms.scheme: LEARNING, SCORES_SCHEME: SCORES}.get(task.scheme)
-    if part is None or part < chain.part:
-        raise PrivacyError("not-private", f"a task of {task.scheme!r} does not belong here")
-    domain = chain.domain
+    part = _part(chain, task)
+    domain, memory = chain.domain, chain.memory
     if part == LEARNING:
-        if digest_of(task.body.get("parameters")) != terms.parameters:
-            raise PrivacyError("not-private", "the task has other parameters than were announced")
         domain = digest_of(task.body.get("domain"))
         if chain.domain and domain != chain.domain:
             raise PrivacyError("other-domain", "the run has asked with another domain before")
+    if part != SCORES:
+        memory = _memory(task)
+        if chain.memory and memory != chain.memory:
+            raise PrivacyError("other-domain", "the run has asked with other lagged features before")
     if part == SCORES == chain.part:
         raise PrivacyError("too-many-questions", "the run has asked for scores before")
-    if len(chain.tasks) >= terms.max_questions:
-        raise PrivacyError("too-many-questions", f"{terms.max_questions} tasks were announced")
-    return replace(chain, part=part, domain=domain, tasks=chain.tasks | {digest})
+    if len(chain.tasks) >= chain.roster.terms.max_questions:
+        raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
+    return replace(chain, part=part, domain=domain, memory=memory, tasks=chain.tasks | {digest})
 
 
 def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
@@ -202,6 +215,27 @@ def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
     if known is not None:
         raise PrivacyError("other-answer", "the same question was answered with other numbers before")
     return replace(chain, answers={**chain.answers, question: digest})
+
+
+def _part(chain: Chain, task: Task) -> int:
+    """Return the part of the run that a task belongs to; raises PrivacyError ``not-private`` where it has none."""
+    terms = chain.roster.terms
+    if task.nonce != terms.nonce:
+        raise PrivacyError("not-private", "the task has another nonce than the run")
+    part = {"domain": DOMAIN, terms.scheme: LEARNING, SCORES_SCHEME: SCORES}.get(task.scheme)
+    if part is None or part < chain.part:
+        raise PrivacyError("not-private", f"a task of {task.scheme!r} does not belong here")
+    if task.max_rows_each:
+        raise PrivacyError("not-private", "sums over k and over k + 1 rows of each vehicle differ by single rows")
+    if part == LEARNING and digest_of(task.body.get("parameters")) != terms.parameters:
+        raise PrivacyError("not-private", "the task has other parameters than were announced")
+    return part
+
+
+def _memory(task: Task) -> str:
+    """Return the digest of the lagged features that a task of domain discovery or of learning declares."""
+    where = task.body if task.scheme == "domain" else task.body.get("domain")
+    return digest_of((where.get("memory") if isinstance(where, Mapping) else None) or {})
 
 
 def _check_size(chain: Chain, edition: Edition) -> None:

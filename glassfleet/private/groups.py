@@ -29,6 +29,9 @@ LEAST_COMPANY = 3
 LEAST_GROUP = 32
 """A group has at least so many founders, unless the whole fleet is smaller, and less than twice as many."""
 
+MOST_QUESTIONS = 1000
+"""Most different tasks that any run may ask: each is one more chance to ask about few rows."""
+
 KEY_BYTES = 32
 """Length of an X25519 key."""
 
@@ -56,7 +59,7 @@ class Terms:
     support : int
         Fewest rows on which a statistic that is asked for may rest; 0: not looked at.
     max_questions : int
-        Most different tasks of the run, domain discovery included; at least 1.
+        Most different tasks of the run, domain discovery included; 1 to :data:`MOST_QUESTIONS`.
     """
 
     fleet: str
@@ -67,7 +70,7 @@ class Terms:
     floor: int = LEAST_FLOOR
     company: int = LEAST_COMPANY
     support: int = 0
-    max_questions: int = 1000
+    max_questions: int = MOST_QUESTIONS
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no run may have."""
@@ -76,7 +79,7 @@ class Terms:
         _check_number("floor", self.floor, LEAST_FLOOR)
         _check_number("company", self.company, LEAST_COMPANY)
         _check_number("support", self.support, 0)
-        _check_number("max_questions", self.max_questions, 1)
+        _check_number("max_questions", self.max_questions, 1, MOST_QUESTIONS)
 
     @cached_property
     def digest(self) -> bytes:
@@ -345,9 +348,9 @@ def _check_text(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a text of 1 to {_TEXT} characters")
 
 
-def _check_number(name: str, value: object, least: int) -> None:
-    if type(value) is not int or not least <= value <= _NUMBER:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}"[:200])
+def _check_number(name: str, value: object, least: int, most: int = _NUMBER) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}"[:200])
 
 
 def _read(cls: Callable[..., T], value: object) -> T:
@@ -364,6 +367,7 @@ __all__: Sequence[str] = (
     "LEAST_COMPANY",
     "LEAST_FLOOR",
     "LEAST_GROUP",
+    "MOST_QUESTIONS",
     "Announcement",
     "Edition",
     "Roster",

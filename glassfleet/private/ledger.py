@@ -123,6 +123,10 @@ class Ledger:
             raise PrivacyError("too-many-runs", f"{before} private runs over some of these rows were answered")
         return replace(self, open=terms)
 
+    def has_answered(self, nonce: str) -> bool:
+        """Whether a run is noted; without its chain, such a run must not be met again: it would begin anew."""
+        return any(each.nonce == nonce for each in self.answered)
+
     def former(self, terms: Terms, rows: NDArray[np.uint64]) -> tuple[frozenset[str], ...]:
         """Return the sets that were answered over some of `rows` in other runs than that of `terms`, each once."""
         sets = (members for each in self._overlapping(rows) if each.nonce != terms.nonce for members in each.editions)
@@ -200,11 +204,15 @@ def row_hashes(secret: bytes, data: Dataset) -> NDArray[np.uint64]:
     """
     key = hmac.digest(secret, encode(["glassfleet-row-hash/1", list(data.features), data.target]), "sha256")
     labels = data.y.dtype.kind not in "fiu"
-    inputs = np.ascontiguousarray(data.X, dtype="<f8")
-    targets = [str(each).encode() if labels else np.float64(each).tobytes() for each in data.y]
+    inputs = np.array(data.X, dtype="<f8") + 0.0  # minus zero equals zero; its bits do not
+    texts = {index: data.categories[name] for index, name in enumerate(data.features) if name in data.categories}
+    for index in texts:  # a column's positions change whenever a row brings a category that sorts before others
+        inputs[:, index] = 0.0
+    targets = [str(each).encode() if labels else (np.float64(each) + 0.0).tobytes() for each in data.y]
     found = np.empty(data.rows, dtype=np.uint64)
     for row, target in enumerate(targets):
-        word = hashlib.blake2b(inputs[row].tobytes() + target, digest_size=8, key=key).digest()
+        told = encode([own[int(data.X[row, index])] for index, own in texts.items()])
+        word = hashlib.blake2b(inputs[row].tobytes() + told + target, digest_size=8, key=key).digest()
         found[row] = int.from_bytes(word, "little")
     return np.unique(found)
 
