@@ -10,6 +10,7 @@ the reading of messages.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import StorageError, WireError
+from schemas.errors import WireError
 from schemas.messages import ContributionBody, PrivateGroup, Request
 from schemas.topics import Topics
 
@@ -38,6 +39,10 @@ if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptogra
 
 PRIVATE = "private"
 """Scheme name of the task that asks for keys."""
+
+FORGOTTEN_AFTER = 600.0
+"""Seconds without an answer after which a run counts as over when another one asks: its end was not heard, for instance
+while the vehicle was parked. It is never answered again. Coordinators open one private run at a time."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +118,19 @@ class PrivateRuns:
         catalogue.load(terms.scheme)
         rows = self._hashes(run, snapshot)
         ledger = self._ledger()
+        if ledger.open is not None and ledger.open.run != run and self._is_forgotten(ledger.open.run):
+            ledger = ledger.close(ledger.open.nonce)
         joined = ledger.forget(rows).join(terms, rows, self._limits)
         if joined != ledger:
             self._save_ledger(joined)
         floor = max(self._limits.floor, joined.least_founders(rows))
         met = self._met(run)
         if met is None:
-            met = _Met(Announcement(self._agent, self._key(run).public, snapshot.digest, floor), terms)
+            met = _Met(Announcement(self._agent, self._new_key(run).public, snapshot.digest, floor), terms)
             self._save(run, met)
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
+        self._key(run)
         said = Contribution("keys", 0, values={"key": met.own.key, "floor": met.own.floor})
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
@@ -160,9 +168,12 @@ class PrivateRuns:
         """Note that a run is over; its key and chain go with its rows."""
         self._pairs.pop(run, None)
         self._rows.pop(run, None)
-        met = self._met(run)
+        try:
+            met, ledger = self._met(run), self._ledger()
+        except PrivacyError:
+            return  # what is damaged was told when it was needed
         if met is not None:
-            self._save_ledger(self._ledger().close(met.terms.nonce))
+            self._save_ledger(ledger.close(met.terms.nonce))
 
     def _accept(self, run: str, groups: Sequence[PrivateGroup], task: Task, snapshot: Snapshot) -> Asked:
         from glassfleet.private.answering import accept  # noqa: PLC0415 - it needs the cryptography
@@ -176,10 +187,11 @@ class PrivateRuns:
         if group is None:
             raise PrivacyError("not-member", "this vehicle is in no group")
         roster = self._roster(run, met.terms, group, verify=met.chain is None)
-        chain = met.chain
+        chain, ledger = met.chain, self._ledger()
+        if ledger.open != met.terms:
+            raise PrivacyError("run-over", "this vehicle takes part in another run since, or its ledger is gone")
         if chain is None:
             rows = self._hashes(run, snapshot)
-            ledger = self._ledger()
             chain = meet(met.own, met.terms, roster, ledger.former(met.terms, rows))
         else:
             same_roster(chain, roster)
@@ -232,17 +244,31 @@ class PrivateRuns:
     def _path(self, run: str, name: str) -> Path:
         return self._directory / "runs" / run / name
 
+    def _new_key(self, run: str) -> RunKey:
+        """Make the run's key, before the vehicle has announced one."""
+        from glassfleet.private.masks import RunKey  # noqa: PLC0415 - it needs the cryptography
+
+        key = RunKey.generate()
+        with replacing(self._path(run, "key")) as file:
+            file.write(key.to_bytes())
+        return key
+
     def _key(self, run: str) -> RunKey:
+        """Read the key that was announced; raises PrivacyError ``damaged``."""
         from glassfleet.private.masks import RunKey  # noqa: PLC0415 - it needs the cryptography
 
         path = self._path(run, "key")
         with explained("read", path):
-            if path.exists():
-                return RunKey(path.read_bytes())
-        key = RunKey.generate()
-        with replacing(path) as file:
-            file.write(key.to_bytes())
-        return key
+            content = path.read_bytes() if path.exists() else b""
+        try:
+            return RunKey(content)
+        except ValueError as fault:
+            raise _damaged(path, fault) from fault
+
+    def _is_forgotten(self, run: str) -> bool:
+        path = self._path(run, "chain")
+        with explained("read", path):
+            return not path.exists() or time.time() > path.stat().st_mtime + FORGOTTEN_AFTER
 
     def _met(self, run: str) -> _Met | None:
         value = self._read(self._path(run, "chain"))
@@ -251,7 +277,7 @@ class PrivateRuns:
         try:
             chain = None if value["chain"] is None else Chain.from_value(value["chain"])
             return _Met(Announcement.from_value(value["own"]), Terms.from_value(value["terms"]), chain)
-        except (WireError, KeyError, TypeError) as fault:
+        except (WireError, PrivacyError, ValueError, KeyError, TypeError) as fault:
             raise _damaged(self._path(run, "chain"), fault) from fault
 
     def _save(self, run: str, met: _Met) -> None:
@@ -288,8 +314,9 @@ class PrivateRuns:
             file.write(codec.encode(value))
 
 
-def _damaged(path: Path, fault: Exception) -> StorageError:
-    return StorageError(
-        f"{path} is damaged ({fault}): without it this vehicle cannot know what it told before. Delete the folder of "
-        "the run (for the ledger: the file, once no earlier run's rows are left) and start the agent again"
+def _damaged(path: Path, fault: Exception) -> PrivacyError:
+    return PrivacyError(
+        "damaged",
+        f"{path} is damaged or lost ({fault}): without it this vehicle cannot know what it told before. The next run "
+        "is not concerned; a damaged ledger may be deleted once none of the rows of earlier runs is left",
     )

@@ -36,11 +36,11 @@ def _let_rows_count_as_new_in_each_run() -> None:
     the differences of such runs tell of few vehicles.
     """
     from edge_agent.session import private
+    from glassfleet.private.ledger import row_hashes
 
     def hashes(self: private.PrivateRuns, run: str, snapshot: Any) -> Any:
         return row_hashes(run.encode() + self._secret, snapshot.data)
 
-    row_hashes = private.row_hashes
     setattr(private.PrivateRuns, "_hashes", hashes)  # noqa: B010 - as above
 
 
